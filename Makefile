@@ -1,0 +1,67 @@
+# Every target makes the virtual environment it needs by itself; Python 3.11 or newer and make are all it takes.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV ?= .venv
+# The first interpreter that is new enough and can make virtual environments; name another with PYTHON=…
+PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 python3.14 python; do \
+	$$candidate -c $(NEW_ENOUGH) 2>/dev/null && { command -v $$candidate; break; }; done)
+NEW_ENOUGH := 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))'
+FURTHER := 3.11 3.12 3.13 3.14
+
+PY := $(VENV)/bin/python
+PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help demo test test-all check bench clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.dev ## The flash sale: without a lock, with a local one, with holdtight
+	@$(PY) -m demo.flash_sale
+
+test: $(VENV)/.dev ## All tests (PYTEST_ARGS="-k name" for some)
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+test-all: test ## All tests, also on every further Python found on PATH or with pyenv
+	@main=$$($(PY) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); failed=; \
+	for version in $(FURTHER); do \
+		[ $$version != $$main ] || continue; \
+		for candidate in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python; do \
+			$$candidate -c $(NEW_ENOUGH) 2>/dev/null || continue; \
+			echo "== Python $$version"; \
+			$(MAKE) test VENV=.venv-$$version PYTHON=$$candidate || failed="$$failed $$version"; \
+			break; \
+		done; \
+	done; \
+	[ -z "$$failed" ] || { echo "tests failed on Python$$failed" >&2; exit 1; }
+
+check: $(VENV)/.checks ## Lint, format, types (mypy and pyright, strict)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m pyright --pythonpath $(PY)
+
+bench: $(VENV)/.dev ## Measure against the floor and the peers (BENCH_ARGS for options)
+	@$(PY) -m bench $(BENCH_ARGS)
+
+clean: ## Remove the virtual environments and caches
+	rm -rf .venv .venv-* bench/.venvs build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# The stamps record an installation that succeeded; it is repeated only when pyproject.toml has changed.
+$(VENV)/.dev: pyproject.toml
+	@$(PY) -m pip --version >/dev/null 2>&1 || { \
+		[ -n "$(PYTHON)" ] || { echo "no Python 3.11 or newer with venv found: install one, or name it with PYTHON=…" >&2; exit 1; }; \
+		echo "making $(VENV) with $(PYTHON) …"; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "installing what the tests need into $(VENV) …"
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.checks: pyproject.toml $(VENV)/.dev
+	@echo "installing what the checks need into $(VENV) …"
+	@$(PIP_INSTALL) -e '.[checks]'
+	@touch $@

@@ -1,0 +1,220 @@
+"""One multiplexed connection on one event loop: no streams, no reader task, no timer per request.
+
+Connecting happens in a thread with the same code that blocking callers use; then the socket is handed to the
+loop. Everything that is asked for in one turn of the loop goes out in one write, and after every so many requests
+within a turn, so that client and server do not run in lockstep.
+
+# Invariants:
+# - `_pending` holds one future per request under way, in the order of the requests;
+# - a future that is done (answered, cancelled, out of patience) stays in line to take its reply;
+# - `_sweep_at` is at or before the earliest deadline of all that are pending;
+# - a bell for an owner that is not listening (yet) is kept: reply and message may come in one read, before the
+#   task that will park has run.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import hiredis
+
+from holdtight.plan import Bell, LinkDown
+from holdtight.process import abandon_descriptor, tell_of_fork
+from holdtight.redis.link import Link, bell_for
+from holdtight.values import Owner
+
+__all__ = ["Connection"]
+
+FLUSH_AFTER = 32
+SILENCE = 2.0
+MOST_UNHEARD = 1024
+_NEVER = float("inf")
+_Push = hiredis.PushNotification
+
+
+class Connection:
+    def __init__(self, link: Link, loop: asyncio.AbstractEventLoop) -> None:
+        self._link = link
+        self._loop = loop
+        self.inbox = link.inbox
+        self.inbox_word = link.inbox_word
+        self.alive = True
+        self._new_future = loop.create_future
+        self._call_soon = loop.call_soon
+        self._clock = loop.time
+        self._pending: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._out: list[bytes] = []
+        self._rest = b""
+        self._sweep_at = _NEVER
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._listeners: dict[Owner, asyncio.Future[Bell | None]] = {}
+        self._unheard: dict[Owner, Bell] = {}
+        link.stop_blocking()
+        self._fd = link.sock.fileno()
+        loop.add_reader(self._fd, self._readable)
+        tell_of_fork(self)
+
+    def ask(self, request: bytes, patience: float) -> "asyncio.Future[Any]":
+        """Sends with this turn's other requests. The future ends with the reply, or with LinkDown."""
+        future = self._new_future()
+        if not self.alive:
+            future.set_exception(LinkDown("the connection is closed", sent=False))
+            return future
+        deadline = self._clock() + patience
+        self._pending.append((future, deadline))
+        out = self._out
+        out.append(request)
+        if len(out) == 1:
+            self._call_soon(self._flush)
+        elif len(out) >= FLUSH_AFTER:
+            self._flush()
+        if deadline < self._sweep_at:
+            self._arm(deadline)
+        return future
+
+    def _flush(self) -> None:
+        if not self._out or not self.alive:
+            return
+        data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
+        self._out = []
+        if self._rest:
+            self._rest += data
+            return
+        try:
+            self._rest = self._link.push_out(data)
+        except LinkDown as down:
+            self.fail(down)
+            return
+        if self._rest:
+            self._loop.add_writer(self._fd, self._writable)
+
+    def _writable(self) -> None:
+        try:
+            self._rest = self._link.push_out(self._rest)
+        except LinkDown as down:
+            self.fail(down)
+            return
+        if not self._rest:
+            self._loop.remove_writer(self._fd)
+
+    def _readable(self) -> None:
+        try:
+            items = self._link.pump()
+        except (LinkDown, hiredis.ProtocolError) as error:
+            self.fail(error if isinstance(error, LinkDown) else LinkDown(str(error), sent=True))
+            return
+        take = self._pending.popleft
+        for item in items:
+            if item.__class__ is _Push:
+                self._ring(item)
+                continue
+            try:
+                future, _ = take()
+            except IndexError:
+                self.fail(LinkDown("the server answered more than was asked", sent=True))
+                return
+            if not future.done():
+                future.set_result(item)
+
+    # Bells.
+
+    def _ring(self, push: Any) -> None:
+        rung = bell_for(push)
+        if rung is None:
+            return
+        owner, bell = rung
+        listener = self._listeners.pop(owner, None)
+        if listener is not None and not listener.done():
+            listener.set_result(bell)
+            return
+        self._unheard[owner] = bell
+        if len(self._unheard) > MOST_UNHEARD:
+            del self._unheard[next(iter(self._unheard))]
+
+    async def park(self, owner: Owner, seconds: float) -> Bell | None:
+        """Until a bell for this owner, or the time has passed."""
+        bell = self._unheard.pop(owner, None)
+        if bell is not None:
+            return bell
+        if not self.alive:
+            raise LinkDown("the connection is closed", sent=False)
+        listener: asyncio.Future[Bell | None] = self._new_future()
+        self._listeners[owner] = listener
+        timer = self._loop.call_later(max(0.0, min(seconds, 86400.0)), _time_is_up, listener)
+        try:
+            return await listener
+        finally:
+            timer.cancel()
+            if self._listeners.get(owner) is listener:
+                del self._listeners[owner]
+
+    # Patience and ends.
+
+    @property
+    def silent(self) -> bool:
+        """Somebody has run out of patience with it, and it has said nothing since."""
+        return bool(self._pending) and self._clock() >= self._pending[0][1]
+
+    def _arm(self, deadline: float) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._sweep_at = deadline
+        self._sweeper = self._loop.call_at(deadline, self._sweep)
+
+    def _sweep(self) -> None:
+        """Ends what has run out of patience; a connection that is silent for long is given up."""
+        self._sweeper = None
+        self._sweep_at = _NEVER
+        now = self._clock()
+        earliest = _NEVER
+        for future, deadline in self._pending:
+            if future.done():
+                if now >= deadline + SILENCE:
+                    self.fail(LinkDown("it did not answer in time", sent=True))
+                    return
+                earliest = min(earliest, deadline + SILENCE)
+            elif now >= deadline:
+                future.set_exception(LinkDown("it did not answer in time", sent=True))
+                earliest = min(earliest, deadline + SILENCE)
+            else:
+                earliest = min(earliest, deadline)
+        if earliest < _NEVER:
+            self._arm(max(earliest, now + 0.001))
+
+    def fail(self, cause: LinkDown) -> None:
+        """The connection is of no use any more: everybody who waits on it is told."""
+        if not self.alive:
+            return
+        self.alive = False
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._fd)
+            self._loop.remove_writer(self._fd)
+        self._link.close()
+        pending, self._pending = self._pending, deque()
+        listeners, self._listeners = self._listeners, {}
+        for future, _ in pending:
+            if not future.done():
+                future.set_exception(LinkDown(cause.cause, sent=True, stale=cause.stale))
+        for listener in listeners.values():
+            if not listener.done():
+                listener.set_exception(LinkDown(cause.cause, sent=False))
+
+    def close(self) -> None:
+        self._flush()
+        self.fail(LinkDown("the client was closed", sent=False))
+
+    def discard(self) -> None:
+        """Its loop is closed: nobody is left to be told."""
+        self.alive = False
+        self._link.close()
+
+    def after_fork(self) -> None:
+        self.alive = False
+        abandon_descriptor(self._fd)
+
+
+def _time_is_up(listener: "asyncio.Future[Bell | None]") -> None:
+    if not listener.done():
+        listener.set_result(None)

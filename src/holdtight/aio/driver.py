@@ -1,0 +1,122 @@
+"""Runs plans on an event loop (see plan.py for a driver's duties)."""
+
+import asyncio
+import random
+from types import TracebackType
+from typing import Any, TypeVar
+
+import hiredis
+
+from holdtight.aio.connection import Connection
+from holdtight.aio.transport import Transport, ignore
+from holdtight.clock import boottime
+from holdtight.errand import Errand, StandingInLine
+from holdtight.keeper import keeper
+from holdtight.plan import UNDO_SECONDS, Bell, LinkDown, Park, Plan, ServerSaid, Step
+
+__all__ = ["Driver"]
+
+R = TypeVar("R")
+POLL_SECONDS = (0.02, 0.08)
+
+
+class Driver:
+    """One plan's run: the connection that carries it, and its place in line. A context manager."""
+
+    def __init__(self, transport: Transport, connection: Connection | None = None) -> None:
+        self._transport = transport
+        self._connection = connection
+        self._standing: StandingInLine | None = None
+
+    def __enter__(self) -> "Driver":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_standing()
+
+    async def run(self, plan: Plan[R]) -> R:
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                wish = plan.send(value) if error is None else plan.throw(error)
+            except StopIteration as stop:
+                result: R = stop.value
+                return result
+            value = error = None
+            try:
+                if isinstance(wish, Park):
+                    value = await self._park(wish)
+                elif wish.undo:
+                    value = await self._undo(wish)
+                else:
+                    value = await self._step(wish)
+            except BaseException as raised:
+                error = raised
+
+    async def _step(self, step: Step) -> Any:
+        if self._connection is None or not self._connection.alive:
+            self._stop_standing()
+            self._connection = await self._transport.connect(step.patience)
+        return await self._transport.perform(self._connection, step)
+
+    async def _undo(self, step: Step) -> Any:
+        """On the connection of the deed if it lives, shielded from further cancellation; else by the keeper."""
+        self._stop_standing()
+        connection = self._connection
+        if connection is None or not connection.alive:
+            keeper().ask(Errand(self._transport.place, step.otherwise or step))
+            return None
+        sent = boottime()
+        silent = connection.silent
+        asked = connection.ask(step.replacement(step.packed(connection.inbox_word)), UNDO_SECONDS)
+        if silent:
+            # It goes out in order, but there is no use in waiting for the answer.
+            asked.add_done_callback(ignore)
+            keeper().ask(Errand(self._transport.place, step.otherwise or step))
+            return None
+        cancelled = await _see_through(asked)
+        try:
+            reply = asked.result()
+        except LinkDown:
+            keeper().ask(Errand(self._transport.place, step.otherwise or step))
+            reply = None
+        if cancelled is not None:
+            raise cancelled
+        if isinstance(reply, hiredis.ReplyError):
+            raise ServerSaid(str(reply))
+        return None if reply is None else step.read(reply, sent)
+
+    async def _park(self, park: Park) -> Bell | None:
+        connection = self._connection
+        seconds = max(0.0, park.until - boottime())
+        if connection is None or park.touch is None:
+            await asyncio.sleep(seconds)
+            return None
+        if self._standing is None:
+            self._standing = StandingInLine(self._transport.place, park.touch(connection.inbox))
+            keeper().add(self._standing, boottime())
+        if not connection.inbox:
+            # Nobody can ring here: look now and then.
+            await asyncio.sleep(min(seconds, random.uniform(*POLL_SECONDS)))
+            return Bell()
+        return await connection.park(park.owner, seconds)
+
+    def _stop_standing(self) -> None:
+        if self._standing is not None:
+            self._standing.alive = False
+            keeper().drop(self._standing)
+            self._standing = None
+
+
+async def _see_through(future: "asyncio.Future[Any]") -> asyncio.CancelledError | None:
+    """Waits until the future is done, whatever comes; returns the cancellation that came meanwhile, if one did."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled

@@ -1,0 +1,122 @@
+"""A lease for asyncio code, and the block that is cancelled when it is lost."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from holdtight.clock import ttl_seconds, wait_seconds
+from holdtight.errors import LeaseLost, NotOwner, Unavailable
+from holdtight.lease import BaseLease, Detached
+
+if TYPE_CHECKING:
+    from holdtight.aio.lock import AsyncLock
+
+__all__ = ["AsyncLease", "Block"]
+
+
+class AsyncLease(BaseLease):
+    """One grant in the user's hands. Renewed by itself; `check()` before anything that must not run twice."""
+
+    __slots__ = ()
+
+    lock: "AsyncLock"
+
+    async def wait_lost(self, timeout: Any = None) -> bool:
+        """Waits until the lease is lost (True), or the timeout has passed or the lease was released (False)."""
+        limit = wait_seconds(timeout, "timeout")
+        if self.lost:
+            return True
+        loop = asyncio.get_running_loop()
+        gone = loop.create_future()
+
+        def tell() -> None:
+            if not gone.done():
+                gone.set_result(None)
+
+        def hook() -> None:  # delivered on the loop that acquired, which need not be this one
+            loop.call_soon_threadsafe(tell)
+
+        if not self.tenure.on_loss(hook):
+            return self.lost
+        try:
+            await asyncio.wait([gone], timeout=limit)
+        finally:
+            self.tenure.drop_hook(hook)
+        return gone.done() or self.lost
+
+    async def renew(self, ttl: Any = None) -> None:
+        """Sets the time left to `ttl` (default: the lease's own), and renews with it from now on."""
+        number = None if ttl is None else ttl_seconds(ttl, renewed=self.tenure.terms.renew)
+        self.check()
+        await self.lock.renew_tenure(self.tenure, number)
+
+    async def release(self) -> None:
+        """Gives the lock back. Idempotent. NotOwner if it was not ours any more, Unavailable if that is not known."""
+        if self._close():
+            await self.lock.give_back(self.tenure)
+
+    async def detach(self, ttl: Any = None) -> str:
+        """Ends this lease without releasing: whoever gets the text can `adopt` the lock within `ttl`. A secret."""
+        number = self.ttl if ttl is None else ttl_seconds(ttl, renewed=False)
+        self._entered_once("detach")
+        await self.lock.renew_tenure(self.tenure, number, last=True)
+        self._close()
+        return Detached(self.name, self.tenure.owner).text()
+
+    async def leave(self) -> LeaseLost | None:
+        """The end of a block: releases. Returns what is to be said about a loss."""
+        tenure = self.tenure
+        was_lost = tenure.lost()
+        failure: LeaseLost | None = None
+        try:
+            if self._close():
+                await self.lock.give_back(tenure)
+        except NotOwner as not_owner:
+            failure = not_owner
+        except Unavailable:
+            pass  # an event and a log line say so; the body has done its work, and the grant ends by its ttl
+        if was_lost:
+            failure = LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
+        return failure
+
+
+class Block:
+    """One `async with` body. By the rules of `asyncio.timeout`: the decision to cancel is made on the loop, never after
+    the block has begun to exit, and only the cancellation that we asked for is taken back.
+
+    # Invariants:
+    # - `lease_lost` and `exit` run on the same loop, so one of them is first;
+    # - every `task.cancel()` of ours is answered by one `task.uncancel()`.
+    """
+
+    __slots__ = ("_cancelled", "_cancelling", "_exiting", "_task", "lease")
+
+    def __init__(self, lease: AsyncLease, task: "asyncio.Task[Any]") -> None:
+        self.lease = lease
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._cancelled = False
+        self._exiting = False
+        tenure = lease.tenure
+        tenure.block = self.lease_lost
+        if tenure.reason is not None:
+            tenure.deliver(self.lease_lost)
+
+    @property
+    def tenure(self) -> Any:
+        return self.lease.tenure
+
+    def lease_lost(self) -> None:
+        if not self._exiting and not self._cancelled:
+            self._cancelled = True
+            self._task.cancel()
+
+    async def exit(self, error: BaseException | None) -> None:
+        self._exiting = True
+        self.lease.tenure.block = None
+        outer = self._cancelled and self._task.uncancel() > self._cancelling
+        failure = await self.lease.leave()
+        if failure is None:
+            return
+        if error is None or (self._cancelled and not outer and isinstance(error, asyncio.CancelledError)):
+            raise failure from error
+        error.add_note(str(failure))

@@ -1,0 +1,298 @@
+"""`AsyncLock`: the uncontended path, bare, and the way to the driver for everything else."""
+
+import asyncio
+import functools
+import inspect as inspection
+import time
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from holdtight.aio.connection import Connection
+from holdtight.aio.driver import Driver
+from holdtight.aio.lease import AsyncLease, Block
+from holdtight.aio.transport import Transport
+from holdtight.base import BaseLock
+from holdtight.clock import CLOCK_ID, boottime, wait_seconds
+from holdtight.core.contend import Answer, abandon, acquire, patience
+from holdtight.core.ending import release
+from holdtight.errors import DeadlockDetected, NotOwner
+from holdtight.events import Acquired
+from holdtight.identity import Identity, identity
+from holdtight.keeper import keeper
+from holdtight.plan import LinkDown, ServerSaid
+from holdtight.renewing import Renewal
+from holdtight.settings import UNSET, Options
+from holdtight.tenure import Tenure
+from holdtight.values import LockInfo, LossReason, Owner, owner_text
+
+if TYPE_CHECKING:
+    from holdtight.aio.locks import AsyncLocks
+
+__all__ = ["AsyncHold", "AsyncLock"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_clock = time.clock_gettime
+_PATIENCE = 2.0
+
+
+class AsyncLock(BaseLock):
+    """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
+
+    __slots__ = ("_patience", "_wait")
+
+    _locks: "AsyncLocks"
+
+    def __init__(self, locks: "AsyncLocks", name: str, options: Options) -> None:
+        super().__init__(locks, name, options)
+        self._wait = options.wait
+        self._patience = patience(self.prepared, options.wait)
+
+    # Taking.
+
+    async def acquire(self, *, wait: Any = UNSET) -> AsyncLease:
+        """A lease; LockTimeout when the wait ends, Unavailable, DeadlockDetected or QueueFull."""
+        return await self.take(self._wait if wait is UNSET else wait_seconds(wait), identity())
+
+    async def try_acquire(self) -> AsyncLease | None:
+        """A lease, or None if somebody else holds the lock. Never waits."""
+        who = identity()
+        if who.stack or who.grants:
+            try:
+                held = self.entered_by(who)
+            except DeadlockDetected:
+                return None
+            if held is not None:
+                return self._handle(held, who)
+        return await self._attempt(0.0, who, True)
+
+    async def take(self, wait: float | None, who: Identity) -> AsyncLease:
+        if who.stack or who.grants:
+            held = self.entered_by(who)
+            if held is not None:
+                return self._handle(held, who)
+        lease = await self._attempt(wait, who, False)
+        assert lease is not None
+        return lease
+
+    async def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> AsyncLease | None:
+        """The uncontended path: one request, one reply, no plan."""
+        locks = self._locks
+        transport = locks.transport()
+        connection = transport.connection
+        client = locks.client
+        started = _clock(CLOCK_ID)
+        lead = client.lead
+        owner = client.owner()
+        if connection is None or not connection.alive or lead is None or started > client.recorded_until:
+            return await self._slowly(transport, None, owner, wait, started, None, 0, who, or_none)
+        prepared = self.prepared
+        longest = self._patience if wait is self._wait else patience(prepared, wait)
+        limit = int((started + lead + longest) * 1000) + 1
+        head = prepared.ask if wait == 0 else prepared.attempt
+        try:
+            reply = await connection.ask(
+                b"%b%b$13\r\n%d\r\n$24\r\n%b\r\n" % (head, connection.inbox_word, limit, owner), longest
+            )
+        except LinkDown as down:
+            return await self._slowly(transport, connection, owner, wait, started, down, limit, who, or_none)
+        except BaseException:
+            with Driver(transport, connection) as driver:
+                await driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit))
+            raise
+        if reply.__class__ is not bytes:
+            answer: Answer | None
+            if isinstance(reply, Exception):
+                said = ServerSaid(str(reply))
+                answer = None if said.word == "NOSCRIPT" else said  # nothing has run: begin again
+            else:
+                answer = locks.store.read_attempt(reply, started)
+            return await self._slowly(transport, connection, owner, wait, started, answer, limit, who, or_none)
+        fence = int(reply)
+        client.lead = fence / 1e6 - started
+        if locks.events.wanted:
+            locks.events.emit(Acquired(self._name, owner_text(owner), fence, 0.0))
+        return self.granted(transport, owner, fence, started, 0, who)
+
+    async def _slowly(
+        self,
+        transport: Transport,
+        connection: Connection | None,
+        owner: Owner,
+        wait: float | None,
+        started: float,
+        first: Answer | None,
+        limit: int,
+        who: Identity,
+        or_none: bool,
+    ) -> AsyncLease | None:
+        """All other ways: no connection yet, somebody else holds it, the server is not well."""
+        locks = self._locks
+        if locks.closed:
+            raise RuntimeError(f"{locks!r} is closed")
+        asking = self.asking(owner, wait, started, or_none=or_none)
+        with Driver(transport, connection) as driver:
+            try:
+                granted = await driver.run(acquire(asking, first, limit))
+            except BaseException as error:
+                locks.report_failure(asking, error)
+                raise
+        if granted is None:
+            return None
+        locks.report_grant(asking, granted.grant)
+        return self.granted(transport, owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
+
+    def granted(
+        self, transport: Transport, owner: Owner, fence: int, sent: float, marker: int, who: Identity
+    ) -> AsyncLease:
+        tenure = Tenure(self.terms, transport.deliver, owner, fence, sent, marker)
+        keeper().add(tenure, sent)
+        lease = AsyncLease(self, tenure)
+        if self.options.reentrant:
+            lease.who = who
+            who.remember(self.key, tenure)
+        return lease
+
+    def _handle(self, tenure: Tenure, who: Identity) -> AsyncLease:
+        """Another handle on a grant that is entered again."""
+        lease = AsyncLease(self, tenure)
+        lease.who = who
+        return lease
+
+    # Giving back and renewing, for leases.
+
+    async def give_back(self, tenure: Tenure) -> None:
+        keeper().drop(tenure)
+        was_lost = tenure.lost()
+        tenure.ended = True
+        if tenure.reason is LossReason.FORKED:
+            return
+        locks = self._locks
+        transport = locks.transport()
+        connection = transport.connection
+        if was_lost or tenure.marker or connection is None or not connection.alive:
+            await self._give_back_slowly(transport, tenure, was_lost, None)
+            return
+        asked = connection.ask(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), _PATIENCE)
+        try:
+            reply = await asked
+        except LinkDown as down:
+            await self._give_back_slowly(transport, tenure, was_lost, down)
+            return
+        if reply != 1:
+            await self._give_back_slowly(transport, tenure, was_lost, reply)
+        elif locks.events.wanted:
+            locks.report_release(tenure)
+
+    async def _give_back_slowly(self, transport: Transport, tenure: Tenure, was_lost: bool, first: Any) -> None:
+        locks = self._locks
+        marker = locks.marker_of(tenure)
+        try:
+            with Driver(transport) as driver:
+                reason = await driver.run(release(self.prepared, tenure.owner, marker=marker, first=first))
+        except (LinkDown, ServerSaid) as error:
+            raise locks.report_no_release(self.prepared, tenure, error, marker) from error
+        if was_lost:
+            return
+        if reason is not None:
+            tenure.reason = reason
+            raise NotOwner.on("release", self._name, reason)
+        if locks.events.wanted:
+            locks.report_release(tenure)
+
+    async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+
+        def finish() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        def tell() -> None:
+            try:
+                loop.call_soon_threadsafe(finish)
+            except RuntimeError:
+                pass  # the loop is closed
+
+        renewal = Renewal(tenure, ttl, tell, last=last)
+        renewal.start()
+        try:
+            await asyncio.wait([done], timeout=min(_PATIENCE, max(0.0, tenure.deadline - boottime()) + 0.05))
+        except asyncio.CancelledError:
+            renewal.give_up()
+            raise
+        renewal.conclude()
+
+    # As a context manager and as a decorator.
+
+    async def __aenter__(self) -> AsyncLease:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("async with on a lock must run inside a task")
+        who = identity()
+        lease = await self.take(self._wait, who)
+        who.enter_block(self.key, Block(lease, task))
+        return lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        block: Block = identity().leave_block(self.key)
+        await block.exit(error)
+
+    def hold(self, *, wait: Any = UNSET) -> "AsyncHold":
+        """A single-use context manager that carries its lease: enter and exit may be in different tasks. Cancels
+        nobody when the lease is lost."""
+        return AsyncHold(self, self._wait if wait is UNSET else wait_seconds(wait))
+
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        """As a decorator: every call runs under the lock."""
+        if not inspection.iscoroutinefunction(function):
+            raise TypeError(f"{function!r} is not an async function: decorate it with a lock of Locks")
+
+        @functools.wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return locked
+
+    # Looking.
+
+    async def locked(self) -> bool:
+        """Whether anybody holds it, this moment."""
+        return (await self.inspect()).locked
+
+    async def inspect(self) -> LockInfo:
+        """Who holds it and who waits, in order."""
+        return await self._locks.inspect(self._name)
+
+
+class AsyncHold:
+    """What `lock.hold()` gives."""
+
+    def __init__(self, lock: AsyncLock, wait: float | None) -> None:
+        self._lock = lock
+        self._wait = wait
+        self._lease: AsyncLease | None = None
+        self._used = False
+
+    async def __aenter__(self) -> AsyncLease:
+        if self._used:
+            raise RuntimeError("a hold() can be entered once: make another")
+        self._used = True
+        self._lease = await self._lock.take(self._wait, identity())
+        return self._lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._lease is not None
+        failure = await self._lease.leave()
+        if failure is None:
+            return
+        if error is None:
+            raise failure
+        error.add_note(str(failure))

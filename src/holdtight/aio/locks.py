@@ -1,0 +1,140 @@
+"""`AsyncLocks`: a client for asyncio code."""
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdtight.aio.driver import Driver
+from holdtight.aio.lease import AsyncLease
+from holdtight.aio.lock import AsyncLock
+from holdtight.aio.transport import Transport, ignore
+from holdtight.base import BaseLocks
+from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration, boottime
+from holdtight.core.ending import adopt
+from holdtight.core.looking import look
+from holdtight.identity import identity
+from holdtight.lease import Detached
+from holdtight.plan import LinkDown, Plan, ServerSaid
+from holdtight.redis.resp import command
+from holdtight.settings import UNSET, Settings
+from holdtight.values import LockInfo, check_name
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["AsyncLocks"]
+
+R = TypeVar("R")
+
+
+class AsyncLocks(BaseLocks[AsyncLock]):
+    """Locks on one server, for asyncio code. Cheap to keep; works on several event loops, also at once."""
+
+    _lock_type = AsyncLock
+
+    def __init__(
+        self,
+        target: object = None,
+        *,
+        namespace: str = "ht",
+        ttl: Duration = 30,
+        wait: Duration | None = None,
+        label: str | None = None,
+        profiles: Any = None,
+        acks: int = 0,
+        on_unavailable: str = "raise",
+        drift: Drift = DRIFT,
+        max_waiters: int = 10_000,
+        deadlock_after: Duration = 1.0,
+        connect_timeout: Duration = 2.0,
+        retry: Backoff = BACKOFF,
+        max_connections: int | None = None,
+        tls: "ssl.SSLContext | None" = None,
+        credentials: Any = None,
+        sentinel_credentials: Any = None,
+        max_ttl: Duration = "2m",
+        restart_guard: bool = True,
+    ) -> None:
+        given = {word: value for word, value in locals().items() if word not in ("self", "__class__")}
+        self._open(Settings.checked(**given))
+
+    def _open(self, settings: Settings) -> None:
+        super()._open(settings)
+        self._transports: list[Transport] = []
+        self._latest: Transport | None = None
+
+    def transport(self) -> Transport:
+        """The connection of the running loop."""
+        loop = asyncio.get_running_loop()
+        latest = self._latest
+        if latest is not None and latest.loop is loop:
+            return latest
+        return self._transport_of(loop)
+
+    def _transport_of(self, loop: asyncio.AbstractEventLoop) -> Transport:
+        found: Transport | None = None
+        for each in list(self._transports):
+            if each.loop is loop:
+                found = each
+            elif each.loop.is_closed():
+                self._transports.remove(each)
+                each.close()
+        if found is None:
+            found = Transport(self.place, loop, connect_timeout=self.settings.connect_timeout)
+            self._transports.append(found)
+        self._latest = found
+        return found
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        self._transports = []
+        self._latest = None
+
+    async def __aenter__(self) -> "AsyncLocks":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes the connections. Leases that are still held can be released all the same."""
+        if self.closed:
+            return
+        self._close()
+        connection = self.transport().ready()
+        if connection is not None and self.client.recorded_until:
+            self.client.recorded_until = 0.0
+            asked = connection.ask(command("DEL", self.client.record_key), 0.5)
+            asked.add_done_callback(ignore)
+            await asyncio.wait([asked])
+        here = asyncio.get_running_loop()
+        for transport in self._transports:
+            if transport.loop is here or transport.loop.is_closed():
+                transport.close()
+            else:
+                transport.loop.call_soon_threadsafe(transport.close)
+        self._transports = []
+        self._latest = None
+
+    async def run(self, plan: Plan[R], name: str) -> R:
+        """Runs a plan that is no acquisition; what goes wrong becomes one of our errors."""
+        try:
+            with Driver(self.transport()) as driver:
+                return await driver.run(plan)
+        except (LinkDown, ServerSaid) as error:
+            raise self.meaning(error, name) from error
+
+    async def inspect(self, name: str) -> LockInfo:
+        """Who holds this name and who waits for it, in order."""
+        check_name(name)
+        return await self.run(look(self.store, self.lock(name).prepared, self._entered()), name)
+
+    async def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> AsyncLease:
+        """Takes over a lock that was detached, under a new owner and a higher fence. LeaseLost if it is too late."""
+        detached = Detached.read(text)
+        lock = self.lock(detached.name, ttl=ttl, label=label)
+        owner = self.client.owner()
+        grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=boottime), detached.name)
+        return lock.granted(self.transport(), owner, grant.fence, grant.sent, 0, identity())

@@ -1,0 +1,119 @@
+"""Connections of one client: one per event loop, made when first needed and again when it broke."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+
+from holdtight import keeper
+from holdtight.aio.connection import Connection
+from holdtight.clock import boottime
+from holdtight.plan import LinkDown, ServerSaid, Step
+from holdtight.redis.link import Link
+from holdtight.redis.topology import Place
+
+__all__ = ["Transport", "ignore"]
+
+
+class Transport:
+    """A client's connection on one loop."""
+
+    def __init__(self, place: Place, loop: asyncio.AbstractEventLoop, *, connect_timeout: float) -> None:
+        self.place = place
+        self.loop = loop
+        self.connection: Connection | None = None
+        self._connect_timeout = connect_timeout
+        self._connecting: asyncio.Future[Connection] | None = None
+
+    def ready(self) -> Connection | None:
+        """The connection if it is there and sound."""
+        connection = self.connection
+        return connection if connection is not None and connection.alive else None
+
+    async def connect(self, timeout: float) -> Connection:
+        """The connection, made if need be: all who need it at once wait for one attempt."""
+        connection = self.ready()
+        if connection is not None:
+            return connection
+        if self._connecting is None:
+            self._connecting = self._start_connecting()
+        done, _ = await asyncio.wait([self._connecting], timeout=timeout)
+        if not done:
+            raise LinkDown("connecting took too long", sent=False)
+        return done.pop().result()
+
+    def _start_connecting(self) -> "asyncio.Future[Connection]":
+        future: asyncio.Future[Connection] = self.loop.create_future()
+        future.add_done_callback(self._connected)
+
+        def connect() -> None:
+            link: Link | None = None
+            error: Exception | None = None
+            try:
+                link = self.place.open(self._connect_timeout)
+            except Exception as raised:
+                error = raised
+            try:
+                self.loop.call_soon_threadsafe(self._settle, future, link, error)
+            except RuntimeError:  # the loop is closed
+                if link is not None:
+                    link.close()
+
+        threading.Thread(target=connect, name="holdtight-connect", daemon=True).start()
+        return future
+
+    def _settle(self, future: "asyncio.Future[Connection]", link: Link | None, error: Exception | None) -> None:
+        if link is None:
+            assert error is not None
+            future.set_exception(error)
+            return
+        self.connection = Connection(link, self.loop)
+        future.set_result(self.connection)
+        keeper.keeper().watch(self.place)
+
+    def _connected(self, future: "asyncio.Future[Connection]") -> None:
+        self._connecting = None
+        if not future.cancelled():
+            future.exception()  # whoever waited has been told; if nobody does any more, nobody minds
+
+    async def perform(self, connection: Connection, step: Step) -> Any:
+        """One round trip; error replies are raised."""
+        client = self.place.client
+        if client.announcement_due():
+            # In the same write as what follows: nobody waits for its answer.
+            connection.ask(client.record(), step.patience).add_done_callback(ignore)
+            keeper.keeper().watch(self.place)
+        request = step.packed(connection.inbox_word)
+        sent = boottime()
+        reply = await connection.ask(request, step.patience)
+        if isinstance(reply, hiredis.ReplyError):
+            if not str(reply).startswith("NOSCRIPT"):
+                raise ServerSaid(str(reply))
+            sent = boottime()
+            reply = await connection.ask(step.replacement(request), step.patience)
+            if isinstance(reply, hiredis.ReplyError):
+                raise ServerSaid(str(reply))
+        return step.read(reply, sent)
+
+    def deliver(self, hook: Callable[[], object]) -> None:
+        """News from the keeper, to be told on this loop."""
+        try:
+            self.loop.call_soon_threadsafe(hook)
+        except RuntimeError:
+            pass  # the loop is closed, and with it everybody who could be told
+
+    def close(self) -> None:
+        if self.connection is not None:
+            if self.loop.is_closed():
+                self.connection.discard()
+            else:
+                self.connection.close()
+            self.connection = None
+
+
+def ignore(future: "asyncio.Future[Any]") -> None:
+    """For an answer that nobody waits for."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,224 @@
+"""What `Locks` and `AsyncLocks` have in common: everything that neither blocks nor awaits."""
+
+import threading
+import weakref
+from typing import Any, ClassVar, Generic, TypeVar
+
+from holdtight import process
+from holdtight.clock import boottime
+from holdtight.core.contend import Asking
+from holdtight.errand import Errand
+from holdtight.errors import DeadlockDetected, LeaseLost, LockError, LockTimeout, Unavailable
+from holdtight.events import Acquired, Events, PreviousExpired, Released, ReleaseFailed, TimedOut, Waited
+from holdtight.identity import Identity
+from holdtight.keeper import keeper
+from holdtight.plan import LinkDown, ServerSaid
+from holdtight.redis import answers
+from holdtight.redis.keys import keys_of
+from holdtight.redis.node import Client
+from holdtight.redis.store import Prepared, Store
+from holdtight.redis.topology import Place
+from holdtight.settings import UNSET, Options, Settings
+from holdtight.tenure import Tenure, Terms
+from holdtight.values import Claim, Grant, Owner, check_name, owner_text
+
+__all__ = ["BaseLock", "BaseLocks"]
+
+CACHED_LOCKS = 4096
+
+
+class BaseLock:
+    """One lock's configuration. Immutable, safe to share, holds no grant."""
+
+    __slots__ = ("_locks", "_name", "key", "options", "prepared", "terms")
+
+    def __init__(self, locks: "BaseLocks[Any]", name: str, options: Options) -> None:
+        self._locks: Any = locks
+        self._name = name
+        self.options = options
+        self.prepared: Prepared = locks.store.prepare(Claim(name, options.ttl, options.label))
+        self.terms = Terms(self.prepared, locks.place, locks.events, renew=options.renew, max_hold=options.max_hold)
+        self.key = (locks, name)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def asking(self, owner: Owner, wait: float | None, started: float, *, or_none: bool) -> Asking:
+        locks = self._locks
+        return Asking(
+            question=self.prepared,
+            owner=owner,
+            server=locks.place.display,
+            started=started,
+            wait=wait,
+            connect_timeout=locks.settings.connect_timeout,
+            retry=locks.settings.retry,
+            clock=boottime,
+            or_none=or_none,
+        )
+
+    def entered_by(self, who: Identity) -> Tenure | None:
+        """The tenure to share if this identity holds the lock and may enter again, counted; None if it must ask."""
+        in_block: Tenure | None = next((lease.tenure for key, lease in who.stack if key == self.key), None)
+        if not self.options.reentrant:
+            if in_block is not None and not in_block.ended:
+                raise DeadlockDetected.with_self(self._name, who.what)
+            return None
+        tenure = who.grants.get(self.key) or in_block
+        if tenure is None or tenure.ended:
+            return None
+        if tenure.lost():
+            raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
+        tenure.entered += 1
+        return tenure
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} ttl={self.options.ttl:g}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore_lock, (self._locks, self._name, self.options)
+
+
+L = TypeVar("L", bound=BaseLock)
+
+
+class BaseLocks(Generic[L]):
+    """A client: one namespace on one server."""
+
+    _lock_type: ClassVar[Any]
+
+    def _open(self, settings: Settings) -> None:
+        self.settings = settings
+        self.client = Client(settings.namespace)
+        self.place = Place(settings.target, self.client, settings.tls)
+        self.store = Store(
+            self.client, server=self.place.display, drift=settings.drift, max_waiters=settings.max_waiters
+        )
+        self.events = Events()
+        self._cache: dict[object, L] = {}
+        self.closed = False
+        process.tell_of_fork(self)
+        with _sharing:
+            _shared.setdefault((type(self), settings), self)
+
+    def after_fork(self) -> None:
+        self.client.renew_identity()
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: bool = True,
+        max_hold: Any = None,
+        label: Any = UNSET,
+    ) -> L:
+        """An exclusive lock under this name, as configuration: nothing is sent."""
+        # Types are part of the key because True == 1 == 1.0 and the first is not a duration.
+        key = (name, ttl, ttl.__class__, wait, wait.__class__, reentrant, renew, max_hold, max_hold.__class__, label)
+        try:
+            return self._cache[key]
+        except (KeyError, TypeError):
+            pass
+        check_name(name)
+        options = Options.checked(
+            self.settings, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
+        )
+        made: L = self._lock_type(self, name, options)
+        if len(self._cache) >= CACHED_LOCKS:
+            self._cache.clear()
+        self._cache[key] = made
+        return made
+
+    def _entered(self) -> dict[str, int]:
+        """How often each of our own grants is entered, by owner."""
+        return {
+            owner_text(each.owner): each.entered for each in keeper().charges(self.place) if isinstance(each, Tenure)
+        }
+
+    def _close(self) -> None:
+        self.closed = True
+        with _sharing:
+            if _shared.get((type(self), self.settings)) is self:
+                del _shared[type(self), self.settings]
+        keeper().forget(self.place)
+
+    # What happened, told.
+
+    def report_grant(self, asking: Asking, grant: Grant) -> None:
+        name, owner = asking.question.claim.name, owner_text(asking.owner)
+        if grant.expired is not None:
+            self.events.emit(PreviousExpired(name, owner, owner_text(grant.expired)))
+        if self.events.wanted:
+            waited = max(0.0, grant.sent - asking.started)
+            if asking.answered:
+                self.events.emit(Waited(name, owner, waited, True))
+            self.events.emit(Acquired(name, owner, grant.fence, waited))
+
+    def report_failure(self, asking: Asking, error: BaseException) -> None:
+        if not self.events.wanted:
+            return
+        name, owner, waited = asking.question.claim.name, owner_text(asking.owner), boottime() - asking.started
+        if isinstance(error, LockTimeout):
+            self.events.emit(TimedOut(name, owner, waited, error.holder.owner if error.holder else None))
+        if asking.answered:
+            self.events.emit(Waited(name, owner, waited, False))
+
+    def report_release(self, tenure: Tenure) -> None:
+        held = boottime() - tenure.since
+        self.events.emit(Released(tenure.name, owner_text(tenure.owner), tenure.fence, held))
+
+    def report_no_release(
+        self, prepared: Prepared, tenure: Tenure, error: LinkDown | ServerSaid, marker: int
+    ) -> LockError:
+        """The server could not be told. The keeper goes on trying for a while; then the ttl ends the grant."""
+        keeper().ask(Errand(self.place, prepared.release_step(tenure.owner, marker=marker)))
+        self.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
+        return self.meaning(error, tenure.name)
+
+    def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
+        """One of our errors for what the transport met."""
+        if isinstance(error, LinkDown):
+            return Unavailable.because(name, self.place.display, error.cause)
+        key = keys_of(self.settings.namespace, name).main if name else b""
+        return answers.meaning(error, name=name, server=self.place.display, key=key)
+
+    def marker_of(self, tenure: Tenure) -> int:
+        """The marker that must go along with a release, 0 once nothing can be on its way any more."""
+        return tenure.marker if self.client.server_time(boottime()) * 1000 <= tenure.marker else 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.place.display} namespace={self.settings.namespace!r}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore_locks, (type(self), self.settings)
+
+
+_sharing = threading.Lock()
+_shared: "weakref.WeakValueDictionary[Any, Any]" = weakref.WeakValueDictionary()
+
+
+def _restore_locks(cls: type[BaseLocks[Any]], settings: Settings) -> Any:
+    """Unpickled clients of equal settings are one client in each process."""
+    with _sharing:
+        found = _shared.get((cls, settings))
+    if found is not None:
+        return found
+    made = cls.__new__(cls)
+    made._open(settings)  # pyright: ignore[reportPrivateUsage]
+    return made
+
+
+def _restore_lock(locks: BaseLocks[Any], name: str, options: Options) -> Any:
+    return locks._lock_type(locks, name, options)  # pyright: ignore[reportPrivateUsage]
+
+
+def _after_fork() -> None:
+    global _sharing
+    _sharing = threading.Lock()
+
+
+process.on_fork(_after_fork)

@@ -1,0 +1,1 @@
+"""What locks do, decided in pure code: knows no server and no event loop."""

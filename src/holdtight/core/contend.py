@@ -1,0 +1,243 @@
+"""The only wait loop: from a first answer that was not a yes, to a grant or an error.
+
+    attempt ──► Grant ─────────────────────────────► return
+       ▲  │
+       │  ├──► Queued ──► Park until rung, due, or the wait ends
+       │  │                 │ note: a later moment to look ──► Park again
+       │  ├──► Late ────────┤
+       │  └──► LinkDown ────┤ pause, with backoff
+       └───────────────────┘
+
+The same attempt, with the same owner, is the first request, the confirmation of a hand-over and the
+retry after a lost reply: the server answers it alike. Every way of giving up withdraws: see `_undo`.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from holdtight.clock import Backoff
+from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, Unavailable
+from holdtight.plan import LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.values import Claim, Denied, Grant, Holder, Late, Outcome, Owner, Queued, QueueIsFull, Withdrawn
+
+__all__ = ["Answer", "Asking", "Granted", "Question", "abandon", "acquire", "patience"]
+
+SHORTEST_PATIENCE = 0.1
+LONGEST_PATIENCE = 2.0
+
+Answer = Outcome | LinkDown | ServerSaid
+
+
+class Question(Protocol):
+    """A claim on a store, as the wait loop needs it."""
+
+    claim: Claim
+    valid: float
+    max_waiters: int
+
+    def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step: ...
+    def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step: ...
+    def touch_request(self, owner: Owner, inbox: bytes) -> bytes: ...
+    def arrival_limit(self, now: float, patience: float) -> int: ...
+    def holder_step(self, holder: Owner, left: float) -> Step: ...
+    def is_passing(self, said: ServerSaid) -> bool: ...
+    def meaning(self, said: ServerSaid) -> LockError: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """`marker`: until when an unanswered attempt may still arrive, in the server's ms; 0 for none."""
+
+    grant: Grant
+    marker: int
+
+
+@dataclass(slots=True)
+class Asking:
+    """One acquisition under way."""
+
+    question: Question
+    owner: Owner
+    server: str
+    started: float
+    wait: float | None
+    connect_timeout: float
+    retry: Backoff
+    clock: Callable[[], float]
+    or_none: bool = False
+    """A lock that is held is an answer, not an error: `try_acquire`."""
+    in_line: bool = False
+    answered: bool = False
+    marker: int = 0
+    pending: int = 0
+    failures: int = 0
+    position: int = 0
+
+    @property
+    def wait_until(self) -> float:
+        return float("inf") if self.wait is None else self.started + self.wait
+
+    def patience(self, now: float) -> float:
+        left = self.wait if not self.wait else max(self.wait_until - now, SHORTEST_PATIENCE)
+        return patience(self.question, left)
+
+    def unavailable(self, cause: object) -> Unavailable:
+        waited = self.clock() - self.started
+        return Unavailable.because(self.question.claim.name, self.server, str(cause), waited)
+
+
+def patience(question: Question, wait: float | None) -> float:
+    """How long to wait for one reply when `wait` seconds are left in all."""
+    if wait == 0:
+        return min(question.claim.ttl / 3, LONGEST_PATIENCE)
+    longest = min(question.valid, LONGEST_PATIENCE)
+    return longest if wait is None else min(longest, max(wait, SHORTEST_PATIENCE))
+
+
+def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan[Granted | None]:
+    """Goes on from what a first attempt brought, if there was one; `limit` is the arrival limit it carried.
+
+    None only if `or_none` was asked for and somebody else holds the lock.
+    """
+    answer = first
+    if isinstance(first, LinkDown) and first.sent:
+        asking.marker = limit
+    try:
+        while True:
+            if isinstance(answer, Grant):
+                granted = _check(asking, answer)
+                if granted is not None:
+                    return granted
+            elif isinstance(answer, Denied) and asking.or_none:
+                return None
+            elif answer is not None:
+                yield from _wait_after(asking, answer)
+            answer = yield from _attempt(asking)
+    except BaseException:
+        yield from _undo(asking)
+        raise
+
+
+def abandon(asking: Asking, limit: int) -> Plan[None]:
+    """Gives up while the first attempt is still unanswered on its connection."""
+    asking.pending = limit
+    yield from _undo(asking)
+
+
+def _attempt(asking: Asking) -> Generator[Step | Park, Any, Answer]:
+    now = asking.clock()
+    patience = asking.patience(now)
+    step = asking.question.attempt_step(asking.owner, now=now, patience=patience, queue=asking.wait != 0)
+    asking.pending = asking.question.arrival_limit(now, patience)
+    try:
+        outcome: Outcome = yield step
+    except LinkDown as down:
+        if down.sent:
+            asking.marker = max(asking.marker, asking.pending)
+        asking.pending = 0
+        return down
+    except ServerSaid as said:
+        asking.pending = 0
+        return said
+    asking.pending = 0
+    return outcome
+
+
+def _check(asking: Asking, grant: Grant) -> Granted | None:
+    """A grant whose answer took most of its ttl is asked for once more: the same owner, the clock re-armed."""
+    spent = asking.clock() - grant.sent
+    if spent < asking.question.valid:
+        return Granted(grant, asking.marker)
+    asking.in_line = True  # it is ours, and must be given back if we stop here
+    asking.failures += 1
+    if asking.failures >= 3 or asking.clock() >= asking.wait_until:
+        raise ClockDrift.on(asking.question.claim.name, asking.question.claim.ttl, spent)
+    return None
+
+
+def _wait_after(asking: Asking, answer: Answer) -> Generator[Step | Park, Any, None]:
+    """Until it is worth asking again; raises when it never will be."""
+    match answer:
+        case Queued():
+            asking.answered = asking.in_line = True
+            asking.failures = 0
+            asking.position = answer.position
+            yield from _stand_in_line(asking, answer)
+        case Denied():
+            raise (yield from _timed_out(asking, answer.holder, answer.left))
+        case QueueIsFull():
+            raise QueueFull.at(asking.question.claim.name, answer.waiting, asking.question.max_waiters)
+        case LinkDown() | ServerSaid():
+            yield from _pause(asking, answer)
+        case Late() | Withdrawn() | Grant():
+            asking.answered = True
+            asking.failures += 1
+            if asking.failures > 20 and asking.clock() >= asking.started + asking.connect_timeout:
+                raise asking.unavailable("its clock and ours do not agree about the age of requests")
+
+
+def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Step | Park, Any, None]:
+    due = asking.clock() + queued.look
+    while True:
+        until = min(due, asking.wait_until)
+        touch: Callable[[bytes], bytes] = lambda inbox: asking.question.touch_request(asking.owner, inbox)  # noqa: E731
+        try:
+            bell = yield Park(asking.owner, until, touch)
+        except LinkDown:
+            return  # the inbox is gone: look, from a new connection
+        now = asking.clock()
+        if now >= asking.wait_until and not (bell and bell.look is None):
+            raise (yield from _timed_out(asking, queued.holder, queued.left))
+        if bell is None or bell.look is None:
+            return
+        due = min(due, now + bell.look)
+
+
+def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Step | Park, Any, None]:
+    if isinstance(failure, ServerSaid) and not asking.question.is_passing(failure):
+        raise asking.question.meaning(failure)
+    asking.failures += 1
+    if isinstance(failure, LinkDown) and failure.stale and asking.failures == 1:
+        return
+    limit = asking.wait_until
+    if not asking.answered:
+        limit = min(limit, asking.started + asking.connect_timeout)
+    until = asking.clock() + asking.retry.pause(asking.failures)
+    if until >= limit:
+        raise asking.unavailable(failure) from failure
+    try:
+        yield Park(asking.owner, until)
+    except LinkDown:
+        pass
+
+
+def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[Step | Park, Any, LockError]:
+    """The error to raise, with the holder named as well as can be had."""
+    waited = asking.clock() - asking.started
+    yield from _undo(asking)
+    who: Holder | None = None
+    if holder is not None:
+        try:
+            who = yield asking.question.holder_step(holder, left)
+        except (LinkDown, ServerSaid):
+            pass
+    return LockTimeout.after(asking.question.claim.name, waited, who, asking.position)
+
+
+def _undo(asking: Asking) -> Generator[Step | Park, Any, None]:
+    """Leaves the line, or passes a grant that has just come on to the next.
+
+    On the connection of the deed the server sees both in order. From elsewhere a marker goes along that
+    refuses the deed should it still be on its way.
+    """
+    marker = max(asking.marker, asking.pending)
+    if not (asking.in_line or marker):
+        return
+    marked = asking.question.withdraw_step(asking.owner, marker=marker)
+    own = asking.question.withdraw_step(asking.owner, marker=asking.marker, otherwise=marked)
+    asking.in_line, asking.marker, asking.pending = False, 0, 0
+    try:
+        yield own
+    except (LinkDown, ServerSaid):
+        pass  # the ttl and the heartbeat end it

@@ -1,0 +1,44 @@
+"""The plan behind `inspect`: the name's state first, then the records of the clients that show up in it."""
+
+import base64
+from dataclasses import replace
+from typing import Any, Protocol
+
+from holdtight.plan import LinkDown, Plan, Step
+from holdtight.values import Holder, LockInfo, Owner, Waiter
+
+__all__ = ["look"]
+
+
+class Records(Protocol):
+    def records_step(self, owners: list[Owner]) -> Step: ...
+
+
+class Inspected(Protocol):
+    def inspect_step(self) -> Step: ...
+
+
+def look(records: Records, lock: Inspected, entered: dict[str, int]) -> Plan[LockInfo]:
+    """`entered` maps our own owners to how often they have been entered."""
+    try:
+        info: LockInfo = yield lock.inspect_step()
+    except LinkDown as down:
+        if not down.stale:
+            raise
+        info = yield lock.inspect_step()
+    everybody: list[Holder | Waiter] = [*info.holders, *info.waiters]
+    if not everybody:
+        return info
+    found: list[dict[str, Any]] = yield records.records_step(
+        [base64.urlsafe_b64decode(each.owner) for each in everybody]
+    )
+    named = [
+        replace(each, host=about.get("host"), pid=about.get("pid"))
+        for each, about in zip(everybody, found, strict=True)
+    ]
+    count = len(info.holders)
+    holders = tuple(
+        replace(each, entered=entered.get(each.owner)) for each in named[:count] if isinstance(each, Holder)
+    )
+    waiters = tuple(each for each in named[count:] if isinstance(each, Waiter))
+    return replace(info, holders=holders, waiters=waiters)

@@ -1,0 +1,268 @@
+"""A private server for tests: up in the constructor, gone with `close()` or with its owner's death.
+
+The server is not our child but that of a `guardian`, which holds the other end of a pipe. All that
+is done to the server's process is done by the guardian on our order.
+"""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+from urllib.parse import quote
+
+from holdtight.embedded import guardian
+from holdtight.embedded.binary import find_binary, interpreter
+from holdtight.embedded.errors import EmbeddedError
+from holdtight.embedded.folder import MAX_SOCKET_PATH
+from holdtight.embedded.wire import Address, Refused, Wire
+
+_START_WITHIN = 20.0
+_PORT_ATTEMPTS = 20
+# Below every system's range for outgoing connections: while a server is down, a client that keeps
+# trying an ephemeral port of its own machine can end up connected to itself, and so hold the port.
+_PORTS = range(15_000, 32_000)
+_HOST = "127.0.0.1"
+
+
+class Server:
+    """An empty server of its own, on loopback (`tcp=True`) or on a unix socket, that keeps nothing on disk.
+
+    `binary` names (or is the path of) another program than the one of the extra `embedded`; `args`
+    are added to its command line and win over ours; `env` is added to its environment.
+    """
+
+    def __init__(
+        self,
+        binary: str | os.PathLike[str] | None = None,
+        tcp: bool = True,
+        args: Sequence[str] = (),
+        *,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._program = _program(binary)
+        self._args = tuple(args)
+        self._env = {**os.environ, "LC_ALL": "C", **(env or {})}
+        self._tcp = tcp
+        self.port = 0
+        for attempts_left in reversed(range(_PORT_ATTEMPTS)):
+            self.port = _free_port() if tcp else 0
+            self._open()
+            try:
+                self._start(time.monotonic() + _START_WITHIN)
+            except BaseException as error:
+                taken = isinstance(error, EmbeddedError) and "in use" in self.log
+                self.close()
+                if not (taken and attempts_left):
+                    raise
+            else:
+                return
+
+    @property
+    def url(self) -> str:
+        return f"redis://{_HOST}:{self.port}/0" if self._tcp else f"unix://{quote(str(self._socket))}"
+
+    @property
+    def pid(self) -> int:
+        """The server's process id, 0 while it is down."""
+        return self._owner.order(guardian.ASK)
+
+    @property
+    def log(self) -> str:
+        """What the server has written to its log, as long as it is not closed."""
+        try:
+            return self._log.read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def kill(self) -> None:
+        """End it by SIGKILL; the address stays ours for `restart`."""
+        self._owner.order(guardian.KILL)
+
+    def restart(self) -> None:
+        """Kill it if it runs, and start it again, empty, at the same address."""
+        self.kill()
+        deadline = time.monotonic() + _START_WITHIN
+        while True:
+            try:
+                return self._start(deadline)
+            except EmbeddedError:
+                # Somebody may be passing through our port: the address is a promise, so insist.
+                if "in use" not in self._news() or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open, nothing is answered. It has stopped when this returns."""
+        self._owner.order(guardian.PAUSE)
+
+    def resume(self) -> None:
+        self._owner.order(guardian.RESUME)
+
+    def close(self) -> None:
+        """End it and remove what it wrote. Harmless if done before, or in a forked child."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Server {self.url}>"
+
+    @property
+    def _address(self) -> Address:
+        return (_HOST, self.port) if self._tcp else str(self._socket)
+
+    def _open(self) -> None:
+        folder = _temporary_folder()
+        self._socket = folder / "valkey.sock"
+        self._log = folder / "log"
+        self._log_seen = 0
+        options = {
+            "port": str(self.port),
+            "bind": _HOST,
+            "save": "",
+            "appendonly": "no",
+            "dir": str(folder),
+        }
+        if not self._tcp:
+            options["unixsocket"] = str(self._socket)
+        command = [self._program, *(word for key, value in options.items() for word in (f"--{key}", value))]
+        self._owner = _Owner(folder, self._log, [*command, *self._args], self._env)
+        self._finalizer = weakref.finalize(self, self._owner.close)
+
+    def _start(self, deadline: float) -> None:
+        self._log_seen = len(self.log)
+        pid = self._owner.order(guardian.START)
+        while not self._answers(pid):
+            if self._owner.order(guardian.ASK) != pid:
+                raise EmbeddedError(f"{self._program} ended while starting; its log says:\n{self._news()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise EmbeddedError(
+                    f"{self._program} did not answer within {_START_WITHIN:g} s; its log says:\n{self._news()}"
+                )
+            time.sleep(0.002)
+
+    def _answers(self, pid: int) -> bool:
+        """Whether *this* server answers: a stranger may have taken the port a moment before it."""
+        try:
+            with Wire(self._address) as wire:
+                wire.ask("PING")
+                return wire.info("server").get("process_id") == str(pid)
+        except Refused as refusal:
+            protected = str(refusal).startswith(("NOAUTH", "NOPERM", "DENIED"))
+            return protected and "accept connections" in self._news()
+        except OSError:
+            return False
+
+    def _news(self) -> str:
+        return self.log[self._log_seen :]
+
+
+class _Owner:
+    """Our end of the guardian. In a forked child it lets go: the server belongs to the process that made it."""
+
+    _all: ClassVar["weakref.WeakSet[_Owner]"] = weakref.WeakSet()
+
+    def __init__(self, folder: Path, log: Path, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self._one_at_a_time = threading.Lock()
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [interpreter(), "-I", "-S", guardian.__file__, str(folder), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=out,
+                bufsize=0,
+                cwd=folder,
+                env=env,
+                start_new_session=True,  # Ctrl-C is for the test run, which then closes its servers in order
+            )
+        self._open = True
+        _Owner._all.add(self)
+
+    def order(self, order: bytes) -> int:
+        with self._one_at_a_time:
+            if not self._open:
+                raise ValueError("this embedded server is closed, or belongs to the parent of this process")
+            orders, answers = self._process.stdin, self._process.stdout
+            assert orders is not None
+            assert answers is not None
+            try:
+                orders.write(order)
+                answer = answers.readline()
+            except BrokenPipeError:
+                answer = b""
+        if not answer:
+            raise EmbeddedError("the process that looks after the embedded server is gone")
+        return int(answer)
+
+    def close(self) -> None:
+        with self._one_at_a_time:
+            if not self._open:
+                return
+            self._let_go()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def _let_go(self) -> None:
+        self._open = False
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    @classmethod
+    def after_fork_in_child(cls) -> None:
+        for owner in list(cls._all):
+            owner._one_at_a_time = threading.Lock()
+            if owner._open:
+                # A copy of the pipe in a child that lives on would keep the server of a dead parent alive.
+                owner._let_go()
+                owner._process.returncode = 0
+
+
+os.register_at_fork(after_in_child=_Owner.after_fork_in_child)
+
+
+def _program(binary: str | os.PathLike[str] | None) -> str:
+    if binary is None:
+        return str(find_binary())
+    found = shutil.which(binary)
+    if found is None:
+        raise FileNotFoundError(f"there is no server program {os.fspath(binary)!r} that could be run")
+    return found
+
+
+def _temporary_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="holdtight-"))
+    if len(os.fsencode(folder / "valkey.sock")) > MAX_SOCKET_PATH:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="holdtight-", dir="/tmp"))
+    return folder
+
+
+def _free_port() -> int:
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind((_HOST, port))
+            except OSError:
+                continue
+        return port

@@ -1,0 +1,214 @@
+"""Looks after a user's shared server: `python -m holdtight.embedded.supervisor FOLDER BINARY IDLE`.
+
+It starts the server, or takes over one whose supervisor was killed, says so on stdout, and then
+watches through a connection of its own. It ends the server after IDLE seconds without clients, once
+no key is left (locks and all bookkeeping have an expiry), and ends itself when the server is gone.
+
+Killed, it leaves the server alone: holders come to no harm, and the next client starts a new
+supervisor. Signals to terminate are ignored for the same reason: to end both, terminate the server.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdtight.embedded.errors import EmbeddedError
+from holdtight.embedded.folder import Home, home_at
+from holdtight.embedded.shared import BUSY, FAILED, READY
+from holdtight.embedded.wire import Refused, Wire, listening
+
+CLIENT_NAME = "holdtight-supervisor"
+_START_WITHIN = 10.0
+_LOG_LIMIT = 1 << 20
+_TOUCH_EVERY = 600.0
+
+
+def main(arguments: Sequence[str]) -> None:
+    folder, binary, idle = arguments
+    if os.fork():
+        os._exit(0)
+    os.umask(0o077)
+    # From here on stdout is the log too; who started us reads one line, then the end of the pipe.
+    with os.fdopen(os.dup(1), "w") as starter:
+        os.dup2(2, 1)
+        home = home_at(Path(folder))
+        with home.supervising(deadline=time.monotonic() + 3) as locked:
+            if locked is None:
+                print(BUSY, file=starter)
+                return
+            supervisor = _Supervisor(home, locked, float(idle))
+            try:
+                supervisor.begin(binary)
+            except (OSError, Refused) as error:
+                print(FAILED, error, file=starter)
+                return
+            print(READY, file=starter)
+            starter.close()
+            supervisor.watch()
+
+
+@dataclass(frozen=True)
+class _State:
+    used: bool
+    keys: bool
+
+
+class _Supervisor:
+    def __init__(self, home: Home, folder: int, idle: float) -> None:
+        self._home = home
+        self._folder = folder
+        self._idle = idle
+        self._child: subprocess.Popen[bytes] | None = None  # none: the server was there before us
+        self._wire: Wire | None = None
+        self._pid = 0
+        self._connections = ""
+
+    def begin(self, binary: str) -> None:
+        if not listening(str(self._home.socket)):
+            self._start(binary)
+        for deadly in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(deadly, signal.SIG_IGN)
+
+    def watch(self) -> None:
+        pause = min(2.0, self._idle / 10)
+        last_used = last_touched = time.monotonic()
+        while self._connect():
+            state = self._look()
+            now = time.monotonic()
+            if state is None and not self._connect():
+                break
+            if state is None or state.used:
+                last_used = now
+            elif now - last_used >= self._idle and not state.keys and self._end_if_unused():
+                return
+            if not self._home.reachable(self._folder):
+                # The next client will start another server: two with the same locks must not go on side by side.
+                break
+            if now - last_touched > _TOUCH_EVERY:
+                last_touched = now
+                self._touch()
+            # A death of the server shows as the end of our connection, and wakes us early.
+            select.select([self._wire] if self._wire else [], [], [], pause)
+        self._end()
+
+    def _start(self, binary: str) -> None:
+        home = self._home
+        home.socket.unlink(missing_ok=True)
+        options = {
+            "port": "0",
+            "unixsocket": str(home.socket),
+            "unixsocketperm": "700",
+            "save": "",
+            "appendonly": "no",
+            "dir": str(home.folder),
+        }
+        command = [binary, *(word for key, value in options.items() for word in (f"--{key}", value))]
+        with home.log.open("ab") as log:
+            if log.tell() > _LOG_LIMIT:
+                log.truncate(0)
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "LC_ALL": "C"}
+            )
+        deadline = time.monotonic() + _START_WITHIN
+        while not self._answers():
+            if self._child.poll() is not None:
+                raise EmbeddedError(f"{binary} ended while starting")
+            if time.monotonic() > deadline:
+                self._child.kill()
+                self._child.wait()
+                raise EmbeddedError(f"{binary} did not answer within {_START_WITHIN:g} s")
+            time.sleep(0.002)
+
+    def _answers(self) -> bool:
+        try:
+            with Wire(str(self._home.socket)) as wire:
+                return wire.ask("PING") == "PONG"
+        except OSError:
+            return False
+
+    def _connect(self) -> bool:
+        """Have a connection, if one is to be had; False only if nobody listens any more."""
+        if self._wire:
+            return True
+        try:
+            self._wire = Wire(str(self._home.socket))
+            self._wire.ask(f"CLIENT SETNAME {CLIENT_NAME}:{os.getpid()}")
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except (OSError, Refused):
+            self._disconnect()
+        return True
+
+    def _disconnect(self) -> None:
+        if self._wire:
+            self._wire.close()
+            self._wire = None
+
+    def _look(self) -> _State | None:
+        """What goes on there; None if there is no telling, as with a server that is frozen or full."""
+        if not self._wire:
+            return None
+        try:
+            info = self._wire.info("server clients stats keyspace")
+        except (OSError, Refused):
+            self._disconnect()
+            return None
+        self._pid = int(info["process_id"])
+        before, self._connections = self._connections, info["total_connections_received"]
+        return _State(
+            # Who came and went between two looks has used it as well.
+            used=info["connected_clients"] != "1" or self._connections != before,
+            keys=any(key.startswith("db") and key[2:].isdigit() for key in info),
+        )
+
+    def _end_if_unused(self) -> bool:
+        try:
+            with self._home.locked(exclusive=True, deadline=0):
+                state = self._look()
+                if state is None or state.used or state.keys:
+                    return False
+                self._end()
+                return True
+        except EmbeddedError:  # a client is just connecting
+            return False
+
+    def _end(self) -> None:
+        """Leave nothing behind, neither process nor socket, whatever state the server is in."""
+        reachable = self._home.reachable(self._folder)
+        # A server that ends in order removes the file at its socket's path, which may be another's by now.
+        if self._wire and not (reachable and self._asked_to_end(self._wire)) and self._pid:
+            os.kill(self._pid, signal.SIGKILL)  # still connected to it, so that the id is still its own
+        if self._child:
+            if not self._wire:
+                self._child.kill()
+            self._child.wait()
+        self._disconnect()
+        if reachable:
+            self._home.socket.unlink(missing_ok=True)
+
+    def _asked_to_end(self, wire: Wire) -> bool:
+        try:
+            wire.ask("SHUTDOWN NOSAVE")
+        except ConnectionError:
+            return True  # the way a server answers that ends
+        except (OSError, Refused):
+            pass
+        return False
+
+    def _touch(self) -> None:
+        """Programs that clear old files away shall not take ours for old."""
+        for path in (self._home.folder, self._home.lock, self._home.log, self._home.socket):
+            try:
+                os.utime(path)
+            except FileNotFoundError:
+                pass
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,58 @@
+"""The thread for callbacks, so that nobody else's code ever runs in the keeper.
+
+Callbacks, event subscribers, log handlers and warnings that the keeper causes are queued here and run
+one after another. The thread starts with the first of them and is a daemon: it holds up no exit.
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from holdtight import process
+
+__all__ = ["logger", "tell"]
+
+logger = logging.getLogger("holdtight")
+logger.addHandler(logging.NullHandler())
+
+
+class _Herald:
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]]] = queue.SimpleQueue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def tell(self, function: Callable[..., object], *args: Any) -> None:
+        self._calls.put((function, args))
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="holdtight-herald", daemon=True)
+                    self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            function, args = self._calls.get()
+            try:
+                function(*args)
+            except Exception:
+                logger.exception("a callback of holdtight's failed: %r", function)
+            del function, args
+
+
+_herald = _Herald()
+
+
+def tell(function: Callable[..., object], *args: Any) -> None:
+    """Have `function(*args)` called in the callback thread. Never blocks; errors are logged."""
+    _herald.tell(function, *args)
+
+
+def _after_fork() -> None:
+    global _herald
+    _herald = _Herald()
+
+
+process.on_fork(_after_fork)

@@ -1,0 +1,307 @@
+"""The keeper: one thread per process that renews leases and keeps waiters' places, for both colours.
+
+Whoever has something to keep is a *Charge*: a tenure (renewed at a third of its ttl, or only watched until its
+deadline) or a waiter (touched). Charges of equal interval share a *lane*, an ordered dict in order of due
+time, so that adding and dropping one is a dictionary operation without a lock; anything at odd times goes on
+the *agenda*, a heap. Due charges go to the *station* of their server (see station.py), which sends them in
+small batches and never blocks, so that servers do not wait for one another.
+
+# Invariants:
+# - the thread runs no foreign code: callbacks go to the herald, connects to threads of their own;
+# - every charge that has been taken off its lane is watched on the agenda until its deadline;
+# - a lane that holds charges is armed: the thread wakes for it. Adding to an unarmed lane wakes the thread, so
+#   a lock taken and released over and over wakes it once an interval, not every time.
+"""
+
+import heapq
+import itertools
+import os
+import select
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from holdtight import process
+from holdtight.clock import boottime
+from holdtight.herald import logger, tell
+from holdtight.redis.topology import Place
+from holdtight.station import Station
+
+__all__ = ["Charge", "Keeper", "keeper"]
+
+RECORD_TICK = 2.5
+RETRY_SHARE = 8
+SHORTEST_RETRY = 0.01
+
+
+class Charge(Protocol):
+    place: Place
+
+    @property
+    def interval(self) -> float: ...
+    @property
+    def deadline(self) -> float: ...
+    @property
+    def alive(self) -> bool: ...
+    def request(self, now: float) -> bytes | None: ...
+    def whole(self, request: bytes) -> bytes: ...
+    def answered(self, reply: Any, sent: float) -> bool: ...
+    def unanswered(self, cause: str) -> None: ...
+    def overdue(self) -> None: ...
+
+
+class Lane:
+    __slots__ = ("armed", "charges", "check_at")
+
+    def __init__(self) -> None:
+        self.check_at = 0.0
+        self.charges: OrderedDict[Charge, float] = OrderedDict()
+        self.armed = False
+
+
+class Keeper:
+    def __init__(self) -> None:
+        self._lanes: dict[float, Lane] = {}
+        self._posts: deque[Callable[[], None]] = deque()
+        self._agenda: list[tuple[float, int, Callable[[float], None]]] = []
+        self._count = itertools.count()
+        self._stations: dict[Place, Station] = {}
+        self._poller = select.poll()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._ear, self._mouth = -1, -1
+
+    # From any thread.
+
+    def add(self, charge: Charge, now: float) -> None:
+        interval = charge.interval
+        lane = self._lanes.get(interval)
+        if lane is None:
+            lane = self._lanes.setdefault(interval, Lane())
+        due = now + interval
+        lane.charges[charge] = due
+        if not lane.armed:
+            lane.check_at = due
+            lane.armed = True
+            self.wake()
+        if charge.deadline < due:
+            self.at(charge.deadline, lambda when: self._watch(charge, when))
+
+    def drop(self, charge: Charge) -> None:
+        lane = self._lanes.get(charge.interval)
+        if lane is not None:
+            lane.charges.pop(charge, None)
+
+    def at(self, when: float, what: Callable[[float], None]) -> None:
+        self.post(lambda: self._later(when, what))
+
+    def post(self, what: Callable[[], None]) -> None:
+        """Have `what` done in the keeper's thread, soon. It must not block."""
+        self._posts.append(what)
+        self.wake()
+
+    def ask(self, charge: Charge) -> None:
+        """Sends this charge's request next, ahead of renewals that are due."""
+        self.post(lambda: self._station(charge.place).enqueue_first(charge))
+
+    def wake(self) -> None:
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    self._start()
+        try:
+            os.write(self._mouth, b"!")
+        except BlockingIOError:
+            pass  # it has been woken often enough already
+
+    def watch(self, place: Place) -> None:
+        """A client has written its record: see to it that it stays while needed, and no longer."""
+        self.post(lambda: self._station(place).noted())
+
+    def forget(self, place: Place) -> None:
+        """A client is closed: take its record off the server and close the connection, if there is one."""
+
+        def retire() -> None:
+            station = self._stations.pop(place, None)
+            if station is not None:
+                station.retire()
+
+        if self._thread is not None:
+            self.post(retire)
+
+    def _start(self) -> None:
+        self._ear, self._mouth = os.pipe()
+        os.set_blocking(self._ear, False)
+        os.set_blocking(self._mouth, False)
+        self._poller.register(self._ear, select.POLLIN)
+        self._thread = threading.Thread(target=self._run, name="holdtight-keeper", daemon=True)
+        self._thread.start()
+
+    def charges(self, place: Place) -> Iterator[Charge]:
+        """What waits on the lanes for this server."""
+        for lane in list(self._lanes.values()):
+            yield from (charge for charge in list(lane.charges) if charge.place is place)
+
+    def statistics(self) -> dict[str, int]:
+        """For people and tests: what there is to keep."""
+        return {
+            "charges": sum(len(lane.charges) for lane in list(self._lanes.values())),
+            "lanes": len(self._lanes),
+            "agenda": len(self._agenda),
+            "stations": len(self._stations),
+            "connected": sum(station.connected for station in list(self._stations.values())),
+        }
+
+    # In the keeper's thread.
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._turn()
+            except Exception:
+                tell(logger.exception, "the keeper stumbled and goes on")
+
+    def _turn(self) -> None:
+        now = boottime()
+        wake_at = min(self._take_due(now), self._do_agenda(now))
+        for station in list(self._stations.values()):
+            wake_at = min(wake_at, station.advance(now))
+        pause = None if wake_at == float("inf") else max(0.0, wake_at - boottime())
+        for fd, _ in self._poller.poll(None if pause is None else pause * 1000 + 0.5):
+            if fd == self._ear:
+                self._listen()
+            else:
+                self._serve(fd)
+
+    def _listen(self) -> None:
+        try:
+            while len(os.read(self._ear, 4096)) == 4096:
+                pass
+        except BlockingIOError:
+            pass
+        while self._posts:
+            self._posts.popleft()()
+
+    def _serve(self, fd: int) -> None:
+        for station in self._stations.values():
+            if station.fd == fd:
+                station.ready(boottime())
+                return
+        self._poller.unregister(fd)
+
+    def _take_due(self, now: float) -> float:
+        """Moves due charges to their stations. Returns when the next is due."""
+        wake_at = float("inf")
+        for lane in list(self._lanes.values()):
+            if lane.armed:
+                wake_at = min(wake_at, self._empty(lane, now))
+        return wake_at
+
+    def _empty(self, lane: Lane, now: float) -> float:
+        charges = lane.charges
+        while charges:
+            try:
+                charge, due = next(iter(charges.items()))
+            except (RuntimeError, StopIteration):
+                continue  # changed under our eyes: look again
+            if due > now:
+                return due
+            if charges.pop(charge, None) is not None and charge.alive:
+                self._dispatch(charge, now)
+        if lane.check_at > now:
+            return lane.check_at
+        lane.armed = False
+        lane.armed = bool(charges)  # somebody may have added between the two looks
+        return now if lane.armed else float("inf")
+
+    def _dispatch(self, charge: Charge, now: float) -> None:
+        if charge.deadline <= now:
+            charge.overdue()
+            return
+        self._later(charge.deadline, lambda when: self._watch(charge, when))
+        self._station(charge.place).enqueue(charge)
+
+    def _watch(self, charge: Charge, now: float) -> None:
+        if charge.alive and charge.deadline <= now:
+            charge.overdue()
+
+    def _later(self, when: float, what: Callable[[float], None]) -> None:
+        heapq.heappush(self._agenda, (when, next(self._count), what))
+
+    def _do_agenda(self, now: float) -> float:
+        while self._agenda and self._agenda[0][0] <= now:
+            _, _, what = heapq.heappop(self._agenda)
+            what(now)
+        return self._agenda[0][0] if self._agenda else float("inf")
+
+    def _station(self, place: Place) -> Station:
+        station = self._stations.get(place)
+        if station is None:
+            station = self._stations[place] = Station(place, self)
+            self._later(boottime() + RECORD_TICK, lambda now: self._tick(station, now))
+        return station
+
+    def _tick(self, station: Station, now: float) -> None:
+        """Keeps the client's record while it has charges; takes it away when it has none left."""
+        place = station.place
+        if self._stations.get(place) is not station:
+            return
+        if station.keep_record(now, busy=station.busy or self._has_charges(place)):
+            self._later(now + RECORD_TICK, lambda later: self._tick(station, later))
+        else:
+            del self._stations[place]
+            station.retire()
+
+    def _has_charges(self, place: Place) -> bool:
+        return next(iter(self.charges(place)), None) is not None
+
+    # For stations.
+
+    def register(self, fd: int, *, writing: bool) -> None:
+        self._poller.register(fd, select.POLLIN | (select.POLLOUT if writing else 0))
+
+    def unregister(self, fd: int) -> None:
+        try:
+            self._poller.unregister(fd)
+        except KeyError:
+            pass
+
+    def settled(self, charge: Charge, *, well: bool, now: float) -> None:
+        """A charge has its answer, or none: put it where it is next due."""
+        if not charge.alive:
+            return
+        if well:
+            self.add(charge, now)
+        elif charge.deadline > now:
+            pause = max(SHORTEST_RETRY, min(1.0, charge.interval / RETRY_SHARE))
+            self._later(min(now + pause, charge.deadline), lambda when: self._again(charge, when))
+
+    def _again(self, charge: Charge, now: float) -> None:
+        if not charge.alive:
+            return
+        if charge.deadline <= now:
+            charge.overdue()
+        else:
+            self._station(charge.place).enqueue(charge)
+
+
+_keeper = Keeper()
+
+
+def keeper() -> Keeper:
+    """This process's keeper."""
+    return _keeper
+
+
+def _after_fork() -> None:
+    global _keeper
+    old, _keeper = _keeper, Keeper()
+    for fd in (old._ear, old._mouth):  # pyright: ignore[reportPrivateUsage]
+        if fd >= 0:
+            os.close(fd)
+    for station in old._stations.values():  # pyright: ignore[reportPrivateUsage]
+        station.abandon()
+
+
+process.on_fork(_after_fork)

@@ -1,0 +1,178 @@
+"""What a Lease shows, whatever its colour: nothing here blocks, awaits or talks to a server."""
+
+import base64
+import binascii
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from holdtight import process
+from holdtight.errors import LeaseLost, NotOwner, NotSupported
+from holdtight.identity import Identity
+from holdtight.tenure import Tenure
+from holdtight.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
+
+__all__ = ["BaseLease", "Detached"]
+
+_MARK = "ht1."
+
+
+class Detached(NamedTuple):
+    """A held lock between two holders, as text."""
+
+    name: str
+    owner: Owner
+
+    def text(self) -> str:
+        body = json.dumps([self.name, owner_text(self.owner)], ensure_ascii=False)
+        return _MARK + base64.urlsafe_b64encode(body.encode()).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, text: object) -> "Detached":
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str that detach() gave, not {type(text).__name__}")
+        try:
+            if not text.startswith(_MARK):
+                raise ValueError
+            body = text[len(_MARK) :]
+            name, owner = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            check_name(name)
+            raw = base64.urlsafe_b64decode(owner)
+            if len(raw) != OWNER_SIZE:
+                raise ValueError
+        except (ValueError, TypeError, binascii.Error):
+            raise ValueError("text is not what detach() of a lease gave") from None
+        return cls(name, raw)
+
+
+class BaseLease:
+    """One grant in the user's hands."""
+
+    __slots__ = ("__weakref__", "_open", "lock", "tenure", "who")
+
+    def __init__(self, lock: Any, tenure: Tenure) -> None:
+        self.lock = lock
+        self.tenure = tenure
+        self._open = True
+        self.who: Identity | None = None
+        """The identity whose re-entrant grant this is, if it is one."""
+
+    @property
+    def name(self) -> str:
+        return self.tenure.name
+
+    @property
+    def kind(self) -> Kind:
+        return self.tenure.terms.prepared.claim.kind
+
+    @property
+    def owner(self) -> str:
+        """This acquisition's id, as other processes see it."""
+        return owner_text(self.tenure.owner)
+
+    @property
+    def fence(self) -> int:
+        """Larger than that of every earlier grant of this name. Show it to the resource."""
+        return self.tenure.fence
+
+    @property
+    def fences(self) -> Mapping[str, int]:
+        return {self.tenure.name: self.tenure.fence}
+
+    @property
+    def ttl(self) -> float:
+        return self.tenure.ttl
+
+    def remaining(self) -> float:
+        """Seconds that are still safe, by this machine's own clock; 0 once lost or released."""
+        return self.tenure.remaining() if self._open else 0.0
+
+    @property
+    def lost(self) -> bool:
+        return self.tenure.lost()
+
+    @property
+    def reason(self) -> LossReason | None:
+        self.tenure.lost()
+        return self.tenure.reason
+
+    def check(self) -> None:
+        """Raises LeaseLost if the lease is lost. No I/O: cheap enough for a loop."""
+        tenure = self.tenure
+        if tenure.lost():
+            raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
+        if not self._open:
+            raise NotOwner.on("rely on", tenure.name, None)
+
+    def on_lost(self, callback: "Callable[[Any], object]") -> None:
+        """Calls `callback(lease)` when the lease is lost, at once if it is lost already. Never in the keeper."""
+        if not callable(callback):
+            raise TypeError(f"callback must be callable, not {type(callback).__name__}")
+        self.tenure.on_loss(lambda: callback(self))
+
+    @property
+    def degraded(self) -> bool:
+        return False
+
+    @property
+    def acks(self) -> int:
+        return 0
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.tenure.place.display,)
+
+    def _close(self) -> bool:
+        """Ends this handle. True if it was the last one of its grant, whose end is now the caller's to see to."""
+        if not self._open:
+            return False
+        self._open = False
+        tenure = self.tenure
+        tenure.entered -= 1
+        if tenure.entered:
+            return False
+        if self.who is not None:
+            self.who.forget(self.lock.key)
+        return True
+
+    def _entered_once(self, verb: str) -> None:
+        if self.tenure.entered != 1:
+            raise NotSupported(
+                f"cannot {verb} {self.name!r}: it is entered {self.tenure.entered} times, and the other handles "
+                "would be left with nothing",
+                name=self.name,
+            )
+        self.check()
+
+    def __repr__(self) -> str:
+        tenure = self.tenure
+        if tenure.lost():
+            state = f"lost ({tenure.reason.value})" if tenure.reason else "lost"
+        else:
+            state = f"{tenure.remaining():.3g} s left" if self._open else "released"
+        return f"<{type(self).__name__} {tenure.name!r} fence={tenure.fence} {state}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a Lease cannot be pickled: two would own one grant. Hand it over with detach() and adopt()")
+
+    def __del__(self) -> None:
+        try:
+            tenure = self.tenure
+            if not self._open or tenure.ended or tenure.reason is not None or tenure.epoch != process.current.epoch:
+                return
+        except AttributeError:
+            return
+        # Only flags are set here: a finalizer may run in the middle of anything.
+        self._open = False
+        tenure.entered -= 1
+        if tenure.entered:
+            return
+        tenure.ended = True
+        warnings.warn(
+            f"the lease on {tenure.name!r} was dropped without release: it is renewed no more and ends within its "
+            f"ttl of {tenure.ttl:g} s. Use a with block, or keep it and call release()",
+            ResourceWarning,
+            source=self,
+            stacklevel=2,
+        )

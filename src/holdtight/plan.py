@@ -1,0 +1,103 @@
+"""Theory of operation.
+
+What a lock does is decided in pure code that neither blocks nor awaits. That code speaks in four
+words:
+
+Step   one request to one server, as data: the bytes before and after the sender's inbox, and how
+       to read the reply. A verb that needs one round trip *is* a Step.
+Park   sleep until a bell rings for this owner, or until a moment on `boottime()`.
+Plan   a generator that yields Steps and Parks, is sent what came of them, and returns the result.
+Bell   what a Park is answered with when it was rung; None when the time came instead.
+
+A *driver* (one blocking, one asyncio) runs a plan. Its duties:
+
+- a Step goes out on the connection that carried the plan's earlier Steps as long as that lives: its
+  inbox is the one the server rings, and the server sees the Steps in order;
+- whatever goes wrong while a Step or a Park is under way is *thrown into* the plan at that point: a
+  `LinkDown` of the transport as well as a KeyboardInterrupt or a cancellation. A plan is never just
+  closed. Undo stands in the plan's own `except`, next to the deed;
+- a Step with `undo=True` gets a second and is shielded from further cancellation. When the connection that
+  carried the deed is gone, `otherwise` is handed to the keeper, which tries for a while, and the plan goes
+  on at once.
+
+Only a plan asks again: it alone knows that asking again is safe.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from holdtight.values import Owner
+
+__all__ = ["Bell", "LinkDown", "Park", "Plan", "ServerSaid", "Step"]
+
+UNDO_SECONDS = 1.0
+
+
+class LinkDown(Exception):
+    """A connection could not be made, broke, or stayed silent. `sent`: the request may have arrived."""
+
+    def __init__(self, cause: str, *, sent: bool, stale: bool = False) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.sent = sent
+        self.stale = stale
+        """The connection had been lying idle: it may have died long ago, and one more try is fair."""
+
+
+class ServerSaid(Exception):
+    """An error reply, with the server's own words."""
+
+    @property
+    def word(self) -> str:
+        return str(self).split(" ", 1)[0]
+
+
+class Step:
+    """One request. `packed(inbox)` is what goes on the wire; `read(reply, sent)` makes a value of the answer."""
+
+    __slots__ = ("after", "before", "otherwise", "patience", "read", "replacement", "undo")
+
+    def __init__(
+        self,
+        before: bytes,
+        after: bytes | None,
+        read: Callable[[Any, float], Any],
+        *,
+        patience: float,
+        replacement: Callable[[bytes], bytes],
+        undo: bool = False,
+        otherwise: "Step | None" = None,
+    ) -> None:
+        self.before = before
+        self.after = after
+        self.read = read
+        self.patience = patience
+        self.replacement = replacement
+        """The same request carrying its script, for a server that does not know it (NOSCRIPT)."""
+        self.undo = undo
+        self.otherwise = otherwise
+        """What to send instead when the connection of the plan's earlier Steps is gone."""
+
+    def packed(self, inbox: bytes) -> bytes:
+        return self.before if self.after is None else self.before + inbox + self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """`touch(inbox)` is the heartbeat that keeps the owner's place in line meanwhile; None outside a line."""
+
+    owner: Owner
+    until: float
+    touch: Callable[[bytes], bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bell:
+    """`look` is None to look at once, or the number of seconds after which to look."""
+
+    look: float | None = None
+
+
+R = TypeVar("R")
+Plan = Generator[Step | Park, Any, R]

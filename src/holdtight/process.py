@@ -1,0 +1,63 @@
+"""What changes when this process forks. A child owns nothing of its parent's.
+
+`epoch` counts forks; state that belongs to one process carries the epoch in which it was made. Whoever
+keeps threads, descriptors or identities registers here and is told once, in the child, before any
+other code of the child runs.
+"""
+
+import os
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+__all__ = ["Forkable", "abandon_descriptor", "current", "on_fork", "tell_of_fork"]
+
+
+class Forkable(Protocol):
+    def after_fork(self) -> None: ...
+
+
+class _Process:
+    __slots__ = ("epoch",)
+
+    def __init__(self) -> None:
+        self.epoch = 0
+
+
+current = _Process()
+_told: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_functions: list[Callable[[], None]] = []
+
+
+def on_fork(function: Callable[[], None]) -> None:
+    """For a module: called first, in the child."""
+    _functions.append(function)
+
+
+def tell_of_fork(forkable: Forkable) -> None:
+    """For an object, which is held weakly: its `after_fork` is called in the child."""
+    _told.add(forkable)
+
+
+def _after_fork() -> None:
+    current.epoch += 1
+    for function in _functions:
+        function()
+    for forkable in list(_told):
+        forkable.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def abandon_descriptor(fd: int) -> None:
+    """Lets go of an inherited connection without a word on it, and without pulling the number from
+    under a Python object that will close it once more."""
+    with suppress(OSError):
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.dup2(nothing, fd, inheritable=False)
+        finally:
+            os.close(nothing)

@@ -1,0 +1,1 @@
+"""Locks kept on a Redis or Valkey server: keys, scripts, replies, connections."""

@@ -1,0 +1,42 @@
+"""The one place for names on the server.
+
+`ns:{name}` and its companions share one hash tag, hence one cluster slot. `%`, `{` and `}` are escaped
+inside the tag, so that no name can end it early and reach into another's keys. Names without a tag
+(client records, inboxes) contain no brace and so cannot be anybody's lock.
+"""
+
+from base64 import urlsafe_b64encode
+from typing import NamedTuple
+
+__all__ = ["Keys", "check_namespace", "client_record", "inbox", "keys_of"]
+
+_ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
+
+
+class Keys(NamedTuple):
+    main: bytes
+    queue: bytes
+    waiters: bytes
+
+
+def check_namespace(namespace: object) -> str:
+    if not isinstance(namespace, str):
+        raise TypeError(f"namespace must be a str, not {type(namespace).__name__}")
+    if not 1 <= len(namespace.encode(errors="replace")) <= 64:
+        raise ValueError(f"namespace={namespace!r} must have 1 to 64 bytes")
+    if not namespace.isprintable() or any(char in "{}*?[]\\ " for char in namespace):
+        raise ValueError(f"namespace={namespace!r} must be printable, without spaces and any of {{}}*?[]\\")
+    return namespace
+
+
+def keys_of(namespace: str, name: str) -> Keys:
+    main = f"{namespace}:{{{name.translate(_ESCAPES)}}}".encode()
+    return Keys(main, main + b":q", main + b":w")
+
+
+def client_record(namespace: str, client: bytes) -> bytes:
+    return namespace.encode() + b":client:" + urlsafe_b64encode(client).rstrip(b"=")
+
+
+def inbox(namespace: str, client: bytes, number: int) -> bytes:
+    return namespace.encode() + b":inbox:" + urlsafe_b64encode(client).rstrip(b"=") + b":%x" % number

@@ -1,0 +1,301 @@
+"""The blocking, pollable connection: sync callers block on it, the keeper polls it.
+
+A plain socket in blocking mode with its deadline in the kernel (SO_RCVTIMEO): no poll before every
+read, one system call a direction. TLS has no such short cut and uses Python's timeouts.
+
+# Invariants:
+# - used by one thread at a time;
+# - `owed` counts requests whose replies have not been read. A link that owes is never shared: the
+#   next reader would take another's answer for its own. It is drained or closed.
+# - messages (bells) that arrive before a reply are older than the reply and dropped with it.
+"""
+
+import errno
+import socket
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+
+from holdtight.clock import boottime
+from holdtight.plan import Bell, LinkDown
+from holdtight.redis.node import Client, Session, greet
+from holdtight.redis.resp import bulk
+from holdtight.redis.url import Address
+from holdtight.values import OWNER_SIZE, Owner
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["Link", "bell_for", "open_link"]
+
+_NOTHING: Any = object()
+_SILENT = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ETIMEDOUT)
+_Error = hiredis.ReplyError
+_Push = hiredis.PushNotification
+SHORTEST_TIMEOUT = 0.001
+
+
+def bell_for(push: Any) -> tuple[Owner, Bell] | None:
+    """The owner a message is for, and what it says."""
+    if len(push) != 3 or push[0] != b"message":
+        return None
+    payload = push[2]
+    owner = payload[1 : 1 + OWNER_SIZE]
+    if payload[:1] == b"n":
+        return owner, Bell(int(payload[1 + OWNER_SIZE :]) / 1000)
+    return owner, Bell()
+
+
+class Link:
+    """One connection, greeted."""
+
+    __slots__ = (
+        "_feed",
+        "_gets",
+        "_recv",
+        "_send",
+        "_timeout",
+        "inbox",
+        "inbox_word",
+        "owed",
+        "session",
+        "sock",
+        "used",
+    )
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        reader = hiredis.Reader(notEnoughData=_NOTHING)
+        self._feed = reader.feed
+        self._gets = reader.gets
+        self._recv = sock.recv
+        self._send = sock.send
+        self._timeout = -1.0
+        self.owed = 0
+        self.used = False
+        """Has answered before: if it fails now it may have died while it lay idle."""
+        self.session = Session(2, b"")
+        self.inbox = b""
+        self.inbox_word = bulk(b"")
+
+    def set_timeout(self, timeout: float) -> None:
+        if timeout == self._timeout:
+            return
+        timeout = max(timeout, SHORTEST_TIMEOUT)
+        if _is_tls(self.sock):
+            self.sock.settimeout(timeout)
+        else:
+            whole = int(timeout)
+            packed = struct.pack("ll", whole, int((timeout - whole) * 1e6))
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
+        self._timeout = timeout
+
+    def send(self, request: bytes) -> None:
+        self.owed += 1
+        try:
+            sent = self._send(request)
+            if sent != len(request):
+                self.sock.sendall(request[sent:])
+        except OSError as error:
+            raise LinkDown(_cause(error), sent=True, stale=self.used) from error
+
+    def reply(self) -> Any:
+        """The next reply. Error replies come back as values."""
+        gets = self._gets
+        reply = gets()
+        while True:
+            if reply is _NOTHING:
+                try:
+                    data = self._recv(65536)
+                except OSError as error:
+                    raise LinkDown(_cause(error), sent=True, stale=self.used and not _is_silence(error)) from error
+                if not data:
+                    raise LinkDown("the server closed the connection", sent=True, stale=self.used)
+                self._feed(data)
+            elif reply.__class__ is not _Push:
+                self.owed -= 1
+                self.used = True
+                return reply
+            try:
+                reply = gets()
+            except hiredis.ProtocolError as error:
+                raise LinkDown(f"what answers is not a Redis or Valkey server ({error})", sent=True) from error
+
+    def call(self, request: bytes, timeout: float) -> Any:
+        if timeout != self._timeout:
+            self.set_timeout(timeout)
+        self.send(request)
+        return self.reply()
+
+    def park(self, owner: Owner, until: float) -> Bell | None:
+        """Blocks until a bell for this owner, or until the time has come."""
+        while True:
+            item = self._gets()
+            if item is not _NOTHING:
+                rung = bell_for(item) if item.__class__ is _Push else None
+                if rung is not None and rung[0] == owner:
+                    return rung[1]
+                continue
+            left = until - boottime()
+            if left <= 0:
+                return None
+            self.set_timeout(min(left, 3600.0))
+            try:
+                data = self._recv(65536)
+            except OSError as error:
+                if _is_silence(error):
+                    continue
+                raise LinkDown(_cause(error), sent=False) from error
+            if not data:
+                raise LinkDown("the server closed the connection", sent=False)
+            self._feed(data)
+
+    # What the keeper and asyncio need: the same connection, never blocking.
+
+    def stop_blocking(self) -> None:
+        self.sock.setblocking(False)
+
+    def push_out(self, data: bytes) -> bytes:
+        """Sends what goes; returns what is left."""
+        try:
+            return data[self._send(data) :]
+        except OSError as error:
+            if _is_silence(error) or _is_tls_wait(error):
+                return data
+            raise LinkDown(_cause(error), sent=True) from error
+
+    def pump(self) -> list[Any]:
+        """Everything that has arrived, bells too, without blocking."""
+        while True:
+            try:
+                data = self._recv(262144)
+            except OSError as error:
+                if _is_silence(error) or _is_tls_wait(error):
+                    break
+                raise LinkDown(_cause(error), sent=True) from error
+            if not data:
+                raise LinkDown("the server closed the connection", sent=True)
+            self._feed(data)
+            if not _is_tls(self.sock):
+                break  # more will be announced; a TLS layer may hold back what it has read already
+        items: list[Any] = []
+        gets = self._gets
+        item = gets()
+        while item is not _NOTHING:
+            items.append(item)
+            item = gets()
+        return items
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.sock.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def open_link(address: Address, client: Client, timeout: float, tls: "ssl.SSLContext | None" = None) -> Link:
+    """Connects, encrypts, greets. LinkDown or ServerSaid if it cannot be done in time."""
+    until = boottime() + timeout
+    sock: socket.socket | None = None
+    try:
+        sock = _connect(address, timeout)
+        if address.tls:
+            context = tls or address.tls_settings.context()
+            sock.settimeout(_left(until))
+            sock = context.wrap_socket(sock, server_hostname=address.host)
+        else:
+            sock.setblocking(True)
+        link = Link(sock)
+        login = address.login()
+        greeting = greet(
+            client,
+            user=login.user if login else None,
+            password=login.password if login else None,
+            db=address.db,
+            name=address.client_name,
+            protocol=address.protocol,
+        )
+        answers: list[Any] | None = None
+        try:
+            while True:
+                request, count = greeting.send(answers)  # type: ignore[arg-type]
+                link.set_timeout(_left(until))
+                link.send(request)
+                answers = _answers(link, count, until)
+        except StopIteration as stop:
+            session: Session = stop.value
+        link.owed = 0
+        link.session = session
+        link.inbox = session.inbox
+        link.inbox_word = bulk(session.inbox)
+        return link
+    except OSError as error:
+        if sock is not None:
+            sock.close()
+        raise LinkDown(_cause(error), sent=False) from error
+    except BaseException as error:
+        if sock is not None:
+            sock.close()
+        if isinstance(error, LinkDown):
+            raise LinkDown(error.cause, sent=False) from error
+        raise
+
+
+def _answers(link: Link, count: int, until: float) -> list[Any]:
+    answers: list[Any] = []
+    while len(answers) < count:
+        item = link._gets()  # pyright: ignore[reportPrivateUsage]
+        if item is _NOTHING:
+            link.set_timeout(_left(until))
+            data = link.sock.recv(65536)
+            if not data:
+                raise LinkDown("the server closed the connection", sent=False)
+            link._feed(data)  # pyright: ignore[reportPrivateUsage]
+        else:
+            answers.append(item)
+    return answers
+
+
+def _connect(address: Address, timeout: float) -> socket.socket:
+    if address.path is not None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(timeout)
+            sock.connect(address.path)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+    sock = socket.create_connection((address.host, address.port), timeout)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return sock
+
+
+def _left(until: float) -> float:
+    left = until - boottime()
+    if left <= 0:
+        raise LinkDown("connecting took too long", sent=False)
+    return left
+
+
+def _is_tls(sock: socket.socket) -> bool:
+    return sock.__class__ is not socket.socket
+
+
+def _is_silence(error: OSError) -> bool:
+    return isinstance(error, (BlockingIOError, TimeoutError)) or error.errno in _SILENT
+
+
+def _is_tls_wait(error: OSError) -> bool:
+    return type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError")
+
+
+def _cause(error: OSError) -> str:
+    if _is_silence(error):
+        return "it did not answer in time"
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,17 @@
+-- A waiter's heartbeat. Never grants and never clears a mark; rings the waiter if the server
+-- does not know it (any more), so that it comes and looks.
+-- KEYS    queue waiters
+-- ARGV    owner inbox
+-- RETURN  1 known | 0 unknown
+local entry = redis.call('HGET', waiters, owner)
+if not entry then
+  if inbox ~= '' then redis.pcall('PUBLISH', inbox, 'g' .. owner) end
+  return 0
+end
+--@include constants
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('HSET', waiters, owner, string.sub(entry, 1, 2) .. string.format('%013.0f', now + HEARTBEAT) .. string.sub(entry, 16))
+if redis.call('PTTL', queue) < HEARTBEAT then redis.call('PEXPIRE', queue, HEARTBEAT) end
+if redis.call('PTTL', waiters) < HEARTBEAT then redis.call('PEXPIRE', waiters, HEARTBEAT) end
+return 1

@@ -1,0 +1,52 @@
+-- Undoes an attempt: leaves the line, passes a grant on, and hands on a name it finds free.
+-- A marker refuses an attempt of this owner that is still on its way.
+-- KEYS    main queue waiters
+-- ARGV    owner marker
+-- RETURN  1 done | 2 done, sweep again
+-- marker is a server time in ms until which attempts of this owner are refused; 0 for none.
+local value = redis.call('GET', main)
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now = math.floor(now_us / 1000)
+--@include constants
+--@include queue
+local kind, last, left, flagged = 't1', 0, 0, false
+if value then
+  kind = string.sub(value, 1, 2)
+  flagged = string.sub(value, 3, 3) == 'q'
+  if kind == 't1' then
+    last = tonumber(string.sub(value, 4, 19))
+  elseif kind == 'x1' then
+    last = tonumber(string.sub(value, 28, 43))
+    left = redis.call('PTTL', main) - TAIL
+  else
+    last = nil
+  end
+  if not last then
+    return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
+  end
+else
+  flagged = redis.call('EXISTS', waiters) == 1
+end
+if flagged then
+  redis.call('HGET', waiters, owner)
+  redis.call('ZCARD', queue)
+  leave_queue(owner)
+end
+local until_ms = tonumber(marker)
+if until_ms > now then
+  redis.call('HSET', waiters, 'm' .. owner, marker)
+  keep(waiters, until_ms - now)
+end
+if kind == 'x1' and string.sub(value, 4, 27) == owner then return pass_on(last) end
+if flagged and left <= 0 then
+  last = floor_of(last)
+  local id, _, more = hand_over(last, '')
+  if id then return 1 end
+  if more then return 2 end
+end
+if until_ms > now and value and not flagged then
+  redis.call('SET', main, kind .. 'q' .. string.sub(value, 4), 'KEEPTTL')
+  keep(main, until_ms - now)
+end
+return 1

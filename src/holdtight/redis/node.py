@@ -1,0 +1,159 @@
+"""One server as this process knows it: how to greet it, and what time it has there.
+
+`greet` is the conversation at connect, as a generator of (request, number of answers): the blocking link
+and the asyncio connection both drive it. In one write it goes to RESP3, logs in, chooses the database and
+subscribes to the connection's own inbox, so that nobody is ever queued who cannot be rung.
+"""
+
+import itertools
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import hiredis
+
+from holdtight.clock import boottime
+from holdtight.plan import LinkDown, ServerSaid
+from holdtight.redis import keys
+from holdtight.redis.resp import command
+from holdtight.values import CLIENT_ID_SIZE, OWNER_SIZE, Owner
+
+__all__ = ["Client", "Greeting", "Session", "greet"]
+
+RECORD_SECONDS = 60
+_BATCH = 128
+
+
+class Client:
+    """Who we are to the servers: an id, a record for people who look, and fresh owners.
+
+    Every owner starts with the client's id; the record under that id says host, pid and start.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.renew_identity()
+
+    def renew_identity(self) -> None:
+        """At birth, and in a forked child: nothing of the parent's identity is ours."""
+        self.id = secrets.token_bytes(CLIENT_ID_SIZE)
+        self._owners: deque[Owner] = deque()
+        self._inboxes = itertools.count(1)
+        self.record_key = keys.client_record(self.namespace, self.id)
+        self.lead: float | None = None
+        """Server time less our boottime, in seconds; None until a server has told."""
+        self.recorded_until = 0.0
+        """Until when (boottime) our record is surely on the server."""
+
+    def owner(self) -> Owner:
+        """A fresh owner. Randomness is bought wholesale; `pop` is atomic."""
+        try:
+            return self._owners.pop()
+        except IndexError:
+            size = OWNER_SIZE - CLIENT_ID_SIZE
+            noise = os.urandom(size * _BATCH)
+            fresh = [self.id + noise[at : at + size] for at in range(0, len(noise), size)]
+            last = fresh.pop()
+            self._owners.extend(fresh)
+            return last
+
+    def inbox(self) -> bytes:
+        return keys.inbox(self.namespace, self.id, next(self._inboxes))
+
+    def record(self) -> bytes:
+        """The request that writes, or refreshes, our record: who looks at a lock learns host and pid from it."""
+        about = {"host": socket.gethostname(), "pid": os.getpid(), "started": _STARTED}
+        return command("SET", self.record_key, json.dumps(about), "EX", RECORD_SECONDS)
+
+    def announcement_due(self) -> bool:
+        """True if the record must be written again before it can be relied on; whoever asks writes it."""
+        now = boottime()
+        if now <= self.recorded_until:
+            return False
+        self.recorded_until = now + RECORD_SECONDS * 2 / 3
+        return True
+
+    def learn(self, server_time: float, sent: float) -> None:
+        """From any reply that tells the server's time (seconds)."""
+        self.lead = server_time - sent
+
+    def server_time(self, now: float) -> float:
+        """What the server's clock shows at our `now`, a little late rather than early."""
+        return now + (self.lead if self.lead is not None else time.time() - boottime())
+
+
+_STARTED = time.time()
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a greeting settled. An empty inbox means that waiters on this connection poll."""
+
+    protocol: int
+    inbox: bytes
+    note: str | None = None
+
+
+Greeting = Generator[tuple[bytes, int], list[Any], Session]
+
+
+def greet(
+    client: Client, *, user: str | None, password: str | None, db: int, name: str | None, protocol: int | None
+) -> Greeting:
+    sent = boottime()
+    login = ["AUTH", user or "default", password or ""] if user is not None or password is not None else []
+    title = name or f"holdtight-{os.getpid()}-{threading.get_native_id()}"
+    select = [command("SELECT", db)] if db else []
+    common = [client.record(), command("TIME")]
+    answers: list[Any]
+    if protocol != 2:
+        inbox = client.inbox()
+        hello = command("HELLO", 3, *login, "SETNAME", title)
+        listen = command("SUBSCRIBE", inbox)
+        sent = boottime()
+        answers = yield b"".join([hello, *select, listen, *common]), 4 + len(select)
+        first = answers[0]
+        if not isinstance(first, hiredis.ReplyError):
+            _expect(answers[1 : 1 + len(select)])
+            heard, note = answers[1 + len(select)], None
+            if isinstance(heard, hiredis.ReplyError):
+                inbox, note = b"", str(heard)
+            _learn(client, answers[-1], sent)
+            return Session(3, inbox, note)
+        said = str(first)
+        if not said.startswith("NOPROTO") and "unknown command" not in said.lower():
+            raise ServerSaid(said)
+    greeting: list[bytes] = []
+    if login:
+        auth = command("AUTH", *([user] if user is not None else []), password or "")
+        greeting.append(auth)
+    greeting += [*select, command("CLIENT", "SETNAME", title)]
+    sent = boottime()
+    answers = yield b"".join([*greeting, *common]), len(greeting) + 2
+    _expect(answers[: len(greeting) - 1])
+    _learn(client, answers[-1], sent)
+    return Session(2, b"", "the server speaks RESP2: waiters poll")
+
+
+def _expect(answers: list[Any]) -> None:
+    for answer in answers:
+        if isinstance(answer, hiredis.ReplyError):
+            raise ServerSaid(str(answer))
+
+
+def _learn(client: Client, answer: Any, sent: float) -> None:
+    if isinstance(answer, hiredis.ReplyError):
+        raise ServerSaid(str(answer))
+    match answer:
+        case [whole, micros]:
+            client.learn(int(whole) + int(micros) / 1e6, sent)
+        case _:
+            raise LinkDown("what answers there is not a Redis or Valkey server", sent=False)
+    client.recorded_until = sent + RECORD_SECONDS * 2 / 3

@@ -1,0 +1,73 @@
+"""Scripts: read from `lua/`, their header made binding.
+
+The header of a script names its KEYS and ARGV in order; the loader turns those names into locals, so a
+header that does not fit its body does not run. `--@include x` puts `lua/lib/x.lua` in that place, which
+lets a script answer its fast path before it pays for functions that it will not need.
+"""
+
+import hashlib
+import os
+import re
+
+from holdtight.redis.resp import bulk
+
+__all__ = ["ADOPT", "ATTEMPT", "INSPECT", "RELEASE", "RENEW", "TOUCH", "WITHDRAW", "Script"]
+
+_FOLDER = os.path.join(os.path.dirname(__file__), "lua")
+_HEADER = re.compile(r"^-- (KEYS|ARGV|RETURN)\s+(\S.*)$", re.MULTILINE)
+_INCLUDE = re.compile(r"^--@include (\w+)$", re.MULTILINE)
+_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+
+
+def _read(*path: str) -> str:
+    with open(os.path.join(_FOLDER, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+class Script:
+    """One Lua script, its hash, and requests that run it."""
+
+    def __init__(self, name: str) -> None:
+        source = _read(f"{name}.lua")
+        header = dict[str, list[str]]()
+        for word, rest in _HEADER.findall(source):
+            header.setdefault(word, []).append(rest)
+        for word in ("KEYS", "ARGV", "RETURN"):
+            if word not in header:
+                raise ValueError(f"{name}.lua has no {word} line in its header")
+        self.name = name
+        self.keys = header["KEYS"][0].split()
+        self.argv = header["ARGV"][0].split()
+        self.returns = header["RETURN"]
+        body = _INCLUDE.sub(lambda found: _read("lib", f"{found[1]}.lua").rstrip("\n"), source)
+        declared = [f"KEYS[{i + 1}]" for i in range(len(self.keys))] + [f"ARGV[{i + 1}]" for i in range(len(self.argv))]
+        names = f"local {', '.join(self.keys + self.argv)} = {', '.join(declared)}\n"
+        self.body = (names + _COMMENT.sub("", body)).encode("ascii")
+        self.sha = hashlib.sha1(self.body, usedforsecurity=False).hexdigest()
+        self._by_hash = bulk("EVALSHA") + bulk(self.sha)
+        self._whole = bulk("EVAL") + bulk(self.body)
+
+    def head(self, *keys: bytes) -> bytes:
+        """The start of a request: everything before the arguments."""
+        if len(keys) != len(self.keys):
+            raise ValueError(f"{self.name}.lua takes {len(self.keys)} keys, not {len(keys)}")
+        words = 3 + len(self.keys) + len(self.argv)
+        return b"*%d\r\n" % words + self._by_hash + bulk(len(keys)) + b"".join(map(bulk, keys))
+
+    def whole(self, request: bytes) -> bytes:
+        """The same request with the script itself in it, for a server that does not know its hash."""
+        return request.replace(self._by_hash, self._whole, 1)
+
+    def request(self, keys: tuple[bytes, ...], *args: bytes | str | int) -> bytes:
+        if len(args) != len(self.argv):
+            raise ValueError(f"{self.name}.lua takes {len(self.argv)} arguments, not {len(args)}")
+        return self.head(*keys) + b"".join(map(bulk, args))
+
+
+ATTEMPT = Script("attempt")
+RELEASE = Script("release")
+RENEW = Script("renew")
+WITHDRAW = Script("withdraw")
+TOUCH = Script("touch")
+ADOPT = Script("adopt")
+INSPECT = Script("inspect")

@@ -1,0 +1,275 @@
+"""The Redis store: turns claims into Steps and replies into values. Knows no wait loop.
+
+A `Prepared` claim keeps the parts of its requests that never change already packed, so that the
+uncontended path only appends an owner and a time.
+"""
+
+import json
+from typing import Any, cast
+
+from holdtight.clock import Drift
+from holdtight.errors import LockError
+from holdtight.plan import ServerSaid, Step
+from holdtight.redis import answers, keys, script
+from holdtight.redis.node import Client
+from holdtight.redis.resp import bulk, command
+from holdtight.values import (
+    CLIENT_ID_SIZE,
+    Claim,
+    Denied,
+    Grant,
+    Holder,
+    Kind,
+    Late,
+    LockInfo,
+    Outcome,
+    Owner,
+    Queued,
+    QueueIsFull,
+    Waiter,
+    Withdrawn,
+    owner_text,
+)
+
+__all__ = ["Prepared", "Store"]
+
+LONGEST_PATIENCE = 2.0
+LISTED_WAITERS = 500
+
+
+class Prepared:
+    """One claim on one store, its requests packed as far as they can be."""
+
+    __slots__ = (
+        "_adopt",
+        "_touch",
+        "_withdraw",
+        "ask",
+        "attempt",
+        "claim",
+        "keys",
+        "max_waiters",
+        "patience",
+        "release",
+        "renew_head",
+        "store",
+        "ttl_ms",
+        "valid",
+    )
+
+    def __init__(self, store: "Store", claim: Claim) -> None:
+        self.store = store
+        self.claim = claim
+        self.max_waiters = store.max_waiters
+        self.keys = names = keys.keys_of(store.client.namespace, claim.name)
+        self.ttl_ms = max(1, round(claim.ttl * 1000))
+        self.valid = store.drift.valid(claim.ttl)
+        self.patience = min(self.valid, LONGEST_PATIENCE)
+        label = bulk(claim.label or "")
+        head = script.ATTEMPT.head(*names) + bulk(self.ttl_ms)
+        self.attempt = head + bulk(store.max_waiters) + label
+        self.ask = head + bulk(0) + label
+        self.release = script.RELEASE.head(*names)
+        self._withdraw = script.WITHDRAW.head(*names)
+        self.renew_head = script.RENEW.head(names.main, names.waiters)
+        self._touch = script.TOUCH.head(names.queue, names.waiters)
+        self._adopt = script.ADOPT.head(names.main, names.waiters)
+
+    def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step:
+        """Asks for the lock; the same question serves a first request, a confirmation and a retry."""
+        limit = self.store.not_after(now, patience)
+        return Step(
+            self.attempt if queue else self.ask,
+            b"$13\r\n%d\r\n$24\r\n%b\r\n" % (limit, owner),
+            self.store.read_attempt,
+            patience=patience,
+            replacement=script.ATTEMPT.whole,
+        )
+
+    def release_step(self, owner: Owner, *, marker: int = 0, patience: float = LONGEST_PATIENCE) -> Step:
+        if marker:
+            return self.withdraw_step(owner, marker=marker)
+        return Step(self.release + bulk(owner), None, read_release, patience=patience, replacement=script.RELEASE.whole)
+
+    def read_release(self, reply: Any) -> "int | Denied | None":
+        """None if it was an error reply, which tells nothing."""
+        return None if isinstance(reply, Exception) else read_release(reply, 0.0)
+
+    def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step:
+        return Step(
+            self._withdraw + bulk(owner) + bulk(marker),
+            None,
+            read_release,
+            patience=1.0,
+            replacement=script.WITHDRAW.whole,
+            undo=True,
+            otherwise=otherwise,
+        )
+
+    def renew_step(self, owner: Owner, *, now: float, ttl: float, patience: float = LONGEST_PATIENCE) -> Step:
+        return Step(
+            self.renew_request(owner, now=now, ttl_ms=max(1, round(ttl * 1000)), patience=patience),
+            None,
+            read_renewal,
+            patience=patience,
+            replacement=script.RENEW.whole,
+        )
+
+    def renew_request(self, owner: Owner, *, now: float, ttl_ms: int, patience: float) -> bytes:
+        limit = self.store.not_after(now, patience)
+        return self.renew_head + b"$24\r\n%b\r\n" % owner + bulk(ttl_ms) + bulk(limit)
+
+    def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
+        return self._touch + bulk(owner) + bulk(inbox)
+
+    def arrival_limit(self, now: float, patience: float) -> int:
+        return self.store.not_after(now, patience)
+
+    def holder_step(self, holder: Owner, left: float) -> Step:
+        """Who is behind an owner, for a message to people."""
+
+        def read(reply: Any, sent: float) -> Holder:
+            about = _record(reply[0])
+            return Holder(owner_text(holder), host=about.get("host"), pid=about.get("pid"), expires_in=left)
+
+        step = self.store.records_step([holder])
+        step.read = read
+        return step
+
+    def is_passing(self, said: ServerSaid) -> bool:
+        return answers.is_passing(said)
+
+    def meaning(self, said: ServerSaid) -> LockError:
+        return answers.meaning(said, name=self.claim.name, server=self.store.server, key=self.keys.main)
+
+    def adopt_step(self, old: Owner, owner: Owner, *, now: float) -> Step:
+        limit = self.store.not_after(now, self.patience)
+        label = bulk(self.claim.label or "")
+        return Step(
+            self._adopt + bulk(old) + bulk(owner) + bulk(self.ttl_ms) + label + bulk(limit),
+            None,
+            self.store.read_attempt,
+            patience=self.patience,
+            replacement=script.ADOPT.whole,
+        )
+
+    def inspect_step(self) -> Step:
+        name = self.claim.name
+        return Step(
+            script.INSPECT.head(*self.keys) + bulk(LISTED_WAITERS),
+            None,
+            lambda reply, sent: read_inspection(name, reply),
+            patience=LONGEST_PATIENCE,
+            replacement=script.INSPECT.whole,
+        )
+
+
+class Store:
+    """One namespace on one server."""
+
+    def __init__(self, client: Client, *, server: str, drift: Drift, max_waiters: int) -> None:
+        self.client = client
+        self.server = server
+        self.drift = drift
+        self.max_waiters = max_waiters
+
+    def prepare(self, claim: Claim) -> Prepared:
+        return Prepared(self, claim)
+
+    def not_after(self, now: float, patience: float) -> int:
+        """The last moment, in the server's milliseconds, at which a request sent now may still act."""
+        return int((self.client.server_time(now) + patience) * 1000) + 1
+
+    def records_step(self, owners: list[Owner]) -> Step:
+        """Host, pid and label of the clients behind these owners."""
+        wanted = [keys.client_record(self.client.namespace, owner[:CLIENT_ID_SIZE]) for owner in owners]
+        return Step(
+            command("MGET", *wanted),
+            None,
+            lambda reply, sent: [_record(item) for item in reply],
+            patience=1.0,
+            replacement=_unchanged,
+        )
+
+    def read_attempt(self, reply: Any, sent: float) -> Outcome:
+        if isinstance(reply, bytes):
+            fence = int(reply)
+            self.client.learn(fence / 1e6, sent)
+            return Grant(fence, sent)
+        self.client.learn((reply[2] if reply[0] == 1 else reply[1]) / 1000, sent)
+        match reply:
+            case [1, fence, _, expired]:
+                return Grant(int(fence), sent, expired or None)
+            case [0, _, holder]:
+                return Denied(holder or None, 0.0)
+            case [0, _, holder, left, 0, _]:
+                return Denied(holder or None, left / 1000)
+            case [0, _, holder, left, position, look]:
+                return Queued(holder or None, left / 1000, position, look / 1000)
+            case [-1, _]:
+                return Late()
+            case [-2, _, waiting]:
+                return QueueIsFull(waiting)
+            case _:
+                return Withdrawn()
+
+
+def read_release(reply: Any, sent: float) -> "int | Denied":
+    """1 done, 2 done and dead waiters are left to sweep, Denied if it was not ours."""
+    if isinstance(reply, int):
+        return reply
+    return Denied(reply[1] or None, 0.0)
+
+
+def read_renewal(reply: Any, sent: float) -> "bool | Denied | Late":
+    """True renewed, Denied if it is not ours, Late if it came too late to count."""
+    if reply == 1:
+        return True
+    return Late() if reply[0] == -1 else Denied(reply[1] or None, 0.0)
+
+
+def read_inspection(name: str, reply: Any) -> LockInfo:
+    """Without host and pid: those stand in the clients' own records, see `identified`."""
+    _, value, left, line, waiting = reply
+    held = value[:2] == b"x1" and left > 0
+    fence = int(value[27:43] if value[:2] == b"x1" else value[3:19]) if value else None
+    holders: tuple[Holder, ...] = ()
+    if held and fence is not None:
+        holder = Holder(
+            owner=owner_text(value[3:27]),
+            fence=fence,
+            label=value[43:].decode(errors="replace") or None,
+            since=fence / 1e6,
+            expires_in=left / 1000,
+        )
+        holders = (holder,)
+    waiters = tuple(_waiter(line[at], line[at + 1]) for at in range(0, len(line), 2))
+    return LockInfo(
+        name=name,
+        kind=Kind.EXCLUSIVE if held or waiters else None,
+        holders=holders,
+        waiters=waiters,
+        waiting=waiting if waiting > LISTED_WAITERS else len(waiters),
+        fence=fence,
+    )
+
+
+def _waiter(owner: bytes, entry: bytes) -> Waiter:
+    size = int(entry[37:39])
+    return Waiter(
+        owner=owner_text(owner),
+        label=entry[39 + size :].decode(errors="replace") or None,
+        since=int(entry[24:37]) / 1000,
+    )
+
+
+def _record(item: bytes | None) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(item) if item else {}
+    except ValueError:
+        return {}
+    return cast(dict[str, Any], found) if isinstance(found, dict) else {}
+
+
+def _unchanged(request: bytes) -> bytes:
+    return request

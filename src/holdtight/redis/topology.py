@@ -1,0 +1,61 @@
+"""How to get to a server: a fixed address, or the embedded server that is started when needed."""
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from holdtight.plan import LinkDown
+from holdtight.redis.link import Link, open_link
+from holdtight.redis.node import Client
+from holdtight.redis.url import Address, Embedded, Single, parse
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["Place"]
+
+
+class Place:
+    """One server, as one client of this process goes to it."""
+
+    def __init__(self, target: Single | Embedded, client: Client, tls: "ssl.SSLContext | None") -> None:
+        self.target = target
+        self.client = client
+        self._tls = tls
+        self._tls_lock = threading.Lock()
+        self.display = "embedded://" if isinstance(target, Embedded) else target.address.display()
+        self.closed = False
+
+    @contextmanager
+    def reach(self) -> Generator[Address]:
+        """The address to connect to, for as long as it takes to connect. May block."""
+        if isinstance(self.target, Embedded):
+            from holdtight import embedded
+
+            try:
+                with embedded.connecting() as url:
+                    found = parse(url)
+                    assert isinstance(found, Single)
+                    yield found.address
+            except embedded.EmbeddedError as error:
+                raise LinkDown(str(error), sent=False) from error
+        else:
+            yield self.target.address
+
+    def tls_for(self, address: Address) -> "ssl.SSLContext | None":
+        """Built once: reading certificates is slow."""
+        if not address.tls:
+            return None
+        with self._tls_lock:
+            if self._tls is None:
+                self._tls = address.tls_settings.context()
+            return self._tls
+
+    def open(self, timeout: float) -> Link:
+        with self.reach() as address:
+            try:
+                tls = self.tls_for(address)
+            except OSError as error:
+                raise LinkDown(f"TLS settings cannot be used: {error}", sent=False) from error
+            return open_link(address, self.client, timeout, tls)

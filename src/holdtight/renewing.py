@@ -1,0 +1,112 @@
+"""A renewal that somebody waits for: `lease.renew()` and `lease.detach()`.
+
+It travels with the keeper's own renewals, on the same connection, so that the server sees both in order and
+an older one cannot undo a newer.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from holdtight.clock import boottime
+from holdtight.core.renewal import Verdict, judge
+from holdtight.errors import NotOwner, Unavailable
+from holdtight.keeper import keeper
+from holdtight.redis import script
+from holdtight.redis.store import LONGEST_PATIENCE
+from holdtight.tenure import Tenure
+from holdtight.values import LossReason
+
+__all__ = ["Renewal"]
+
+
+class Renewal:
+    """`ttl` None keeps the lease's own. The `last` one ends the tenure here: it was detached."""
+
+    def __init__(self, tenure: Tenure, ttl: float | None, done: Callable[[], object], *, last: bool = False) -> None:
+        self.place = tenure.place
+        self.interval = tenure.interval
+        self.alive = True
+        self._tenure = tenure
+        self._ttl = tenure.ttl if ttl is None else ttl
+        self._done = done
+        self._last = last
+        self._cause = "it did not answer in time"
+        self._verdict: Verdict | LossReason | None = None
+
+    @property
+    def deadline(self) -> float:
+        return self._tenure.deadline
+
+    def start(self) -> None:
+        keeper().drop(self._tenure)
+        keeper().ask(self)
+
+    def _asked(self, now: float) -> float:
+        until = self._tenure.hold_until
+        if until is None or self._last:
+            return self._ttl
+        return max(0.001, min(self._ttl, self._tenure.terms.prepared.store.drift.ttl_for(until - now)))
+
+    def request(self, now: float) -> bytes | None:
+        tenure = self._tenure
+        if not tenure.alive or now >= tenure.deadline:
+            self._finish(tenure.reason)
+            return None
+        ttl_ms = max(1, round(self._asked(now) * 1000))
+        patience = min(LONGEST_PATIENCE, tenure.deadline - now)
+        return tenure.terms.prepared.renew_request(tenure.owner, now=now, ttl_ms=ttl_ms, patience=patience)
+
+    def whole(self, request: bytes) -> bytes:
+        return script.RENEW.whole(request)
+
+    def answered(self, reply: Any, sent: float) -> bool:
+        verdict = judge(reply)
+        if verdict is Verdict.UNKNOWN:
+            self.unanswered(str(reply))
+            return False
+        if isinstance(verdict, LossReason):
+            self._tenure.lose(verdict)
+        elif self._last:
+            self._tenure.ended = True
+        else:
+            self._set_terms(sent)
+        self._finish(verdict)
+        return True
+
+    def _set_terms(self, sent: float) -> None:
+        tenure = self._tenure
+        keeper().drop(tenure)
+        tenure.ttl = self._ttl
+        drift = tenure.terms.prepared.store.drift
+        tenure.interval = self._ttl / 3 if tenure.terms.renew else drift.valid(self._ttl)
+        tenure.renewed(sent, self._asked(sent))
+        keeper().add(tenure, sent)
+
+    def unanswered(self, cause: str) -> None:
+        self._cause = cause
+
+    def overdue(self) -> None:
+        self._tenure.lost()
+        self._finish(self._tenure.reason)
+
+    def _finish(self, verdict: Verdict | LossReason | None) -> None:
+        self.alive = False
+        self._verdict = verdict
+        self._done()
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more; the keeper goes on as before."""
+        self.alive = False
+        if self._tenure.alive:
+            keeper().add(self._tenure, boottime())
+
+    def conclude(self) -> None:
+        """In the caller's thread once it is done, or the caller has waited enough: returns if renewed."""
+        tenure = self._tenure
+        if self._verdict is Verdict.RENEWED:
+            return
+        verb = "detach" if self._last else "renew"
+        if tenure.lost():
+            raise NotOwner.on(verb, tenure.name, tenure.reason)
+        self.give_up()
+        raise Unavailable.because(tenure.name, tenure.place.display, f"cannot {verb}: {self._cause}")

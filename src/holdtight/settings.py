@@ -1,0 +1,192 @@
+"""What a client was opened with: checked once, frozen, comparable, and what is pickled in its place."""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from holdtight.clock import Backoff, Drift, seconds, ttl_seconds, wait_seconds
+from holdtight.errors import NotSupported
+from holdtight.redis.keys import check_namespace
+from holdtight.redis.targets import check_credentials
+from holdtight.redis.url import Embedded, Single, parse
+from holdtight.values import check_label
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["UNSET", "Options", "Settings", "Unset"]
+
+
+class Unset:
+    """Stands for an argument that was not given."""
+
+    def __repr__(self) -> str:
+        return "…"
+
+    def __reduce__(self) -> str:
+        return "UNSET"
+
+
+UNSET = Unset()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    target: Single | Embedded
+    namespace: str
+    ttl: float
+    wait: float | None
+    label: str | None
+    drift: Drift
+    max_waiters: int
+    deadlock_after: float
+    connect_timeout: float
+    retry: Backoff
+    max_connections: int | None
+    tls: "ssl.SSLContext | None" = field(repr=False)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        if self.tls is not None:
+            raise TypeError(
+                "a client with an ssl.SSLContext cannot be pickled: give the TLS settings in the URL "
+                "(rediss://…?ssl_ca_certs=…&ssl_certfile=…) instead of tls="
+            )
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        for name, value in zip(self.__slots__, state, strict=True):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def checked(
+        cls,
+        target: object,
+        *,
+        namespace: object,
+        ttl: object,
+        wait: object,
+        label: object,
+        profiles: object,
+        acks: object,
+        on_unavailable: object,
+        drift: object,
+        max_waiters: object,
+        deadlock_after: object,
+        connect_timeout: object,
+        retry: object,
+        max_connections: object,
+        tls: object,
+        credentials: object,
+        sentinel_credentials: object,
+        max_ttl: object,
+        restart_guard: object,
+    ) -> "Settings":
+        if not isinstance(drift, Drift):
+            raise TypeError(f"drift must be a holdtight.Drift, not {type(drift).__name__}")
+        if not isinstance(retry, Backoff):
+            raise TypeError(f"retry must be a holdtight.Backoff, not {type(retry).__name__}")
+        timeout = seconds(connect_timeout, "connect_timeout")
+        if timeout <= 0:
+            raise ValueError("connect_timeout must be above 0")
+        _refuse_what_is_not_built_yet(profiles, acks, on_unavailable, sentinel_credentials)
+        if tls is not None and type(tls).__module__ != "ssl":
+            raise TypeError(f"tls must be an ssl.SSLContext, not {type(tls).__name__}")
+        place = _server(target, credentials, tls is not None)
+        return cls(
+            target=place,
+            namespace=check_namespace(namespace),
+            ttl=ttl_seconds(ttl, renewed=True),
+            wait=wait_seconds(wait),
+            label=check_label(label),
+            drift=drift,
+            max_waiters=_whole(max_waiters, "max_waiters"),
+            deadlock_after=seconds(deadlock_after, "deadlock_after"),
+            connect_timeout=timeout,
+            retry=retry,
+            max_connections=None if max_connections is None else _whole(max_connections, "max_connections"),
+            tls=tls,  # type: ignore[arg-type]
+        )
+
+
+def _whole(value: object, argument: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{argument} must be a whole number, not {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{argument}={value} must be at least 1")
+    return value
+
+
+def _refuse_what_is_not_built_yet(
+    profiles: object, acks: object, on_unavailable: object, sentinel_credentials: object
+) -> None:
+    if on_unavailable not in ("raise", "local", "open"):
+        raise ValueError(f'on_unavailable={on_unavailable!r} must be "raise", "local" or "open"')
+    for argument, given in (
+        ("profiles", bool(profiles)),
+        ("acks", acks not in (0, None) or isinstance(acks, bool)),
+        ("on_unavailable", on_unavailable != "raise"),
+        ("sentinel_credentials", sentinel_credentials is not None),
+    ):
+        if given:
+            raise NotSupported(
+                f"{argument} is not built yet in this version; it is refused rather than ignored, so that no lock "
+                "promises less than you asked for"
+            )
+
+
+def _server(target: object, credentials: object, tls: bool) -> Single | Embedded:
+    found = parse(target)
+    if isinstance(found, Embedded):
+        return found
+    if isinstance(found, Single):
+        address = found.address.with_credentials(check_credentials(credentials))
+        if tls and not address.tls:
+            if address.path is not None:
+                raise ValueError("tls= was given for a unix socket, which does not need it")
+            address = replace(address, tls=True)
+        return Single(address)
+    raise NotSupported(
+        f"target: {type(found).__name__} is not built yet in this version; one server (redis://, rediss://, unix://, "
+        "valkey://, valkeys://, embedded://) is"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What one lock object was made with, checked."""
+
+    ttl: float
+    wait: float | None
+    reentrant: bool
+    renew: bool
+    max_hold: float | None
+    label: str | None
+
+    @classmethod
+    def checked(
+        cls,
+        settings: Settings,
+        *,
+        ttl: object,
+        wait: object,
+        reentrant: object,
+        renew: object,
+        max_hold: object,
+        label: object,
+    ) -> "Options":
+        for argument, value in (("reentrant", reentrant), ("renew", renew)):
+            if not isinstance(value, bool):
+                raise TypeError(f"{argument} must be True or False, not {value!r}")
+        longest = None if max_hold is None else seconds(max_hold, "max_hold")
+        if longest is not None and longest < 0.01:
+            raise ValueError(f"max_hold={max_hold!r} must be at least 10ms")
+        lifetime = settings.ttl if ttl is UNSET else ttl_seconds(ttl, renewed=bool(renew))
+        if longest is not None:
+            lifetime = min(lifetime, settings.drift.ttl_for(longest))
+        return cls(
+            ttl=lifetime,
+            wait=settings.wait if wait is UNSET else wait_seconds(wait),
+            reentrant=bool(reentrant),
+            renew=bool(renew),
+            max_hold=longest,
+            label=settings.label if label is UNSET else check_label(label),
+        )

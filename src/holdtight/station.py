@@ -1,0 +1,259 @@
+"""The keeper's connection to one server: due charges out in small batches, verdicts back, never blocking.
+
+Batches are small so that user threads keep their latency while thousands of leases are renewed. Connecting (DNS,
+TLS, credentials) happens in a thread of its own. A link that stays silent is closed, and whatever was
+under way on it is Unknown.
+"""
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+
+from holdtight.clock import Backoff, boottime
+from holdtight.plan import LinkDown, ServerSaid
+from holdtight.process import abandon_descriptor
+from holdtight.redis.link import Link
+from holdtight.redis.node import RECORD_SECONDS
+from holdtight.redis.resp import command
+from holdtight.redis.topology import Place
+
+if TYPE_CHECKING:
+    from holdtight.keeper import Charge, Keeper
+
+__all__ = ["Station"]
+
+BATCH = 25
+SILENCE = 2.0
+SHORTEST_SILENCE = 0.05
+CONNECT_SECONDS = 2.0
+REFRESH_SECONDS = RECORD_SECONDS / 3
+IDLE_TICKS = 2
+_RECONNECT = Backoff(first="20ms", cap="1s")
+
+
+class _Errand:
+    """A request of the station's own, whose answer nobody waits for."""
+
+    interval = SILENCE
+    deadline = float("inf")
+    alive = False
+
+    def __init__(self, place: Place, request: bytes) -> None:
+        self.place = place
+        self._request = request
+
+    def request(self, now: float) -> bytes | None:
+        return self._request
+
+    def whole(self, request: bytes) -> bytes:
+        return request
+
+    def answered(self, reply: Any, sent: float) -> bool:
+        return True
+
+    def unanswered(self, cause: str) -> None: ...
+
+    def overdue(self) -> None: ...
+
+
+class Station:
+    def __init__(self, place: Place, keeper: "Keeper") -> None:
+        self.place = place
+        self._keeper = keeper
+        self._link: Link | None = None
+        self._connecting = False
+        self._waiting: deque[Charge] = deque()
+        self._sent: deque[tuple[Charge, float, bytes]] = deque()
+        self._outgoing = b""
+        self._give_up_at = float("inf")
+        self._connect_at = 0.0
+        self._failures = 0
+        self._refresh_at = 0.0
+        self._idle_ticks = 0
+        self._recorded = False
+
+    @property
+    def fd(self) -> int:
+        return self._link.sock.fileno() if self._link else -1
+
+    @property
+    def connected(self) -> bool:
+        return self._link is not None
+
+    @property
+    def busy(self) -> bool:
+        return any(not isinstance(each, _Errand) for each in self._waiting) or any(
+            not isinstance(each[0], _Errand) for each in self._sent
+        )
+
+    def enqueue(self, charge: "Charge") -> None:
+        self._waiting.append(charge)
+
+    def enqueue_first(self, charge: "Charge") -> None:
+        self._waiting.appendleft(charge)
+
+    def advance(self, now: float) -> float:
+        """Does what can be done without waiting. Returns when to come again at the latest."""
+        if self._sent and now >= self._give_up_at:
+            self._fail("it did not answer in time", now)
+        if not self._waiting:
+            return self._give_up_at if self._sent else float("inf")
+        if self._link is None:
+            if self._connecting:
+                return float("inf")
+            if now < self._connect_at:
+                return self._connect_at
+            self._connect()
+            return float("inf")
+        if not self._sent:
+            self._send_batch(now)
+        return self._give_up_at if self._sent else float("inf")
+
+    def _send_batch(self, now: float) -> None:
+        requests: list[bytes] = []
+        patience = SILENCE
+        while self._waiting and len(requests) < BATCH:
+            charge = self._waiting.popleft()
+            request = charge.request(now)
+            if request is None:
+                if charge.alive:
+                    charge.overdue()
+                continue
+            patience = min(patience, charge.interval)
+            self._sent.append((charge, now, request))
+            requests.append(request)
+        if requests:
+            self._give_up_at = now + max(SHORTEST_SILENCE, patience)
+            self._outgoing += b"".join(requests)
+            self._flush(now)
+
+    def _flush(self, now: float) -> None:
+        assert self._link is not None
+        try:
+            self._outgoing = self._link.push_out(self._outgoing)
+        except LinkDown as down:
+            self._fail(down.cause, now)
+            return
+        self._keeper.register(self.fd, writing=bool(self._outgoing))
+
+    def ready(self, now: float) -> None:
+        """The connection can be read, or written to."""
+        if self._link is None:
+            return
+        if self._outgoing:
+            self._flush(now)
+        try:
+            # No waiter sleeps on the keeper's link: bells here are nobody's.
+            replies = [item for item in self._pump() if item.__class__ is not hiredis.PushNotification]
+        except (LinkDown, hiredis.ProtocolError) as down:
+            self._fail(str(down), now)
+            return
+        unknown_scripts: list[tuple[Charge, bytes]] = []
+        for reply in replies:
+            if not self._sent:
+                self._fail("it answered more than was asked", now)
+                return
+            charge, sent, request = self._sent.popleft()
+            if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
+                unknown_scripts.append((charge, charge.whole(request)))
+                continue
+            self._keeper.settled(charge, well=charge.answered(reply, sent), now=now)
+        if replies:
+            self._failures = 0
+        for charge, request in unknown_scripts:
+            self._sent.append((charge, now, request))
+            self._outgoing += request
+        if unknown_scripts:
+            self._flush(now)
+
+    def _pump(self) -> list[Any]:
+        return [] if self._link is None else self._link.pump()
+
+    def _fail(self, cause: str, now: float) -> None:
+        """The link is of no use any more: everything under way on it is Unknown."""
+        under_way = [charge for charge, _, _ in self._sent] + list(self._waiting)
+        self._close()
+        self._sent.clear()
+        self._waiting.clear()
+        self._outgoing = b""
+        self._failures += 1
+        self._connect_at = now + (0.0 if self._failures == 1 else _RECONNECT.pause(self._failures - 1))
+        for charge in under_way:
+            if charge.alive:
+                charge.unanswered(cause)
+                self._keeper.settled(charge, well=False, now=now)
+
+    def _connect(self) -> None:
+        self._connecting = True
+
+        def connect() -> None:
+            link: Link | None = None
+            cause = ""
+            try:
+                link = self.place.open(CONNECT_SECONDS)
+                link.stop_blocking()
+            except (LinkDown, ServerSaid, OSError) as error:
+                cause = str(error)
+            except Exception as error:  # credentials come from code that is not ours
+                cause = f"{type(error).__name__}: {error}"
+            self._keeper.post(lambda: self._connected(link, cause))
+
+        threading.Thread(target=connect, name="holdtight-connect", daemon=True).start()
+
+    def _connected(self, link: Link | None, cause: str) -> None:
+        self._connecting = False
+        if link is None:
+            self._fail(cause, boottime())
+        else:
+            self._link = link
+            self._keeper.register(self.fd, writing=False)
+
+    # The client's record, which tells people who look which process it is.
+
+    def noted(self) -> None:
+        """The record has been written by a connection that was just made."""
+        self._recorded = True
+        self._idle_ticks = 0
+        self._refresh_at = boottime() + REFRESH_SECONDS
+
+    def keep_record(self, now: float, *, busy: bool) -> bool:
+        """Refreshes the record, or removes it after a while without charges. False: nothing left to do."""
+        client = self.place.client
+        if busy:
+            self._idle_ticks = 0
+            if now >= self._refresh_at:
+                self._recorded = True
+                self._refresh_at = now + REFRESH_SECONDS
+                client.recorded_until = self._refresh_at + REFRESH_SECONDS
+                self._waiting.append(_Errand(self.place, client.record()))
+            return True
+        self._idle_ticks += 1
+        if self._idle_ticks == IDLE_TICKS and self._recorded:
+            client.recorded_until = 0.0
+            self._recorded = False
+            self._waiting.append(_Errand(self.place, command("DEL", client.record_key)))
+        return self._idle_ticks <= IDLE_TICKS or self._connecting
+
+    # Ends.
+
+    def retire(self) -> None:
+        if self._link is not None and self._recorded:
+            self.place.client.recorded_until = 0.0
+            try:
+                self._link.push_out(command("DEL", self.place.client.record_key))
+            except LinkDown:
+                pass
+        self._close()
+
+    def abandon(self) -> None:
+        """In a forked child: let go without a word."""
+        if self._link is not None:
+            abandon_descriptor(self.fd)
+
+    def _close(self) -> None:
+        if self._link is not None:
+            self._keeper.unregister(self.fd)
+            self._link.close()
+            self._link = None

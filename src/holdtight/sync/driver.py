@@ -1,0 +1,124 @@
+"""Runs plans by blocking (see plan.py for a driver's duties).
+
+A waiting thread sleeps on its own link, which is subscribed to its own inbox: reply and bell come in order,
+and no second thread stands in between.
+"""
+
+import random
+import time
+from types import TracebackType
+from typing import Any, TypeVar
+
+import hiredis
+
+from holdtight.clock import boottime
+from holdtight.errand import Errand, StandingInLine
+from holdtight.keeper import keeper
+from holdtight.plan import UNDO_SECONDS, Bell, LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.redis.link import Link
+from holdtight.sync.transport import Transport
+
+__all__ = ["Driver"]
+
+R = TypeVar("R")
+POLL_SECONDS = (0.02, 0.08)
+
+
+class Driver:
+    """One plan's run: the link that carries it, and its place in line. A context manager."""
+
+    def __init__(self, transport: Transport, link: Link | None = None, *, beyond: bool = False) -> None:
+        self._transport = transport
+        self._beyond = beyond
+        self._link = link
+        self._standing: StandingInLine | None = None
+
+    def __enter__(self) -> "Driver":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_standing()
+        if self._link is not None:
+            self._transport.give(self._link)
+            self._link = None
+
+    def run(self, plan: Plan[R]) -> R:
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                wish = plan.send(value) if error is None else plan.throw(error)
+            except StopIteration as stop:
+                result: R = stop.value
+                return result
+            value = error = None
+            try:
+                value = self._park(wish) if isinstance(wish, Park) else self._step(wish)
+            except BaseException as raised:
+                error = raised
+
+    def _step(self, step: Step) -> Any:
+        if step.undo:
+            return self._undo(step)
+        if self._link is None:
+            self._link = self._transport.take(step.patience, beyond=self._beyond)
+        try:
+            return self._transport.perform(self._link, step)
+        except LinkDown:
+            self._drop_link()
+            raise
+
+    def _undo(self, step: Step) -> Any:
+        """On the link of the deed if it lives, whose unread replies come first; else by the keeper."""
+        link = self._link
+        if link is None:
+            keeper().ask(Errand(self._transport.place, step.otherwise or step))
+            return None
+        until = boottime() + UNDO_SECONDS
+        self._stop_standing()
+        try:
+            link.set_timeout(UNDO_SECONDS)
+            link.send(step.replacement(step.packed(link.inbox_word)))
+            reply = None
+            while link.owed:
+                link.set_timeout(until - boottime())
+                reply = link.reply()
+        except BaseException:
+            self._drop_link()
+            keeper().ask(Errand(self._transport.place, step.otherwise or step))
+            raise
+        if isinstance(reply, hiredis.ReplyError):
+            raise ServerSaid(str(reply))
+        return step.read(reply, until)
+
+    def _park(self, park: Park) -> Bell | None:
+        link = self._link
+        if link is None:
+            time.sleep(max(0.0, park.until - boottime()))
+            return None
+        if park.touch is not None and self._standing is None:
+            self._standing = StandingInLine(self._transport.place, park.touch(link.inbox))
+            keeper().add(self._standing, boottime())
+        if not link.inbox:
+            # Nobody can ring here: look now and then.
+            time.sleep(max(0.0, min(park.until - boottime(), random.uniform(*POLL_SECONDS))))
+            return Bell()
+        try:
+            return link.park(park.owner, park.until)
+        except LinkDown:
+            self._drop_link()
+            raise
+
+    def _drop_link(self) -> None:
+        self._stop_standing()
+        if self._link is not None:
+            self._transport.scrap(self._link)
+            self._link = None
+
+    def _stop_standing(self) -> None:
+        if self._standing is not None:
+            self._standing.alive = False
+            keeper().drop(self._standing)
+            self._standing = None

@@ -1,0 +1,108 @@
+"""`Locks`: a client for blocking code."""
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdtight.base import BaseLocks
+from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration, boottime
+from holdtight.core.ending import adopt
+from holdtight.core.looking import look
+from holdtight.identity import identity
+from holdtight.lease import Detached
+from holdtight.plan import LinkDown, Plan, ServerSaid
+from holdtight.redis.resp import command
+from holdtight.settings import UNSET, Settings
+from holdtight.sync.driver import Driver
+from holdtight.sync.lease import Lease
+from holdtight.sync.lock import Lock
+from holdtight.sync.transport import Transport
+from holdtight.values import LockInfo, check_name
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["Locks"]
+
+R = TypeVar("R")
+
+
+class Locks(BaseLocks[Lock]):
+    """Locks on one server, for blocking code. Cheap to keep, safe to share between threads, survives fork."""
+
+    _lock_type = Lock
+
+    def __init__(
+        self,
+        target: object = None,
+        *,
+        namespace: str = "ht",
+        ttl: Duration = 30,
+        wait: Duration | None = None,
+        label: str | None = None,
+        profiles: Any = None,
+        acks: int = 0,
+        on_unavailable: str = "raise",
+        drift: Drift = DRIFT,
+        max_waiters: int = 10_000,
+        deadlock_after: Duration = 1.0,
+        connect_timeout: Duration = 2.0,
+        retry: Backoff = BACKOFF,
+        max_connections: int | None = None,
+        tls: "ssl.SSLContext | None" = None,
+        credentials: Any = None,
+        sentinel_credentials: Any = None,
+        max_ttl: Duration = "2m",
+        restart_guard: bool = True,
+    ) -> None:
+        given = {word: value for word, value in locals().items() if word not in ("self", "__class__")}
+        self._open(Settings.checked(**given))
+
+    def _open(self, settings: Settings) -> None:
+        super()._open(settings)
+        self.transport = Transport(
+            self.place, connect_timeout=settings.connect_timeout, max_connections=settings.max_connections
+        )
+
+    def __enter__(self) -> "Locks":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections. Leases that are still held can be released all the same."""
+        if self.closed:
+            return
+        self._close()
+        if self.client.recorded_until and self.transport.idle:
+            self.client.recorded_until = 0.0
+            try:
+                link = self.transport.idle.pop()
+                link.call(command("DEL", self.client.record_key), 0.5)
+                self.transport.give(link)
+            except (LinkDown, IndexError):
+                pass  # the record ends by itself
+        self.transport.close()
+
+    def run(self, plan: Plan[R], name: str) -> R:
+        """Runs a plan that is no acquisition; what goes wrong becomes one of our errors."""
+        try:
+            with Driver(self.transport) as driver:
+                return driver.run(plan)
+        except (LinkDown, ServerSaid) as error:
+            raise self.meaning(error, name) from error
+
+    def inspect(self, name: str) -> LockInfo:
+        """Who holds this name and who waits for it, in order."""
+        check_name(name)
+        return self.run(look(self.store, self.lock(name).prepared, self._entered()), name)
+
+    def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> Lease:
+        """Takes over a lock that was detached, under a new owner and a higher fence. LeaseLost if it is too late."""
+        detached = Detached.read(text)
+        lock = self.lock(detached.name, ttl=ttl, label=label)
+        owner = self.client.owner()
+        grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=boottime), detached.name)
+        return lock.granted(owner, grant.fence, grant.sent, 0, identity())

@@ -1,0 +1,121 @@
+"""A pool of plain sockets, each used by one thread at a time.
+
+# Invariants:
+# - a link in `idle` owes no reply and belongs to nobody;
+# - whoever takes a link gives it back, or scraps it, in the same call;
+# - nothing here asks twice: only plans know that asking again is safe. (NOSCRIPT is no second asking: the
+#   first did not run.)
+"""
+
+import threading
+from typing import Any
+
+import hiredis
+
+from holdtight import keeper, process
+from holdtight.clock import boottime
+from holdtight.plan import LinkDown, ServerSaid, Step
+from holdtight.redis.link import Link
+from holdtight.redis.topology import Place
+
+__all__ = ["Transport"]
+
+
+class Transport:
+    def __init__(self, place: Place, *, connect_timeout: float, max_connections: int | None) -> None:
+        self.place = place
+        self.idle: list[Link] = []
+        """Last in, first out: the warmest link is used first. `append` and `pop` are atomic."""
+        self._connect_timeout = connect_timeout
+        self._most = max_connections
+        self._open = 0
+        self._room = threading.Condition() if max_connections else None
+        self.closed = False
+        process.tell_of_fork(self)
+
+    def take(self, timeout: float, *, beyond: bool = False) -> Link:
+        """A link for this thread alone. `beyond` the limit of connections goes what frees others: a release
+        must never wait for the waiters' links."""
+        until = boottime() + timeout
+        try:
+            link = self.idle.pop()
+        except IndexError:
+            pass
+        else:
+            return self._announced(link, timeout)
+        if self._room is not None:
+            with self._room:
+                while not beyond and self._open >= (self._most or 0):
+                    if not self._room.wait(until - boottime()):
+                        raise LinkDown(f"all {self._most} connections (max_connections) are in use", sent=False)
+                    if self.idle:
+                        return self.idle.pop()
+                self._open += 1
+        try:
+            link = self.place.open(max(0.001, min(until - boottime(), self._connect_timeout)))
+        except BaseException:
+            self._leave()
+            raise
+        keeper.keeper().watch(self.place)
+        return link
+
+    def _announced(self, link: Link, timeout: float) -> Link:
+        """After a time of rest our record is written anew, so that people who look see who we are."""
+        if self.place.client.announcement_due():
+            try:
+                link.call(self.place.client.record(), timeout)
+            except BaseException:
+                self.scrap(link)
+                raise
+            keeper.keeper().watch(self.place)
+        return link
+
+    def give(self, link: Link) -> None:
+        if link.owed or self.closed:
+            self.scrap(link)
+            return
+        self.idle.append(link)
+        if self._room is not None:
+            with self._room:
+                self._room.notify()
+
+    def scrap(self, link: Link) -> None:
+        link.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._room is not None:
+            with self._room:
+                self._open -= 1
+                self._room.notify()
+
+    def perform(self, link: Link, step: Step, patience: float | None = None) -> Any:
+        """One round trip; error replies are raised."""
+        patience = step.patience if patience is None else patience
+        request = step.packed(link.inbox_word)
+        sent = boottime()
+        reply = link.call(request, patience)
+        if isinstance(reply, hiredis.ReplyError):
+            if not str(reply).startswith("NOSCRIPT"):
+                raise ServerSaid(str(reply))
+            sent = boottime()
+            reply = link.call(step.replacement(request), patience)
+            if isinstance(reply, hiredis.ReplyError):
+                raise ServerSaid(str(reply))
+        return step.read(reply, sent)
+
+    def close(self) -> None:
+        self.closed = True
+        while self.idle:
+            try:
+                link = self.idle.pop()
+            except IndexError:
+                break
+            self.scrap(link)
+
+    def after_fork(self) -> None:
+        for link in self.idle:
+            process.abandon_descriptor(link.sock.fileno())
+        self.idle = []
+        self._open = 0
+        self._room = threading.Condition() if self._most else None

@@ -1,0 +1,214 @@
+"""The process-side state of one grant: what a user's leases point to and what the keeper renews.
+
+A user holds a *Lease*; all handles of one grant (re-entry gives more than one) share one Tenure. The keeper
+knows tenures only, so that a lease which nobody references any more can be noticed.
+
+# Invariants:
+# - `reason` is set once and never changes; whoever sets it delivers the news, once;
+# - after `ended` no loss is delivered and nothing is renewed;
+# - `deadline` counts from before the request that the server answered, less drift. Passing it is loss,
+#   whatever the network says, and every look at `lost` reads the clock itself.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from holdtight import process
+from holdtight.clock import boottime
+from holdtight.core.renewal import Verdict, judge, next_ttl
+from holdtight.events import Events, Lost, RenewalFailed, Renewed
+from holdtight.redis import script
+from holdtight.redis.store import LONGEST_PATIENCE, Prepared
+from holdtight.redis.topology import Place
+from holdtight.values import LossReason, Owner, owner_text
+
+__all__ = ["Tenure", "Terms"]
+
+_SAME_MOMENT = 0.005
+
+_deciding = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _deciding
+    _deciding = threading.Lock()
+
+
+process.on_fork(_after_fork)
+
+Deliver = Callable[..., object]
+
+
+class Terms:
+    """What all grants of one lock object have in common."""
+
+    __slots__ = ("events", "interval", "max_hold", "place", "prepared", "renew", "ttl", "valid")
+
+    def __init__(
+        self, prepared: Prepared, place: Place, events: Events, *, renew: bool, max_hold: float | None
+    ) -> None:
+        self.prepared = prepared
+        self.place = place
+        self.events = events
+        self.renew = renew
+        self.max_hold = max_hold
+        self.ttl = prepared.claim.ttl
+        self.valid = prepared.valid
+        self.interval = self.ttl / 3 if renew else self.valid
+
+
+class Tenure:
+    __slots__ = (
+        "_hooks",
+        "block",
+        "deadline",
+        "deliver",
+        "doubt",
+        "ended",
+        "entered",
+        "epoch",
+        "fence",
+        "hold_until",
+        "interval",
+        "marker",
+        "owner",
+        "place",
+        "reason",
+        "since",
+        "terms",
+        "ttl",
+    )
+
+    def __init__(self, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, marker: int) -> None:
+        self.terms = terms
+        self.place = terms.place
+        self.deliver = deliver
+        self.owner = owner
+        self.fence = fence
+        self.since = sent
+        self.ttl = terms.ttl
+        self.interval = terms.interval
+        self.deadline = sent + terms.valid
+        self.marker = marker
+        """Until when (server's ms) an unanswered attempt of this owner may still arrive; 0 for none."""
+        self.entered = 1
+        self.epoch = process.current.epoch
+        self.reason: LossReason | None = None
+        self.ended = False
+        self.doubt: str | None = None
+        """Why the last renewal ended Unknown, if it did."""
+        self._hooks: list[Callable[[], object]] | None = None
+        self.block: Callable[[], object] | None = None
+        """What cancels the body of an `async with` block; set without a lock by its own loop, which then looks
+        whether the loss came first."""
+        self.hold_until: float | None = None
+        if terms.max_hold is not None:
+            self.hold_until = sent + terms.max_hold
+            self.deadline = min(self.deadline, self.hold_until)
+
+    @property
+    def name(self) -> str:
+        return self.terms.prepared.claim.name
+
+    # What a lease shows.
+
+    def remaining(self) -> float:
+        if self.reason is not None or self.ended or self.epoch != process.current.epoch:
+            return 0.0
+        return max(0.0, self.deadline - boottime())
+
+    def lost(self) -> bool:
+        if self.reason is not None:
+            return True
+        if self.ended:
+            return False
+        if self.epoch != process.current.epoch:
+            self.reason = LossReason.FORKED
+            return True
+        if boottime() >= self.deadline:
+            self.lose(self._overdue())
+            return True
+        return False
+
+    def _overdue(self) -> LossReason:
+        if self.hold_until is not None and self.deadline >= self.hold_until - _SAME_MOMENT:
+            return LossReason.MAX_HOLD
+        return LossReason.UNREACHABLE if self.doubt else LossReason.EXPIRED
+
+    def lose(self, reason: LossReason) -> None:
+        with _deciding:
+            if self.reason is not None or self.ended:
+                return
+            self.reason = reason
+            hooks, self._hooks = self._hooks, None
+        self.terms.events.emit_later(Lost(self.name, owner_text(self.owner), self.fence, reason))
+        if self.block is not None:
+            self.deliver(self.block)
+        for hook in hooks or ():
+            self.deliver(hook)
+
+    def on_loss(self, hook: Callable[[], object]) -> bool:
+        """`hook` is delivered when the lease is lost, at once if it is lost already."""
+        with _deciding:
+            if self.reason is None and not self.ended:
+                if self._hooks is None:
+                    self._hooks = []
+                self._hooks.append(hook)
+                return True
+        if self.reason is not None:
+            self.deliver(hook)
+        return False
+
+    def drop_hook(self, hook: Callable[[], object]) -> None:
+        with _deciding:
+            if self._hooks is not None and hook in self._hooks:
+                self._hooks.remove(hook)
+
+    # What the keeper asks (see keeper.Charge).
+
+    @property
+    def alive(self) -> bool:
+        return not self.ended and self.reason is None
+
+    def request(self, now: float) -> bytes | None:
+        """The next renewal; None if there is nothing to ask and only the deadline counts."""
+        if not self.terms.renew or now >= self.deadline:
+            return None
+        ttl_ms = max(1, round(self._next_ttl(now) * 1000))
+        patience = min(LONGEST_PATIENCE, self.deadline - now)
+        return self.terms.prepared.renew_request(self.owner, now=now, ttl_ms=ttl_ms, patience=patience)
+
+    def whole(self, request: bytes) -> bytes:
+        return script.RENEW.whole(request)
+
+    def answered(self, reply: Any, sent: float) -> bool:
+        """True if the charge goes on as usual, False if it is over or must be asked again soon."""
+        verdict = judge(reply)
+        if verdict is Verdict.RENEWED:
+            self.renewed(sent, self._next_ttl(sent))
+            return True
+        if isinstance(verdict, LossReason):
+            self.lose(verdict)
+        else:
+            self.unanswered(str(reply))
+        return False
+
+    def _next_ttl(self, now: float) -> float:
+        return next_ttl(self.ttl, now, self.hold_until, self.terms.prepared.store.drift)
+
+    def renewed(self, sent: float, ttl: float) -> None:
+        deadline = sent + self.terms.prepared.store.drift.valid(ttl)
+        self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)
+        self.doubt = None
+        if self.terms.events.wanted:
+            event = Renewed(self.name, owner_text(self.owner), self.fence, self.remaining())
+            self.terms.events.emit_later(event)
+
+    def unanswered(self, cause: str) -> None:
+        self.doubt = cause
+        event = RenewalFailed(self.name, owner_text(self.owner), self.fence, self.remaining(), cause)
+        self.terms.events.emit_later(event)
+
+    def overdue(self) -> None:
+        self.lost()

@@ -1,0 +1,197 @@
+"""The nouns: frozen values that every layer speaks in. See `plan.py` for how they move."""
+
+import base64
+import enum
+from dataclasses import dataclass, field
+
+__all__ = [
+    "Claim",
+    "Denied",
+    "Grant",
+    "Holder",
+    "Kind",
+    "Late",
+    "LockInfo",
+    "LossReason",
+    "Outcome",
+    "Owner",
+    "QueueIsFull",
+    "Queued",
+    "Waiter",
+    "Withdrawn",
+    "check_label",
+    "check_name",
+    "owner_text",
+]
+
+Owner = bytes
+"""24 bytes: the client's id (8) and a fresh random id (16)."""
+
+CLIENT_ID_SIZE = 8
+OWNER_SIZE = 24
+LONGEST_NAME = 512
+LONGEST_LABEL = 128
+
+
+class Kind(enum.Enum):
+    EXCLUSIVE = "exclusive"
+
+
+class LossReason(enum.Enum):
+    EXPIRED = "expired"
+    TAKEN = "taken"
+    FORCED = "forced"
+    UNREACHABLE = "unreachable"
+    MAX_HOLD = "max_hold"
+    FORKED = "forked"
+
+    @property
+    def text(self) -> str:
+        return _REASONS[self]
+
+
+_REASONS = {
+    LossReason.EXPIRED: "its time ran out (the process was paused, or renewal was off or too late)",
+    LossReason.TAKEN: "another owner holds the lock now",
+    LossReason.FORCED: "an operator released it by force",
+    LossReason.UNREACHABLE: "the server could not be reached until its time ran out",
+    LossReason.MAX_HOLD: "it was held for max_hold, the longest that was allowed",
+    LossReason.FORKED: "this process was forked from the holder and owns nothing of its parent's",
+}
+
+
+def check_name(name: object, argument: str = "name") -> bytes:
+    """The name as UTF-8, or an error before anything is sent."""
+    if not isinstance(name, str):
+        raise TypeError(f"{argument} must be a str, not {type(name).__name__}")
+    if not name:
+        raise ValueError(f"{argument} is empty: a lock needs a name")
+    try:
+        raw = name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{argument}={name!r} is not valid Unicode text (lone surrogates)") from None
+    if len(raw) > LONGEST_NAME:
+        raise ValueError(f"{argument} has {len(raw)} bytes of UTF-8, at most {LONGEST_NAME} are allowed")
+    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in name):
+        raise ValueError(f"{argument}={name!r} contains control characters")
+    return raw
+
+
+def check_label(label: object) -> str | None:
+    """A short text that rides along, for people who look from outside."""
+    if label is None:
+        return None
+    if not isinstance(label, str):
+        raise TypeError(f"label must be a str, not {type(label).__name__}")
+    raw = check_name(label, "label") if label else b""
+    if len(raw) > LONGEST_LABEL:
+        raise ValueError(f"label has {len(raw)} bytes of UTF-8, at most {LONGEST_LABEL} are allowed")
+    return label or None
+
+
+def owner_text(owner: Owner) -> str:
+    """An owner as people see it."""
+    return base64.urlsafe_b64encode(owner).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What is asked: which name, for how long."""
+
+    name: str
+    ttl: float
+    label: str | None = None
+    kind: Kind = Kind.EXCLUSIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Somebody who holds a lock, as seen from outside."""
+
+    owner: str
+    fence: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    label: str | None = None
+    since: float | None = None
+    expires_in: float | None = None
+    entered: int | None = None
+
+    def __str__(self) -> str:
+        who = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}…"
+        label = f" ({self.label})" if self.label else ""
+        left = f", {self.expires_in:.3g} s left unless renewed" if self.expires_in is not None else ""
+        return f"{who}{label}{left}"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Somebody in line."""
+
+    owner: str
+    host: str | None = None
+    pid: int | None = None
+    label: str | None = None
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockInfo:
+    """A look at one name: who holds it, who waits, in order. `waiting` counts all in line, also
+    those beyond the first few hundred that are listed."""
+
+    name: str
+    kind: Kind | None = None
+    holders: tuple[Holder, ...] = ()
+    waiters: tuple[Waiter, ...] = ()
+    waiting: int = 0
+    fence: int | None = field(default=None)
+
+    @property
+    def locked(self) -> bool:
+        return bool(self.holders)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The server's yes. `sent` is when the request that was answered left (boottime)."""
+
+    fence: int
+    sent: float
+    expired: Owner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Held by another; we are not in line."""
+
+    holder: Owner | None
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Held by another; we are in line at `position` (1 is next) and should look again in `look` seconds."""
+
+    holder: Owner | None
+    left: float
+    position: int
+    look: float
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The request arrived after its `not_after` and did nothing. The clock has been learned; ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A marker refused the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueIsFull:
+    waiting: int
+
+
+Outcome = Grant | Denied | Queued | Late | Withdrawn | QueueIsFull

@@ -1,0 +1,110 @@
+"""Fixtures for all tests: servers of every flavour, a proxy, children; and nothing may be left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.support import leftovers
+from tests.support.certificates import Certificates, make_certificates
+from tests.support.processes import StartChild, spawn, wait_for
+from tests.support.proxy import Proxy
+from tests.support.servers import DEBIAN_REDIS, FLAVOURS, Flavour, RunningServer, StartServer, start
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Set up first, so that it looks when all else has been torn down."""
+    threads, children = leftovers.threads(), leftovers.children().keys()
+
+    def left() -> list[object]:
+        new_children = [item for item in leftovers.children().items() if item[0] not in children]
+        return [*(leftovers.threads() - threads), *new_children]
+
+    yield
+    try:
+        wait_for(lambda: not left(), within=5)
+    except AssertionError:
+        pytest.fail(f"left behind by the tests: {left()}")
+
+
+# Servers
+
+
+@pytest.fixture(scope="session", params=FLAVOURS, ids=repr)
+def shared_server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    with start(_available(request.param)) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server: RunningServer) -> Iterator[RunningServer]:
+    """One server of each flavour in turn, empty; shared by all tests, so do it no harm."""
+    pid = shared_server.pid
+    shared_server.flushall()
+    yield shared_server
+    if not shared_server.running or shared_server.pid != pid:
+        shared_server.restart()
+        pytest.fail("the test has ended the server that others share; harm a private_server instead")
+    shared_server.resume()
+    shared_server.flushall()
+
+
+@pytest.fixture
+def start_server() -> Iterator[StartServer]:
+    """Starts servers of one's own: start_server(*options, flavour=None, **as for servers.start)."""
+    with ExitStack() as stack:
+
+        def begin(*options: str, flavour: Flavour | None = None, **settings: Any) -> RunningServer:
+            return stack.enter_context(start(_available(flavour), *options, **settings))
+
+        yield begin
+
+
+@pytest.fixture
+def private_server(request: pytest.FixtureRequest, start_server: StartServer) -> RunningServer:
+    """A server of one's own, to be paused and killed. Of another flavour: parametrize it, indirect=True."""
+    return start_server(flavour=getattr(request, "param", None))
+
+
+@pytest.fixture
+def proxy(private_server: RunningServer) -> Iterator[Proxy]:
+    """Between the test and its private server."""
+    with Proxy(private_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    try:
+        return make_certificates(tmp_path_factory.mktemp("certificates"))
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def tls_server(start_server: StartServer, certificates: Certificates) -> RunningServer:
+    """With a TLS port. Debian's only: the servers in wheels are built without."""
+    return start_server(flavour=DEBIAN_REDIS, tls=certificates)
+
+
+def _available(flavour: Flavour | None) -> Flavour:
+    """That flavour, or any; if there is none, the test is skipped, and says what it needs."""
+    if flavour is None:
+        flavour = next((each for each in FLAVOURS if each.missing() is None), FLAVOURS[0])
+    if why := flavour.missing():
+        pytest.skip(why)
+    return flavour
+
+
+# Children
+
+
+@pytest.fixture
+def start_child() -> Iterator[StartChild]:
+    """As processes.spawn; children end with the test."""
+    with ExitStack() as stack:
+        yield lambda *args, **kwargs: stack.enter_context(spawn(*args, **kwargs))

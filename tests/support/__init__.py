@@ -1,0 +1,1 @@
+"""What tests are made with: real servers, a proxy that breaks connections, child processes to talk to."""
