@@ -2,14 +2,14 @@
 
 import threading
 import weakref
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from holdtight import process
 from holdtight.clock import boottime
 from holdtight.core.contend import Asking
 from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, LockTimeout, Unavailable
-from holdtight.events import Acquired, Events, PreviousExpired, Released, ReleaseFailed, TimedOut, Waited
+from holdtight.hub import Events
 from holdtight.identity import Identity
 from holdtight.keeper import keeper
 from holdtight.plan import LinkDown, ServerSaid
@@ -18,7 +18,7 @@ from holdtight.redis.keys import keys_of
 from holdtight.redis.node import Client
 from holdtight.redis.store import Prepared, Store
 from holdtight.redis.topology import Place
-from holdtight.settings import UNSET, Options, Settings
+from holdtight.settings import UNSET, Options, Settings, refuse_patched_threads
 from holdtight.tenure import Tenure, Terms
 from holdtight.values import Claim, Grant, Owner, check_name, owner_text
 
@@ -60,14 +60,12 @@ class BaseLock:
 
     def entered_by(self, who: Identity) -> Tenure | None:
         """The tenure to share if this identity holds the lock and may enter again, counted; None if it must ask."""
-        in_block: Tenure | None = next((lease.tenure for key, lease in who.stack if key == self.key), None)
+        in_block = next((lease.tenure for key, lease in reversed(who.stack) if key == self.key), None)
+        tenure: Tenure | None = (who.grants.get(self.key) if self.options.reentrant else None) or in_block
+        if tenure is None or tenure.ended or tenure.epoch != process.current.epoch:
+            return None  # what a forked child finds here is its parent's
         if not self.options.reentrant:
-            if in_block is not None and not in_block.ended:
-                raise DeadlockDetected.with_self(self._name, who.what)
-            return None
-        tenure = who.grants.get(self.key) or in_block
-        if tenure is None or tenure.ended:
-            return None
+            raise DeadlockDetected.with_self(self._name, who.what)
         if tenure.lost():
             raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
         tenure.entered += 1
@@ -89,6 +87,7 @@ class BaseLocks(Generic[L]):
     _lock_type: ClassVar[Any]
 
     def _open(self, settings: Settings) -> None:
+        refuse_patched_threads()
         self.settings = settings
         self.client = Client(settings.namespace)
         self.place = Place(settings.target, self.client, settings.tls)
@@ -96,7 +95,10 @@ class BaseLocks(Generic[L]):
             self.client, server=self.place.display, drift=settings.drift, max_waiters=settings.max_waiters
         )
         self.events = Events()
+        self.place.refreshers.append(self.events.refresh)
         self._cache: dict[object, L] = {}
+        self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
+        """The lock that a name was last asked for with, and the very arguments: code in a loop gives the same ones."""
         self.closed = False
         process.tell_of_fork(self)
         with _sharing:
@@ -117,19 +119,38 @@ class BaseLocks(Generic[L]):
         label: Any = UNSET,
     ) -> L:
         """An exclusive lock under this name, as configuration: nothing is sent."""
-        # Types are part of the key because True == 1 == 1.0 and the first is not a duration.
-        key = (name, ttl, ttl.__class__, wait, wait.__class__, reentrant, renew, max_hold, max_hold.__class__, label)
         try:
-            return self._cache[key]
+            latest = self._latest_by_name.get(name)
+        except TypeError:
+            check_name(name)
+            raise
+        if (
+            latest is not None
+            and latest[1] is ttl
+            and latest[2] is wait
+            and latest[3] is label
+            and latest[4] is max_hold
+            and latest[5] is reentrant
+            and latest[6] is renew
+        ):
+            return latest[0]
+        # Types are part of the key because True == 1 == 1.0 and the first is not a duration.
+        kinds = (ttl.__class__, wait.__class__, max_hold.__class__, reentrant.__class__, renew.__class__)
+        key = (name, ttl, wait, reentrant, renew, max_hold, label, kinds)
+        try:
+            made = self._cache[key]
+            self._latest_by_name[name] = (made, ttl, wait, label, max_hold, reentrant, renew)
+            return made
         except (KeyError, TypeError):
             pass
         check_name(name)
         options = Options.checked(
             self.settings, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
         )
-        made: L = self._lock_type(self, name, options)
+        made = cast(L, self._lock_type(self, name, options))
         if len(self._cache) >= CACHED_LOCKS:
             self._cache.clear()
+            self._latest_by_name.clear()
         self._cache[key] = made
         return made
 
@@ -149,6 +170,10 @@ class BaseLocks(Generic[L]):
     # What happened, told.
 
     def report_grant(self, asking: Asking, grant: Grant) -> None:
+        if grant.expired is None and not self.events.wanted:
+            return
+        from holdtight.events import Acquired, PreviousExpired, Waited
+
         name, owner = asking.question.claim.name, owner_text(asking.owner)
         if grant.expired is not None:
             self.events.emit(PreviousExpired(name, owner, owner_text(grant.expired)))
@@ -161,13 +186,22 @@ class BaseLocks(Generic[L]):
     def report_failure(self, asking: Asking, error: BaseException) -> None:
         if not self.events.wanted:
             return
+        from holdtight.events import TimedOut, Waited
+
         name, owner, waited = asking.question.claim.name, owner_text(asking.owner), boottime() - asking.started
         if isinstance(error, LockTimeout):
             self.events.emit(TimedOut(name, owner, waited, error.holder.owner if error.holder else None))
         if asking.answered:
             self.events.emit(Waited(name, owner, waited, False))
 
+    def report_quick_grant(self, name: str, owner: Owner, fence: int) -> None:
+        from holdtight.events import Acquired
+
+        self.events.emit(Acquired(name, owner_text(owner), fence, 0.0))
+
     def report_release(self, tenure: Tenure) -> None:
+        from holdtight.events import Released
+
         held = boottime() - tenure.since
         self.events.emit(Released(tenure.name, owner_text(tenure.owner), tenure.fence, held))
 
@@ -175,6 +209,8 @@ class BaseLocks(Generic[L]):
         self, prepared: Prepared, tenure: Tenure, error: LinkDown | ServerSaid, marker: int
     ) -> LockError:
         """The server could not be told. The keeper goes on trying for a while; then the ttl ends the grant."""
+        from holdtight.events import ReleaseFailed
+
         keeper().ask(Errand(self.place, prepared.release_step(tenure.owner, marker=marker)))
         self.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
         return self.meaning(error, tenure.name)

@@ -7,7 +7,6 @@ the wire. No wall clock of this machine ever decides whether a lease is valid.
 import random
 import re
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import cast
 
@@ -30,6 +29,15 @@ def boottime() -> float:
     return time.clock_gettime(CLOCK_ID)
 
 
+def _shown(value: object) -> str:
+    """A value in a message; Python refuses to print the longest numbers."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "<a very large number>"
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
 def seconds(value: object, argument: str) -> float:
     """A duration as a user writes it, in seconds; ValueError or TypeError names `argument`."""
     if isinstance(value, timedelta):
@@ -37,21 +45,23 @@ def seconds(value: object, argument: str) -> float:
     elif isinstance(value, str):
         match = _TEXT.fullmatch(value.strip())
         if match is None:
-            raise ValueError(f'{argument}={value!r} is not a duration: write seconds or "250ms", "5s", "2m", "1h"')
+            raise ValueError(
+                f'{argument}={_shown(value)} is not a duration: write seconds or "250ms", "5s", "2m", "1h"'
+            )
         number = float(match[1]) * _UNITS[match[2]]
     elif isinstance(value, bool):
-        raise ValueError(f"{argument}={value!r} is not a duration: a bool is not a number of seconds")
+        raise ValueError(f"{argument}={_shown(value)} is not a duration: a bool is not a number of seconds")
     elif isinstance(value, (int, float)):
         try:
             number = float(value)
         except OverflowError:
-            raise ValueError(f"{argument}={value!r} is too large for a duration") from None
+            raise ValueError(f"{argument}={_shown(value)} is too large for a duration") from None
     else:
         raise TypeError(f"{argument} must be seconds, a timedelta or a text such as '5s', not {type(value).__name__}")
     if number != number or number in (float("inf"), float("-inf")):
-        raise ValueError(f"{argument}={value!r} is not a finite duration")
+        raise ValueError(f"{argument}={_shown(value)} is not a finite duration")
     if number < 0:
-        raise ValueError(f"{argument}={value!r} is negative")
+        raise ValueError(f"{argument}={_shown(value)} is negative")
     return number
 
 
@@ -68,50 +78,78 @@ def ttl_seconds(value: object, *, renewed: bool, argument: str = "ttl") -> float
         hint = "" if renewed or number > LONGEST_TTL else " (10ms is the least there is)"
         if renewed and SHORTEST_UNRENEWED_TTL <= number < SHORTEST_TTL:
             hint = "; down to 10ms is possible with renew=False"
-        raise ValueError(f"{argument}={value!r} is out of range: {least * 1000:.0f}ms to 7 days{hint}")
+        raise ValueError(f"{argument}={_shown(value)} is out of range: {least * 1000:.0f}ms to 7 days{hint}")
     return number
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class _Frozen:
+    """What a frozen dataclass gives, without the milliseconds that making one costs at import."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed: make another")
+
+    def _state(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._state() == self._state()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._state()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({shown})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), self._state()
+
+
+class Drift(_Frozen):
     """How far two clocks may part while a lease runs: a share of the ttl plus a fixed margin."""
 
-    rate: float = 0.01
-    fixed: Duration = "2ms"
+    __slots__ = ("rate", "fixed")  # noqa: RUF023 - in the order of the arguments
 
-    def __post_init__(self) -> None:
-        rate = cast(object, self.rate)
-        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 0.5:
-            raise ValueError(f"drift rate={self.rate!r} must be a share from 0 to below 0.5")
-        object.__setattr__(self, "fixed", seconds(self.fixed, "drift fixed"))
+    rate: float
+    fixed: float
+
+    def __init__(self, rate: float = 0.01, fixed: Duration = "2ms") -> None:
+        share = cast(object, rate)
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 0.5:
+            raise ValueError(f"drift rate={rate!r} must be a share from 0 to below 0.5")
+        object.__setattr__(self, "rate", share)
+        object.__setattr__(self, "fixed", seconds(fixed, "drift fixed"))
 
     def valid(self, ttl: float) -> float:
         """The part of a ttl that a holder may rely on. Never all of it, and never nothing."""
-        margin = ttl * self.rate + cast(float, self.fixed)
+        margin = ttl * self.rate + self.fixed
         return ttl - margin if margin < ttl / 2 else ttl / 2
 
     def ttl_for(self, valid: float) -> float:
         """The ttl to ask for if `valid` seconds of it are to be relied on."""
-        return (valid + cast(float, self.fixed)) / (1 - self.rate)
+        return (valid + self.fixed) / (1 - self.rate)
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(_Frozen):
     """Growing pauses between tries, with jitter so that a fleet does not come back as one."""
 
-    first: Duration = "10ms"
-    cap: Duration = "1s"
+    __slots__ = ("first", "cap")  # noqa: RUF023 - in the order of the arguments
 
-    def __post_init__(self) -> None:
-        first, cap = seconds(self.first, "retry first"), seconds(self.cap, "retry cap")
-        if not 0 < first <= cap:
-            raise ValueError(f"retry first={self.first!r} must be above 0 and at most cap={self.cap!r}")
-        object.__setattr__(self, "first", first)
-        object.__setattr__(self, "cap", cap)
+    first: float
+    cap: float
+
+    def __init__(self, first: Duration = "10ms", cap: Duration = "1s") -> None:
+        shortest, longest = seconds(first, "retry first"), seconds(cap, "retry cap")
+        if not 0 < shortest <= longest:
+            raise ValueError(f"retry first={first!r} must be above 0 and at most cap={cap!r}")
+        object.__setattr__(self, "first", shortest)
+        object.__setattr__(self, "cap", longest)
 
     def pause(self, tries: int) -> float:
         """Seconds to wait after `tries` failures (1 for the first)."""
-        ceiling = min(cast(float, self.cap), cast(float, self.first) * 2.0 ** min(tries - 1, 30))
+        ceiling = min(self.cap, self.first * 2.0 ** min(tries - 1, 30))
         return ceiling * random.uniform(0.5, 1.0)
 
 

@@ -136,8 +136,9 @@ class NotPermitted(LockError, PermissionError):
 
     @classmethod
     def because(cls, server: str, answer: str, name: str | None = None) -> "NotPermitted":
+        what = f"lock {name!r}: " if name else ""
         return cls(
-            f"{server} refused: {answer}. Check user and password, and that the user may run "
+            f"{what}{server} refused: {answer}. Check user and password, and that the user may run "
             "evalsha, eval, script|load, hello, subscribe and publish on the namespace's keys and channels.",
             name=name,
             nodes={server: answer},

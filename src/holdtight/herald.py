@@ -29,15 +29,19 @@ class _Herald:
         if self._thread is None:
             with self._starting:
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="holdtight-herald", daemon=True)
-                    self._thread.start()
+                    thread = threading.Thread(target=self._run, name="holdtight-herald", daemon=True)
+                    try:
+                        thread.start()
+                    except RuntimeError:  # no more threads: the next teller tries again
+                        return
+                    self._thread = thread
 
     def _run(self) -> None:
         while True:
             function, args = self._calls.get()
             try:
                 function(*args)
-            except Exception:
+            except BaseException:  # sys.exit() in a callback must not silence all later ones
                 logger.exception("a callback of holdtight's failed: %r", function)
             del function, args
 

@@ -50,7 +50,9 @@ class Identity:
             return lease
         for at in range(len(stack) - 1, -1, -1):
             if stack[at][0] == key:
-                return stack.pop(at)[1]
+                lease = stack.pop(at)[1]
+                self._tidy()
+                return lease
         raise RuntimeError(
             f"the block on {key[1]!r} was left in another thread or task than it was entered in: use hold() for that"
         )
@@ -58,7 +60,7 @@ class Identity:
     def remember(self, key: Key, tenure: "Tenure") -> None:
         self.grants[key] = tenure
         task = self._task
-        if task is not None and task not in _tasks:
+        if task is not None:
             _tasks[task] = self
             task.add_done_callback(_forget)
 

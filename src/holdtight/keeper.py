@@ -28,11 +28,13 @@ from holdtight.herald import logger, tell
 from holdtight.redis.topology import Place
 from holdtight.station import Station
 
-__all__ = ["Charge", "Keeper", "keeper"]
+__all__ = ["Charge", "Keeper", "keeper", "post"]
 
 RECORD_TICK = 2.5
 RETRY_SHARE = 8
 SHORTEST_RETRY = 0.01
+SHORT_INTERVAL = 1.0
+"""Below it there is no time to connect when the first renewal is due: other threads may hold the interpreter."""
 
 
 class Charge(Protocol):
@@ -52,10 +54,17 @@ class Charge(Protocol):
 
 
 class Lane:
-    __slots__ = ("armed", "charges", "check_at")
+    """Charges of one interval. `latest` is the last due time given; what is due well before it (its grant took long)
+    does not belong at the end of the lane and goes on the agenda."""
 
-    def __init__(self) -> None:
+    __slots__ = ("armed", "charges", "check_at", "epoch", "interval", "latest", "slack")
+
+    def __init__(self, interval: float) -> None:
+        self.interval = interval
+        self.epoch = process.current.epoch
         self.check_at = 0.0
+        self.latest = 0.0
+        self.slack = interval / 10
         self.charges: OrderedDict[Charge, float] = OrderedDict()
         self.armed = False
 
@@ -63,6 +72,9 @@ class Lane:
 class Keeper:
     def __init__(self) -> None:
         self._lanes: dict[float, Lane] = {}
+        """Where to add. A lane that has been left empty is forgotten here; who still knows it may arm it again."""
+        self._armed: dict[Lane, None] = {}
+        """Where to look."""
         self._posts: deque[Callable[[], None]] = deque()
         self._agenda: list[tuple[float, int, Callable[[float], None]]] = []
         self._count = itertools.count()
@@ -74,19 +86,31 @@ class Keeper:
 
     # From any thread.
 
-    def add(self, charge: Charge, now: float) -> None:
-        interval = charge.interval
+    def lane(self, interval: float) -> Lane:
         lane = self._lanes.get(interval)
         if lane is None:
-            lane = self._lanes.setdefault(interval, Lane())
-        due = now + interval
-        lane.charges[charge] = due
-        if not lane.armed:
-            lane.check_at = due
-            lane.armed = True
-            self.wake()
+            lane = self._lanes.setdefault(interval, Lane(interval))
+        return lane
+
+    def add(self, charge: Charge, now: float) -> None:
+        lane = self.lane(charge.interval)
+        due = now + lane.interval
+        if due < lane.latest - lane.slack:
+            self.at(due, lambda when: self._again(charge, when))
+        else:
+            lane.latest = due
+            lane.charges[charge] = due
+            if not lane.armed:
+                self.arm(lane, due)
         if charge.deadline < due:
             self.at(charge.deadline, lambda when: self._watch(charge, when))
+
+    def arm(self, lane: Lane, due: float) -> None:
+        """There is something on this lane again: wake up for it, and stay awake for it a while."""
+        lane.check_at = due
+        lane.armed = True
+        self._armed[lane] = None
+        self.wake()
 
     def drop(self, charge: Charge) -> None:
         lane = self._lanes.get(charge.interval)
@@ -140,13 +164,13 @@ class Keeper:
 
     def charges(self, place: Place) -> Iterator[Charge]:
         """What waits on the lanes for this server."""
-        for lane in list(self._lanes.values()):
+        for lane in list(self._armed):
             yield from (charge for charge in list(lane.charges) if charge.place is place)
 
     def statistics(self) -> dict[str, int]:
         """For people and tests: what there is to keep."""
         return {
-            "charges": sum(len(lane.charges) for lane in list(self._lanes.values())),
+            "charges": sum(len(lane.charges) for lane in list(self._armed)),
             "lanes": len(self._lanes),
             "agenda": len(self._agenda),
             "stations": len(self._stations),
@@ -167,6 +191,8 @@ class Keeper:
         wake_at = min(self._take_due(now), self._do_agenda(now))
         for station in list(self._stations.values()):
             wake_at = min(wake_at, station.advance(now))
+        if self._agenda:  # a station that gave up has put its charges there just now
+            wake_at = min(wake_at, self._agenda[0][0])
         pause = None if wake_at == float("inf") else max(0.0, wake_at - boottime())
         for fd, _ in self._poller.poll(None if pause is None else pause * 1000 + 0.5):
             if fd == self._ear:
@@ -181,7 +207,10 @@ class Keeper:
         except BlockingIOError:
             pass
         while self._posts:
-            self._posts.popleft()()
+            try:
+                self._posts.popleft()()
+            except Exception:
+                tell(logger.exception, "something that the keeper was asked to do failed")
 
     def _serve(self, fd: int) -> None:
         for station in self._stations.values():
@@ -193,9 +222,8 @@ class Keeper:
     def _take_due(self, now: float) -> float:
         """Moves due charges to their stations. Returns when the next is due."""
         wake_at = float("inf")
-        for lane in list(self._lanes.values()):
-            if lane.armed:
-                wake_at = min(wake_at, self._empty(lane, now))
+        for lane in list(self._armed):
+            wake_at = min(wake_at, self._empty(lane, now))
         return wake_at
 
     def _empty(self, lane: Lane, now: float) -> float:
@@ -206,20 +234,29 @@ class Keeper:
             except (RuntimeError, StopIteration):
                 continue  # changed under our eyes: look again
             if due > now:
+                if lane.interval < SHORT_INTERVAL:
+                    self._station(charge.place).warm_up(now)
                 return due
             if charges.pop(charge, None) is not None and charge.alive:
                 self._dispatch(charge, now)
         if lane.check_at > now:
             return lane.check_at
+        self._armed.pop(lane, None)
+        self._lanes.pop(lane.interval, None)
         lane.armed = False
-        lane.armed = bool(charges)  # somebody may have added between the two looks
-        return now if lane.armed else float("inf")
+        if not charges:
+            return float("inf")
+        # Somebody has added between the two looks, and may have found the lane still armed.
+        lane.armed = True
+        self._armed[lane] = None
+        return now
 
     def _dispatch(self, charge: Charge, now: float) -> None:
         if charge.deadline <= now:
             charge.overdue()
             return
-        self._later(charge.deadline, lambda when: self._watch(charge, when))
+        if charge.deadline < float("inf"):
+            self._later(charge.deadline, lambda when: self._watch(charge, when))
         self._station(charge.place).enqueue(charge)
 
     def _watch(self, charge: Charge, now: float) -> None:
@@ -232,7 +269,10 @@ class Keeper:
     def _do_agenda(self, now: float) -> float:
         while self._agenda and self._agenda[0][0] <= now:
             _, _, what = heapq.heappop(self._agenda)
-            what(now)
+            try:
+                what(now)
+            except Exception:
+                tell(logger.exception, "something on the keeper's agenda failed")
         return self._agenda[0][0] if self._agenda else float("inf")
 
     def _station(self, place: Place) -> Station:
@@ -286,17 +326,25 @@ class Keeper:
             self._station(charge.place).enqueue(charge)
 
 
-_keeper = Keeper()
+class _Post:
+    """Where this process's keeper is to be found; a forked child gets a new one."""
+
+    __slots__ = ("keeper",)
+
+    def __init__(self) -> None:
+        self.keeper = Keeper()
+
+
+post = _Post()
 
 
 def keeper() -> Keeper:
     """This process's keeper."""
-    return _keeper
+    return post.keeper
 
 
 def _after_fork() -> None:
-    global _keeper
-    old, _keeper = _keeper, Keeper()
+    old, post.keeper = post.keeper, Keeper()
     for fd in (old._ear, old._mouth):  # pyright: ignore[reportPrivateUsage]
         if fd >= 0:
             os.close(fd)

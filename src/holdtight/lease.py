@@ -4,6 +4,7 @@ import base64
 import binascii
 import json
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ class Detached(NamedTuple):
             raw = base64.urlsafe_b64decode(owner)
             if len(raw) != OWNER_SIZE:
                 raise ValueError
-        except (ValueError, TypeError, binascii.Error):
+        except (ValueError, TypeError, RecursionError, binascii.Error):
             raise ValueError("text is not what detach() of a lease gave") from None
         return cls(name, raw)
 
@@ -49,14 +50,14 @@ class Detached(NamedTuple):
 class BaseLease:
     """One grant in the user's hands."""
 
-    __slots__ = ("__weakref__", "_open", "lock", "tenure", "who")
+    closed = False
+    """This handle has been released, or handed over."""
+    who: Identity | None = None
+    """The identity whose re-entrant grant this is, if it is one."""
 
     def __init__(self, lock: Any, tenure: Tenure) -> None:
         self.lock = lock
         self.tenure = tenure
-        self._open = True
-        self.who: Identity | None = None
-        """The identity whose re-entrant grant this is, if it is one."""
 
     @property
     def name(self) -> str:
@@ -86,7 +87,7 @@ class BaseLease:
 
     def remaining(self) -> float:
         """Seconds that are still safe, by this machine's own clock; 0 once lost or released."""
-        return self.tenure.remaining() if self._open else 0.0
+        return self.tenure.remaining() if not self.closed else 0.0
 
     @property
     def lost(self) -> bool:
@@ -102,14 +103,20 @@ class BaseLease:
         tenure = self.tenure
         if tenure.lost():
             raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
-        if not self._open:
+        if self.closed:
             raise NotOwner.on("rely on", tenure.name, None)
 
     def on_lost(self, callback: "Callable[[Any], object]") -> None:
         """Calls `callback(lease)` when the lease is lost, at once if it is lost already. Never in the keeper."""
         if not callable(callback):
             raise TypeError(f"callback must be callable, not {type(callback).__name__}")
-        self.tenure.on_loss(lambda: callback(self))
+        cls, lock, tenure, me = type(self), self.lock, self.tenure, weakref.ref(self)
+
+        def tell() -> object:
+            # It must not keep the lease alive: one that nobody has any more is not renewed.
+            return callback(me() or cls(lock, tenure))
+
+        tenure.on_loss(tell)
 
     @property
     def degraded(self) -> bool:
@@ -123,11 +130,16 @@ class BaseLease:
     def nodes(self) -> tuple[str, ...]:
         return (self.tenure.place.display,)
 
+    def share(self, who: Identity) -> None:
+        """Lets this identity enter again."""
+        self.who = who
+        who.remember(self.lock.key, self.tenure)
+
     def _close(self) -> bool:
         """Ends this handle. True if it was the last one of its grant, whose end is now the caller's to see to."""
-        if not self._open:
+        if self.closed:
             return False
-        self._open = False
+        self.closed = True
         tenure = self.tenure
         tenure.entered -= 1
         if tenure.entered:
@@ -135,6 +147,12 @@ class BaseLease:
         if self.who is not None:
             self.who.forget(self.lock.key)
         return True
+
+    def _not_if_lost(self, verb: str) -> None:
+        """A loss is final, whatever the server says. A forked child, which never owned it, is told elsewhere."""
+        reason = self.tenure.reason
+        if reason is not None and reason is not LossReason.FORKED:
+            raise NotOwner.on(verb, self.name, reason)
 
     def _entered_once(self, verb: str) -> None:
         if self.tenure.entered != 1:
@@ -150,7 +168,7 @@ class BaseLease:
         if tenure.lost():
             state = f"lost ({tenure.reason.value})" if tenure.reason else "lost"
         else:
-            state = f"{tenure.remaining():.3g} s left" if self._open else "released"
+            state = f"{tenure.remaining():.3g} s left" if not self.closed else "released"
         return f"<{type(self).__name__} {tenure.name!r} fence={tenure.fence} {state}>"
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -159,12 +177,12 @@ class BaseLease:
     def __del__(self) -> None:
         try:
             tenure = self.tenure
-            if not self._open or tenure.ended or tenure.reason is not None or tenure.epoch != process.current.epoch:
+            if self.closed or tenure.ended or tenure.reason is not None or tenure.epoch != process.current.epoch:
                 return
         except AttributeError:
             return
         # Only flags are set here: a finalizer may run in the middle of anything.
-        self._open = False
+        self.closed = True
         tenure.entered -= 1
         if tenure.entered:
             return

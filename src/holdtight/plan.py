@@ -24,8 +24,7 @@ Only a plan asks again: it alone knows that asking again is safe.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from holdtight.values import Owner
 
@@ -83,8 +82,7 @@ class Step:
         return self.before if self.after is None else self.before + inbox + self.after
 
 
-@dataclass(frozen=True, slots=True)
-class Park:
+class Park(NamedTuple):
     """`touch(inbox)` is the heartbeat that keeps the owner's place in line meanwhile; None outside a line."""
 
     owner: Owner
@@ -92,8 +90,7 @@ class Park:
     touch: Callable[[bytes], bytes] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bell:
+class Bell(NamedTuple):
     """`look` is None to look at once, or the number of seconds after which to look."""
 
     look: float | None = None

@@ -6,6 +6,7 @@ other code of the child runs.
 """
 
 import os
+import sys
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,10 +43,11 @@ def tell_of_fork(forkable: Forkable) -> None:
 
 def _after_fork() -> None:
     current.epoch += 1
-    for function in _functions:
-        function()
-    for forkable in list(_told):
-        forkable.after_fork()
+    for tell in [*_functions, *(forkable.after_fork for forkable in list(_told))]:
+        try:
+            tell()
+        except Exception as error:
+            sys.excepthook(type(error), error, error.__traceback__)  # and on: the others must be told as well
 
 
 if hasattr(os, "register_at_fork"):

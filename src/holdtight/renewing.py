@@ -7,13 +7,12 @@ an older one cannot undo a newer.
 from collections.abc import Callable
 from typing import Any
 
-from holdtight.clock import boottime
 from holdtight.core.renewal import Verdict, judge
 from holdtight.errors import NotOwner, Unavailable
 from holdtight.keeper import keeper
 from holdtight.redis import script
 from holdtight.redis.store import LONGEST_PATIENCE
-from holdtight.tenure import Tenure
+from holdtight.tenure import Tenure, learn_if_late
 from holdtight.values import LossReason
 
 __all__ = ["Renewal"]
@@ -32,6 +31,8 @@ class Renewal:
         self._last = last
         self._cause = "it did not answer in time"
         self._verdict: Verdict | LossReason | None = None
+        self._sent: float | None = None
+        """When it first left: from then on the server may have done it."""
 
     @property
     def deadline(self) -> float:
@@ -52,6 +53,7 @@ class Renewal:
         if not tenure.alive or now >= tenure.deadline:
             self._finish(tenure.reason)
             return None
+        self._sent = now if self._sent is None else self._sent
         ttl_ms = max(1, round(self._asked(now) * 1000))
         patience = min(LONGEST_PATIENCE, tenure.deadline - now)
         return tenure.terms.prepared.renew_request(tenure.owner, now=now, ttl_ms=ttl_ms, patience=patience)
@@ -62,10 +64,13 @@ class Renewal:
     def answered(self, reply: Any, sent: float) -> bool:
         verdict = judge(reply)
         if verdict is Verdict.UNKNOWN:
+            learn_if_late(self.place.client, reply, sent)
             self.unanswered(str(reply))
             return False
         if isinstance(verdict, LossReason):
             self._tenure.lose(verdict)
+        elif not self.alive:
+            self._assume_shorter(sent)  # nobody waits for it any more, but the server has done it
         elif self._last:
             self._tenure.ended = True
         else:
@@ -95,10 +100,17 @@ class Renewal:
         self._done()
 
     def give_up(self) -> None:
-        """Nobody waits for it any more; the keeper goes on as before."""
+        """Nobody waits for it any more. The server may have done it or not: the holder counts with the worse, and the
+        keeper renews at once."""
         self.alive = False
         if self._tenure.alive:
-            keeper().add(self._tenure, boottime())
+            if self._sent is not None:
+                self._assume_shorter(self._sent)
+            keeper().ask(self._tenure)
+
+    def _assume_shorter(self, sent: float) -> None:
+        tenure = self._tenure
+        tenure.deadline = min(tenure.deadline, sent + tenure.terms.prepared.store.drift.valid(self._ttl))
 
     def conclude(self) -> None:
         """In the caller's thread once it is done, or the caller has waited enough: returns if renewed."""

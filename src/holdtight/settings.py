@@ -1,19 +1,19 @@
 """What a client was opened with: checked once, frozen, comparable, and what is pickled in its place."""
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdtight.clock import Backoff, Drift, seconds, ttl_seconds, wait_seconds
 from holdtight.errors import NotSupported
 from holdtight.redis.keys import check_namespace
-from holdtight.redis.targets import check_credentials
-from holdtight.redis.url import Embedded, Single, parse
 from holdtight.values import check_label
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["UNSET", "Options", "Settings", "Unset"]
+    from holdtight.redis.targets import Embedded, Single
+
+__all__ = ["UNSET", "Options", "Settings", "Unset", "refuse_patched_threads"]
 
 
 class Unset:
@@ -29,9 +29,8 @@ class Unset:
 UNSET = Unset()
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    target: Single | Embedded
+class Settings(NamedTuple):
+    target: "Single | Embedded"
     namespace: str
     ttl: float
     wait: float | None
@@ -42,19 +41,15 @@ class Settings:
     connect_timeout: float
     retry: Backoff
     max_connections: int | None
-    tls: "ssl.SSLContext | None" = field(repr=False)
+    tls: "ssl.SSLContext | None"
 
-    def __getstate__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         if self.tls is not None:
             raise TypeError(
                 "a client with an ssl.SSLContext cannot be pickled: give the TLS settings in the URL "
                 "(rediss://…?ssl_ca_certs=…&ssl_certfile=…) instead of tls="
             )
-        return tuple(getattr(self, name) for name in self.__slots__)
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        for name, value in zip(self.__slots__, state, strict=True):
-            object.__setattr__(self, name, value)
+        return Settings, tuple(self)
 
     @classmethod
     def checked(
@@ -87,8 +82,11 @@ class Settings:
         timeout = seconds(connect_timeout, "connect_timeout")
         if timeout <= 0:
             raise ValueError("connect_timeout must be above 0")
+        ttl_seconds(max_ttl, renewed=True, argument="max_ttl")
+        if not isinstance(restart_guard, bool):
+            raise TypeError(f"restart_guard must be True or False, not {restart_guard!r}")
         _refuse_what_is_not_built_yet(profiles, acks, on_unavailable, sentinel_credentials)
-        if tls is not None and type(tls).__module__ != "ssl":
+        if tls is not None and not ("ssl" in sys.modules and isinstance(tls, sys.modules["ssl"].SSLContext)):
             raise TypeError(f"tls must be an ssl.SSLContext, not {type(tls).__name__}")
         place = _server(target, credentials, tls is not None)
         return cls(
@@ -103,8 +101,22 @@ class Settings:
             connect_timeout=timeout,
             retry=retry,
             max_connections=None if max_connections is None else _whole(max_connections, "max_connections"),
-            tls=tls,  # type: ignore[arg-type]
+            tls=tls,
         )
+
+
+def refuse_patched_threads() -> None:
+    """Green threads would run our keeper in the caller's thread, where a busy caller starves it."""
+    for module, question, what in (
+        ("gevent.monkey", "is_module_patched", "threading"),
+        ("eventlet.patcher", "is_monkey_patched", "thread"),
+    ):
+        patcher = sys.modules.get(module)
+        if patcher is not None and getattr(patcher, question)(what):
+            raise NotSupported(
+                f"threads are monkey-patched ({module}): renewal would depend on the code under the lock giving way. "
+                "Use real threads or asyncio"
+            )
 
 
 def _whole(value: object, argument: str) -> int:
@@ -133,7 +145,13 @@ def _refuse_what_is_not_built_yet(
             )
 
 
-def _server(target: object, credentials: object, tls: bool) -> Single | Embedded:
+def _server(target: object, credentials: object, tls: bool) -> "Single | Embedded":
+    # Loaded with the first client, not with the package.
+    from dataclasses import replace
+
+    from holdtight.redis.targets import Embedded, Single, check_credentials
+    from holdtight.redis.url import parse
+
     found = parse(target)
     if isinstance(found, Embedded):
         return found
@@ -150,8 +168,7 @@ def _server(target: object, credentials: object, tls: bool) -> Single | Embedded
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """What one lock object was made with, checked."""
 
     ttl: float

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.clock import Backoff, boottime
+from holdtight.herald import logger, tell
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import abandon_descriptor
 from holdtight.redis.link import Link
@@ -73,6 +74,7 @@ class Station:
         self._refresh_at = 0.0
         self._idle_ticks = 0
         self._recorded = False
+        self._retired = False
 
     @property
     def fd(self) -> int:
@@ -93,6 +95,11 @@ class Station:
 
     def enqueue_first(self, charge: "Charge") -> None:
         self._waiting.appendleft(charge)
+
+    def warm_up(self, now: float) -> None:
+        """Connects ahead of the first charge."""
+        if self._link is None and not self._connecting and now >= self._connect_at:
+            self._connect()
 
     def advance(self, now: float) -> float:
         """Does what can be done without waiting. Returns when to come again at the latest."""
@@ -116,10 +123,16 @@ class Station:
         patience = SILENCE
         while self._waiting and len(requests) < BATCH:
             charge = self._waiting.popleft()
-            request = charge.request(now)
-            if request is None:
-                if charge.alive:
+            if not charge.alive and not isinstance(charge, _Errand):
+                continue
+            try:
+                request = charge.request(now)
+                if request is None and charge.alive:
                     charge.overdue()
+            except Exception:
+                self._stumbled(charge, now)
+                continue
+            if request is None:
                 continue
             patience = min(patience, charge.interval)
             self._sent.append((charge, now, request))
@@ -159,7 +172,12 @@ class Station:
             if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
                 unknown_scripts.append((charge, charge.whole(request)))
                 continue
-            self._keeper.settled(charge, well=charge.answered(reply, sent), now=now)
+            try:
+                well = charge.answered(reply, sent)
+            except Exception:
+                self._stumbled(charge, now)
+            else:
+                self._keeper.settled(charge, well=well, now=now)
         if replies:
             self._failures = 0
         for charge, request in unknown_scripts:
@@ -181,9 +199,19 @@ class Station:
         self._failures += 1
         self._connect_at = now + (0.0 if self._failures == 1 else _RECONNECT.pause(self._failures - 1))
         for charge in under_way:
-            if charge.alive:
+            if not charge.alive:
+                continue
+            try:
                 charge.unanswered(cause)
+            except Exception:
+                self._stumbled(charge, now)
+            else:
                 self._keeper.settled(charge, well=False, now=now)
+
+    def _stumbled(self, charge: "Charge", now: float) -> None:
+        """One bad charge must not harm the others: it is tried again, until its deadline."""
+        tell(logger.exception, "a charge of the keeper's failed: %r", charge)
+        self._keeper.settled(charge, well=False, now=now)
 
     def _connect(self) -> None:
         self._connecting = True
@@ -200,12 +228,18 @@ class Station:
                 cause = f"{type(error).__name__}: {error}"
             self._keeper.post(lambda: self._connected(link, cause))
 
-        threading.Thread(target=connect, name="holdtight-connect", daemon=True).start()
+        try:
+            threading.Thread(target=connect, name="holdtight-connect", daemon=True).start()
+        except RuntimeError as error:
+            self._connecting = False
+            self._fail(f"no thread to connect with: {error}", boottime())
 
     def _connected(self, link: Link | None, cause: str) -> None:
         self._connecting = False
         if link is None:
             self._fail(cause, boottime())
+        elif self._retired:
+            link.close()
         else:
             self._link = link
             self._keeper.register(self.fd, writing=False)
@@ -221,6 +255,8 @@ class Station:
     def keep_record(self, now: float, *, busy: bool) -> bool:
         """Refreshes the record, or removes it after a while without charges. False: nothing left to do."""
         client = self.place.client
+        for refresh in self.place.refreshers:
+            refresh()
         if busy:
             self._idle_ticks = 0
             if now >= self._refresh_at:
@@ -239,6 +275,7 @@ class Station:
     # Ends.
 
     def retire(self) -> None:
+        self._retired = True
         if self._link is not None and self._recorded:
             self.place.client.recorded_until = 0.0
             try:

@@ -17,13 +17,14 @@ from typing import Any
 from holdtight import process
 from holdtight.clock import boottime
 from holdtight.core.renewal import Verdict, judge, next_ttl
-from holdtight.events import Events, Lost, RenewalFailed, Renewed
+from holdtight.hub import Events
 from holdtight.redis import script
+from holdtight.redis.node import Client
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared
 from holdtight.redis.topology import Place
 from holdtight.values import LossReason, Owner, owner_text
 
-__all__ = ["Tenure", "Terms"]
+__all__ = ["Tenure", "Terms", "learn_if_late"]
 
 _SAME_MOMENT = 0.005
 
@@ -38,6 +39,15 @@ def _after_fork() -> None:
 process.on_fork(_after_fork)
 
 Deliver = Callable[..., object]
+
+
+def learn_if_late(client: Client, reply: Any, sent: float) -> None:
+    """A request that was refused as late says what time the server has: the next will be in time."""
+    match reply:
+        case [-1, int(now)]:
+            client.learn(now / 1000, sent)
+        case _:
+            pass
 
 
 class Terms:
@@ -59,26 +69,21 @@ class Terms:
 
 
 class Tenure:
-    __slots__ = (
-        "_hooks",
-        "block",
-        "deadline",
-        "deliver",
-        "doubt",
-        "ended",
-        "entered",
-        "epoch",
-        "fence",
-        "hold_until",
-        "interval",
-        "marker",
-        "owner",
-        "place",
-        "reason",
-        "since",
-        "terms",
-        "ttl",
-    )
+    # What is the same for almost every grant is left to the class: making a tenure is on the hot path.
+    entered = 1
+    marker = 0
+    """Until when (server's ms) an unanswered attempt of this owner may still arrive; 0 for none."""
+    reason: LossReason | None = None
+    ended = False
+    doubt: str | None = None
+    """Why the last renewal ended Unknown, if it did."""
+    block: Callable[[], object] | None = None
+    """What cancels the body of an `async with` block; set without a lock by its own loop, which then looks whether
+    the loss came first."""
+    hold_until: float | None = None
+    _asked = 0.0
+    """The ttl that the renewal under way asks for: `renew(ttl)` may change ours meanwhile."""
+    _hooks: list[Callable[[], object]] | None = None
 
     def __init__(self, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, marker: int) -> None:
         self.terms = terms
@@ -90,19 +95,9 @@ class Tenure:
         self.ttl = terms.ttl
         self.interval = terms.interval
         self.deadline = sent + terms.valid
-        self.marker = marker
-        """Until when (server's ms) an unanswered attempt of this owner may still arrive; 0 for none."""
-        self.entered = 1
         self.epoch = process.current.epoch
-        self.reason: LossReason | None = None
-        self.ended = False
-        self.doubt: str | None = None
-        """Why the last renewal ended Unknown, if it did."""
-        self._hooks: list[Callable[[], object]] | None = None
-        self.block: Callable[[], object] | None = None
-        """What cancels the body of an `async with` block; set without a lock by its own loop, which then looks
-        whether the loss came first."""
-        self.hold_until: float | None = None
+        if marker:
+            self.marker = marker
         if terms.max_hold is not None:
             self.hold_until = sent + terms.max_hold
             self.deadline = min(self.deadline, self.hold_until)
@@ -142,6 +137,8 @@ class Tenure:
                 return
             self.reason = reason
             hooks, self._hooks = self._hooks, None
+        from holdtight.events import Lost
+
         self.terms.events.emit_later(Lost(self.name, owner_text(self.owner), self.fence, reason))
         if self.block is not None:
             self.deliver(self.block)
@@ -173,9 +170,10 @@ class Tenure:
 
     def request(self, now: float) -> bytes | None:
         """The next renewal; None if there is nothing to ask and only the deadline counts."""
-        if not self.terms.renew or now >= self.deadline:
+        if not self.terms.renew or not self.alive or now >= self.deadline:
             return None
-        ttl_ms = max(1, round(self._next_ttl(now) * 1000))
+        self._asked = self._next_ttl(now)
+        ttl_ms = max(1, round(self._asked * 1000))
         patience = min(LONGEST_PATIENCE, self.deadline - now)
         return self.terms.prepared.renew_request(self.owner, now=now, ttl_ms=ttl_ms, patience=patience)
 
@@ -186,11 +184,12 @@ class Tenure:
         """True if the charge goes on as usual, False if it is over or must be asked again soon."""
         verdict = judge(reply)
         if verdict is Verdict.RENEWED:
-            self.renewed(sent, self._next_ttl(sent))
+            self.renewed(sent, self._asked or self.ttl)
             return True
         if isinstance(verdict, LossReason):
             self.lose(verdict)
         else:
+            learn_if_late(self.place.client, reply, sent)
             self.unanswered(str(reply))
         return False
 
@@ -202,10 +201,14 @@ class Tenure:
         self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)
         self.doubt = None
         if self.terms.events.wanted:
+            from holdtight.events import Renewed
+
             event = Renewed(self.name, owner_text(self.owner), self.fence, self.remaining())
             self.terms.events.emit_later(event)
 
     def unanswered(self, cause: str) -> None:
+        from holdtight.events import RenewalFailed
+
         self.doubt = cause
         event = RenewalFailed(self.name, owner_text(self.owner), self.fence, self.remaining(), cause)
         self.terms.events.emit_later(event)

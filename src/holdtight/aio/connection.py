@@ -26,7 +26,6 @@ from holdtight.values import Owner
 __all__ = ["Connection"]
 
 FLUSH_AFTER = 32
-SILENCE = 2.0
 MOST_UNHEARD = 1024
 _NEVER = float("inf")
 _Push = hiredis.PushNotification
@@ -151,6 +150,11 @@ class Connection:
     # Patience and ends.
 
     @property
+    def idle(self) -> bool:
+        """Nobody waits for an answer or a bell."""
+        return not self._pending and not self._listeners
+
+    @property
     def silent(self) -> bool:
         """Somebody has run out of patience with it, and it has said nothing since."""
         return bool(self._pending) and self._clock() >= self._pending[0][1]
@@ -162,23 +166,15 @@ class Connection:
         self._sweeper = self._loop.call_at(deadline, self._sweep)
 
     def _sweep(self) -> None:
-        """Ends what has run out of patience; a connection that is silent for long is given up."""
+        """A reply that does not come in time ends the connection: should it never come, all later ones would be taken
+        for the answers to the requests before theirs."""
         self._sweeper = None
         self._sweep_at = _NEVER
         now = self._clock()
-        earliest = _NEVER
-        for future, deadline in self._pending:
-            if future.done():
-                if now >= deadline + SILENCE:
-                    self.fail(LinkDown("it did not answer in time", sent=True))
-                    return
-                earliest = min(earliest, deadline + SILENCE)
-            elif now >= deadline:
-                future.set_exception(LinkDown("it did not answer in time", sent=True))
-                earliest = min(earliest, deadline + SILENCE)
-            else:
-                earliest = min(earliest, deadline)
-        if earliest < _NEVER:
+        earliest = min((deadline for _, deadline in self._pending), default=_NEVER)
+        if now >= earliest:
+            self.fail(LinkDown("it did not answer in time", sent=True))
+        elif earliest < _NEVER:
             self._arm(max(earliest, now + 0.001))
 
     def fail(self, cause: LinkDown) -> None:

@@ -35,6 +35,7 @@ class Driver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop_standing()
+        self._transport.rest()
 
     async def run(self, plan: Plan[R]) -> R:
         value: Any = None
@@ -101,7 +102,7 @@ class Driver:
         if not connection.inbox:
             # Nobody can ring here: look now and then.
             await asyncio.sleep(min(seconds, random.uniform(*POLL_SECONDS)))
-            return Bell()
+            return Bell() if boottime() < park.until else None
         return await connection.park(park.owner, seconds)
 
     def _stop_standing(self) -> None:

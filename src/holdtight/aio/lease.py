@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from holdtight.clock import ttl_seconds, wait_seconds
+from holdtight.clock import boottime, ttl_seconds, wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, Unavailable
 from holdtight.lease import BaseLease, Detached
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncLease", "Block"]
 
+_GLANCE = 0.25
+
 
 class AsyncLease(BaseLease):
     """One grant in the user's hands. Renewed by itself; `check()` before anything that must not run twice."""
-
-    __slots__ = ()
 
     lock: "AsyncLock"
 
@@ -37,8 +37,13 @@ class AsyncLease(BaseLease):
 
         if not self.tenure.on_loss(hook):
             return self.lost
+        until = None if limit is None else boottime() + limit
         try:
-            await asyncio.wait([gone], timeout=limit)
+            while not gone.done() and not self.closed and not self.tenure.ended:
+                left = _GLANCE if until is None else min(_GLANCE, until - boottime())
+                await asyncio.wait([gone], timeout=max(0.0, left))
+                if until is not None and boottime() >= until:
+                    break
         finally:
             self.tenure.drop_hook(hook)
         return gone.done() or self.lost
@@ -53,6 +58,7 @@ class AsyncLease(BaseLease):
         """Gives the lock back. Idempotent. NotOwner if it was not ours any more, Unavailable if that is not known."""
         if self._close():
             await self.lock.give_back(self.tenure)
+            self._not_if_lost("release")
 
     async def detach(self, ttl: Any = None) -> str:
         """Ends this lease without releasing: whoever gets the text can `adopt` the lock within `ttl`. A secret."""

@@ -17,14 +17,13 @@ from holdtight.clock import CLOCK_ID, boottime, wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
 from holdtight.errors import DeadlockDetected, NotOwner
-from holdtight.events import Acquired
 from holdtight.identity import Identity, identity
 from holdtight.keeper import keeper
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.tenure import Tenure
-from holdtight.values import LockInfo, LossReason, Owner, owner_text
+from holdtight.values import LockInfo, LossReason, Owner
 
 if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks
@@ -90,17 +89,19 @@ class AsyncLock(BaseLock):
             return await self._slowly(transport, None, owner, wait, started, None, 0, who, or_none)
         prepared = self.prepared
         longest = self._patience if wait is self._wait else patience(prepared, wait)
-        limit = int((started + lead + longest) * 1000) + 1
+        limit = int((started + lead + longest) * 1e6)
         head = prepared.ask if wait == 0 else prepared.attempt
         try:
             reply = await connection.ask(
-                b"%b%b$13\r\n%d\r\n$24\r\n%b\r\n" % (head, connection.inbox_word, limit, owner), longest
+                b"%b%b$16\r\n%d\r\n$24\r\n%b\r\n" % (head, connection.inbox_word, limit, owner), longest
             )
         except LinkDown as down:
-            return await self._slowly(transport, connection, owner, wait, started, down, limit, who, or_none)
+            return await self._slowly(
+                transport, connection, owner, wait, started, down, limit // 1000 + 1, who, or_none
+            )
         except BaseException:
             with Driver(transport, connection) as driver:
-                await driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit))
+                await driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit // 1000 + 1))
             raise
         if reply.__class__ is not bytes:
             answer: Answer | None
@@ -109,11 +110,11 @@ class AsyncLock(BaseLock):
                 answer = None if said.word == "NOSCRIPT" else said  # nothing has run: begin again
             else:
                 answer = locks.store.read_attempt(reply, started)
-            return await self._slowly(transport, connection, owner, wait, started, answer, limit, who, or_none)
+            return await self._slowly(transport, connection, owner, wait, started, answer, 0, who, or_none)
         fence = int(reply)
         client.lead = fence / 1e6 - started
         if locks.events.wanted:
-            locks.events.emit(Acquired(self._name, owner_text(owner), fence, 0.0))
+            locks.report_quick_grant(self._name, owner, fence)
         return self.granted(transport, owner, fence, started, 0, who)
 
     async def _slowly(
@@ -151,8 +152,7 @@ class AsyncLock(BaseLock):
         keeper().add(tenure, sent)
         lease = AsyncLease(self, tenure)
         if self.options.reentrant:
-            lease.who = who
-            who.remember(self.key, tenure)
+            lease.share(who)
         return lease
 
     def _handle(self, tenure: Tenure, who: Identity) -> AsyncLease:

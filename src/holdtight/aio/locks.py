@@ -81,6 +81,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
                 each.close()
         if found is None:
             found = Transport(self.place, loop, connect_timeout=self.settings.connect_timeout)
+            found.closed = self.closed
             self._transports.append(found)
         self._latest = found
         return found
@@ -137,4 +138,6 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
         grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=boottime), detached.name)
+        if self.events.wanted:
+            self.report_quick_grant(detached.name, owner, grant.fence)
         return lock.granted(self.transport(), owner, grant.fence, grant.sent, 0, identity())

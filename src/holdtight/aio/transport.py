@@ -24,6 +24,7 @@ class Transport:
         self.place = place
         self.loop = loop
         self.connection: Connection | None = None
+        self.closed = False
         self._connect_timeout = connect_timeout
         self._connecting: asyncio.Future[Connection] | None = None
 
@@ -104,7 +105,13 @@ class Transport:
         except RuntimeError:
             pass  # the loop is closed, and with it everybody who could be told
 
+    def rest(self) -> None:
+        """Somebody is done. Once the client is closed, a connection stays only for those who are not."""
+        if self.closed and self.connection is not None and self.connection.idle:
+            self.close()
+
     def close(self) -> None:
+        self.closed = True
         if self.connection is not None:
             if self.loop.is_closed():
                 self.connection.discard()

@@ -13,8 +13,7 @@ retry after a lost reply: the server answers it alike. Every way of giving up wi
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from holdtight.clock import Backoff
 from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, Unavailable
@@ -45,34 +44,49 @@ class Question(Protocol):
     def meaning(self, said: ServerSaid) -> LockError: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(NamedTuple):
     """`marker`: until when an unanswered attempt may still arrive, in the server's ms; 0 for none."""
 
     grant: Grant
     marker: int
 
 
-@dataclass(slots=True)
 class Asking:
     """One acquisition under way."""
 
-    question: Question
-    owner: Owner
-    server: str
-    started: float
-    wait: float | None
-    connect_timeout: float
-    retry: Backoff
-    clock: Callable[[], float]
-    or_none: bool = False
-    """A lock that is held is an answer, not an error: `try_acquire`."""
-    in_line: bool = False
-    answered: bool = False
-    marker: int = 0
-    pending: int = 0
-    failures: int = 0
-    position: int = 0
+    in_line = False
+    """The server may know us as waiter or holder."""
+    answered = False
+    marker = 0
+    """Until when an unanswered attempt of ours may still arrive, in the server's ms; 0 for none."""
+    pending = 0
+    """The same for the attempt that is under way."""
+    failures = 0
+    position = 0
+
+    def __init__(
+        self,
+        *,
+        question: Question,
+        owner: Owner,
+        server: str,
+        started: float,
+        wait: float | None,
+        connect_timeout: float,
+        retry: Backoff,
+        clock: Callable[[], float],
+        or_none: bool = False,
+    ) -> None:
+        self.question = question
+        self.owner = owner
+        self.server = server
+        self.started = started
+        self.wait = wait
+        self.connect_timeout = connect_timeout
+        self.retry = retry
+        self.clock = clock
+        self.or_none = or_none
+        """A lock that is held is an answer, not an error: `try_acquire`."""
 
     @property
     def wait_until(self) -> float:
@@ -110,6 +124,7 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
                 if granted is not None:
                     return granted
             elif isinstance(answer, Denied) and asking.or_none:
+                yield from _undo(asking)  # an earlier attempt may still be on its way
                 return None
             elif answer is not None:
                 yield from _wait_after(asking, answer)
@@ -215,7 +230,9 @@ def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Step | P
 def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[Step | Park, Any, LockError]:
     """The error to raise, with the holder named as well as can be had."""
     waited = asking.clock() - asking.started
-    yield from _undo(asking)
+    heard = yield from _undo(asking)
+    if not heard:
+        return asking.unavailable("it did not answer when the wait ended")
     who: Holder | None = None
     if holder is not None:
         try:
@@ -225,19 +242,19 @@ def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[S
     return LockTimeout.after(asking.question.claim.name, waited, who, asking.position)
 
 
-def _undo(asking: Asking) -> Generator[Step | Park, Any, None]:
-    """Leaves the line, or passes a grant that has just come on to the next.
+def _undo(asking: Asking) -> Generator[Step | Park, Any, bool]:
+    """Leaves the line, or passes a grant that has just come on to the next. False if the server did not answer.
 
     On the connection of the deed the server sees both in order. From elsewhere a marker goes along that
     refuses the deed should it still be on its way.
     """
     marker = max(asking.marker, asking.pending)
     if not (asking.in_line or marker):
-        return
+        return True
     marked = asking.question.withdraw_step(asking.owner, marker=marker)
     own = asking.question.withdraw_step(asking.owner, marker=asking.marker, otherwise=marked)
     asking.in_line, asking.marker, asking.pending = False, 0, 0
     try:
-        yield own
+        return (yield own) is not None
     except (LinkDown, ServerSaid):
-        pass  # the ttl and the heartbeat end it
+        return False  # the ttl and the heartbeat end it

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdtight.errors import LeaseLost
-from holdtight.plan import LinkDown, Plan, Step
+from holdtight.plan import LinkDown, Plan, ServerSaid, Step
 from holdtight.values import Claim, Denied, Grant, Late, LossReason, Owner
 
 __all__ = ["adopt", "release"]
@@ -17,7 +17,7 @@ class Ending(Protocol):
 
     def read_release(self, reply: Any) -> int | Denied | None: ...
     def release_step(self, owner: Owner, *, marker: int = 0) -> Step: ...
-    def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step: ...
+    def sweep_step(self, owner: Owner) -> Step: ...
     def adopt_step(self, old: Owner, owner: Owner, *, now: float) -> Step: ...
 
 
@@ -27,24 +27,38 @@ def release(ending: Ending, owner: Owner, *, marker: int, first: Any = None) -> 
     `first` is what a first request brought, if there was one: the raw reply, or the LinkDown. Asked again once after
     a broken connection: "not ours" then means that the first request went through.
     """
-    retried = isinstance(first, LinkDown)
-    answer = ending.read_release(first) if first is not None and not retried else None
+    failed = first if isinstance(first, LinkDown) else None
+    answer = ending.read_release(first) if first is not None and failed is None else None
+    may_have_arrived = failed is not None and failed.sent
     if answer is None:
         try:
             answer = yield ending.release_step(owner, marker=marker)
-        except LinkDown:
-            if retried:
+        except LinkDown as down:
+            if failed is not None:
                 raise
-            retried = True
+            may_have_arrived = down.sent
             answer = yield ending.release_step(owner, marker=marker)
-    sweeps = 0
-    while answer == 2 and sweeps < MOST_SWEEPS:
-        # Dead waiters stood before the first live one: clear them away, some at a time.
-        sweeps += 1
-        answer = yield ending.withdraw_step(owner)
-    if isinstance(answer, Denied) and not retried:
+    if isinstance(answer, Denied):
+        if may_have_arrived:
+            return None
         return LossReason.TAKEN if answer.holder else LossReason.EXPIRED
+    if answer == 2:
+        yield from _sweep(ending, owner)
     return None
+
+
+def _sweep(ending: Ending, owner: Owner) -> Plan[None]:
+    """Dead waiters stood before the first live one: clears them away, some at a time.
+
+    It is done for the others: if it cannot be done, their own looks do it, and the release stands.
+    """
+    for _ in range(MOST_SWEEPS):
+        try:
+            answer = yield ending.sweep_step(owner)
+        except (LinkDown, ServerSaid):
+            return
+        if answer != 2:
+            return
 
 
 def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float]) -> Plan[Grant]:

@@ -1,7 +1,6 @@
 """The plan behind `inspect`: the name's state first, then the records of the clients that show up in it."""
 
 import base64
-from dataclasses import replace
 from typing import Any, Protocol
 
 from holdtight.plan import LinkDown, Plan, Step
@@ -33,12 +32,12 @@ def look(records: Records, lock: Inspected, entered: dict[str, int]) -> Plan[Loc
         [base64.urlsafe_b64decode(each.owner) for each in everybody]
     )
     named = [
-        replace(each, host=about.get("host"), pid=about.get("pid"))
+        each._replace(host=about.get("host"), pid=about.get("pid"))
         for each, about in zip(everybody, found, strict=True)
     ]
     count = len(info.holders)
     holders = tuple(
-        replace(each, entered=entered.get(each.owner)) for each in named[:count] if isinstance(each, Holder)
+        each._replace(entered=entered.get(each.owner)) for each in named[:count] if isinstance(each, Holder)
     )
     waiters = tuple(each for each in named[count:] if isinstance(each, Waiter))
-    return replace(info, holders=holders, waiters=waiters)
+    return info._replace(holders=holders, waiters=waiters)

@@ -34,23 +34,40 @@ def main(arguments: Sequence[str]) -> None:
     if os.fork():
         os._exit(0)
     os.umask(0o077)
-    # From here on stdout is the log too; who started us reads one line, then the end of the pipe.
-    with os.fdopen(os.dup(1), "w") as starter:
-        os.dup2(2, 1)
-        home = home_at(Path(folder))
-        with home.supervising(deadline=time.monotonic() + 3) as locked:
-            if locked is None:
-                print(BUSY, file=starter)
-                return
-            supervisor = _Supervisor(home, locked, float(idle))
-            try:
-                supervisor.begin(binary)
-            except (OSError, Refused) as error:
-                print(FAILED, error, file=starter)
-                return
-            print(READY, file=starter)
-            starter.close()
-            supervisor.watch()
+    starter = _Starter(os.dup(1))
+    os.dup2(2, 1)  # from here on stdout is the log too
+    home = home_at(Path(folder))
+    with home.supervising(deadline=time.monotonic() + 3) as locked:
+        if locked is None:
+            return starter.hear(BUSY)
+        if starter.gone():
+            return  # who comes next starts a supervisor of its own
+        supervisor = _Supervisor(home, locked, float(idle))
+        try:
+            supervisor.begin(binary)
+        except (OSError, Refused) as error:
+            return starter.hear(f"{FAILED} {error}")
+        starter.hear(READY)
+        supervisor.watch()
+
+
+class _Starter:
+    """Who started us: reads one line from us, unless it has been killed or has lost patience meanwhile."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def gone(self) -> bool:
+        poll = select.poll()
+        poll.register(self._pipe, 0)  # errors only
+        return bool(poll.poll(0))
+
+    def hear(self, line: str) -> None:
+        try:
+            os.write(self._pipe, f"{line}\n".encode())
+        except BrokenPipeError:
+            pass
+        os.close(self._pipe)
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,12 @@ from holdtight.clock import boottime
 from holdtight.plan import Bell, LinkDown
 from holdtight.redis.node import Client, Session, greet
 from holdtight.redis.resp import bulk
-from holdtight.redis.url import Address
 from holdtight.values import OWNER_SIZE, Owner
 
 if TYPE_CHECKING:
     import ssl
+
+    from holdtight.redis.targets import Address
 
 __all__ = ["Link", "bell_for", "open_link"]
 
@@ -35,6 +36,7 @@ _SILENT = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ETIMEDOUT)
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 SHORTEST_TIMEOUT = 0.001
+_PIECE = 8192
 
 
 def bell_for(push: Any) -> tuple[Owner, Bell] | None:
@@ -62,7 +64,6 @@ class Link:
         "owed",
         "session",
         "sock",
-        "used",
     )
 
     def __init__(self, sock: socket.socket) -> None:
@@ -74,8 +75,6 @@ class Link:
         self._send = sock.send
         self._timeout = -1.0
         self.owed = 0
-        self.used = False
-        """Has answered before: if it fails now it may have died while it lay idle."""
         self.session = Session(2, b"")
         self.inbox = b""
         self.inbox_word = bulk(b"")
@@ -100,35 +99,50 @@ class Link:
             if sent != len(request):
                 self.sock.sendall(request[sent:])
         except OSError as error:
-            raise LinkDown(_cause(error), sent=True, stale=self.used) from error
+            raise _down(error) from error
 
     def reply(self) -> Any:
         """The next reply. Error replies come back as values."""
         gets = self._gets
-        reply = gets()
-        while True:
-            if reply is _NOTHING:
-                try:
-                    data = self._recv(65536)
-                except OSError as error:
-                    raise LinkDown(_cause(error), sent=True, stale=self.used and not _is_silence(error)) from error
-                if not data:
-                    raise LinkDown("the server closed the connection", sent=True, stale=self.used)
-                self._feed(data)
-            elif reply.__class__ is not _Push:
-                self.owed -= 1
-                self.used = True
-                return reply
-            try:
+        until = boottime() + self._timeout
+        try:
+            reply = gets()
+            while reply is _NOTHING or reply.__class__ is _Push:
+                if reply is _NOTHING:
+                    left = until - boottime()
+                    if left <= 0:
+                        raise TimeoutError  # the kernel counts from the last byte: bells must not put it off
+                    self.set_timeout(left)
+                    data = self._recv(_PIECE)
+                    if not data:
+                        raise _closed()
+                    self._feed(data)
                 reply = gets()
-            except hiredis.ProtocolError as error:
-                raise LinkDown(f"what answers is not a Redis or Valkey server ({error})", sent=True) from error
+        except (OSError, hiredis.ProtocolError) as error:
+            raise _down(error) from error
+        self.owed -= 1
+        return reply
 
     def call(self, request: bytes, timeout: float) -> Any:
+        """One round trip, bare: almost always a request goes out, and its reply comes in, in one piece."""
         if timeout != self._timeout:
             self.set_timeout(timeout)
-        self.send(request)
-        return self.reply()
+        self.owed += 1
+        try:
+            sent = self._send(request)
+            if sent != len(request):
+                self.sock.sendall(request[sent:])
+            data = self._recv(_PIECE)
+            if not data:
+                raise _closed()
+            self._feed(data)
+            reply = self._gets()
+        except (OSError, hiredis.ProtocolError) as error:
+            raise _down(error) from error
+        if reply is _NOTHING or reply.__class__ is _Push:
+            return self.reply()
+        self.owed -= 1
+        return reply
 
     def park(self, owner: Owner, until: float) -> Bell | None:
         """Blocks until a bell for this owner, or until the time has come."""
@@ -144,7 +158,7 @@ class Link:
                 return None
             self.set_timeout(min(left, 3600.0))
             try:
-                data = self._recv(65536)
+                data = self._recv(_PIECE)
             except OSError as error:
                 if _is_silence(error):
                     continue
@@ -177,7 +191,7 @@ class Link:
                     break
                 raise LinkDown(_cause(error), sent=True) from error
             if not data:
-                raise LinkDown("the server closed the connection", sent=True)
+                raise _closed()
             self._feed(data)
             if not _is_tls(self.sock):
                 break  # more will be announced; a TLS layer may hold back what it has read already
@@ -197,7 +211,7 @@ class Link:
         self.close()
 
 
-def open_link(address: Address, client: Client, timeout: float, tls: "ssl.SSLContext | None" = None) -> Link:
+def open_link(address: "Address", client: Client, timeout: float, tls: "ssl.SSLContext | None" = None) -> Link:
     """Connects, encrypts, greets. LinkDown or ServerSaid if it cannot be done in time."""
     until = boottime() + timeout
     sock: socket.socket | None = None
@@ -251,7 +265,7 @@ def _answers(link: Link, count: int, until: float) -> list[Any]:
         item = link._gets()  # pyright: ignore[reportPrivateUsage]
         if item is _NOTHING:
             link.set_timeout(_left(until))
-            data = link.sock.recv(65536)
+            data = link.sock.recv(_PIECE)
             if not data:
                 raise LinkDown("the server closed the connection", sent=False)
             link._feed(data)  # pyright: ignore[reportPrivateUsage]
@@ -260,7 +274,7 @@ def _answers(link: Link, count: int, until: float) -> list[Any]:
     return answers
 
 
-def _connect(address: Address, timeout: float) -> socket.socket:
+def _connect(address: "Address", timeout: float) -> socket.socket:
     if address.path is not None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -299,3 +313,14 @@ def _cause(error: OSError) -> str:
     if _is_silence(error):
         return "it did not answer in time"
     return error.strerror or str(error) or type(error).__name__
+
+
+def _down(error: OSError | hiredis.ProtocolError) -> LinkDown:
+    """A broken connection may have died while it lay idle, and a new one may work; a silent one is silent."""
+    if isinstance(error, OSError):
+        return LinkDown(_cause(error), sent=True, stale=not _is_silence(error))
+    return LinkDown(f"what answers is not a Redis or Valkey server ({error})", sent=True)
+
+
+def _closed() -> LinkDown:
+    return LinkDown("the server closed the connection", sent=True, stale=True)

@@ -14,8 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import hiredis
 
@@ -44,7 +43,8 @@ class Client:
     def renew_identity(self) -> None:
         """At birth, and in a forked child: nothing of the parent's identity is ours."""
         self.id = secrets.token_bytes(CLIENT_ID_SIZE)
-        self._owners: deque[Owner] = deque()
+        self.owners: deque[Owner] = deque()
+        """Fresh owners in store; `owner()` refills."""
         self._inboxes = itertools.count(1)
         self.record_key = keys.client_record(self.namespace, self.id)
         self.lead: float | None = None
@@ -55,13 +55,13 @@ class Client:
     def owner(self) -> Owner:
         """A fresh owner. Randomness is bought wholesale; `pop` is atomic."""
         try:
-            return self._owners.pop()
+            return self.owners.pop()
         except IndexError:
             size = OWNER_SIZE - CLIENT_ID_SIZE
             noise = os.urandom(size * _BATCH)
             fresh = [self.id + noise[at : at + size] for at in range(0, len(noise), size)]
             last = fresh.pop()
-            self._owners.extend(fresh)
+            self.owners.extend(fresh)
             return last
 
     def inbox(self) -> bytes:
@@ -92,8 +92,7 @@ class Client:
 _STARTED = time.time()
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """What a greeting settled. An empty inbox means that waiters on this connection poll."""
 
     protocol: int

@@ -34,6 +34,7 @@ from holdtight.values import (
 __all__ = ["Prepared", "Store"]
 
 LONGEST_PATIENCE = 2.0
+TAIL_MS = 10_000
 LISTED_WAITERS = 500
 
 
@@ -66,7 +67,7 @@ class Prepared:
         self.valid = store.drift.valid(claim.ttl)
         self.patience = min(self.valid, LONGEST_PATIENCE)
         label = bulk(claim.label or "")
-        head = script.ATTEMPT.head(*names) + bulk(self.ttl_ms)
+        head = script.ATTEMPT.head(*names) + bulk(self.ttl_ms) + bulk(self.ttl_ms + TAIL_MS)
         self.attempt = head + bulk(store.max_waiters) + label
         self.ask = head + bulk(0) + label
         self.release = script.RELEASE.head(*names)
@@ -80,7 +81,7 @@ class Prepared:
         limit = self.store.not_after(now, patience)
         return Step(
             self.attempt if queue else self.ask,
-            b"$13\r\n%d\r\n$24\r\n%b\r\n" % (limit, owner),
+            b"$16\r\n%d\r\n$24\r\n%b\r\n" % (limit, owner),
             self.store.read_attempt,
             patience=patience,
             replacement=script.ATTEMPT.whole,
@@ -88,7 +89,9 @@ class Prepared:
 
     def release_step(self, owner: Owner, *, marker: int = 0, patience: float = LONGEST_PATIENCE) -> Step:
         if marker:
-            return self.withdraw_step(owner, marker=marker)
+            step = self.withdraw_step(owner, marker=marker)
+            step.undo = False  # a deed of its own, whose caller waits for the answer
+            return step
         return Step(self.release + bulk(owner), None, read_release, patience=patience, replacement=script.RELEASE.whole)
 
     def read_release(self, reply: Any) -> "int | Denied | None":
@@ -106,6 +109,12 @@ class Prepared:
             otherwise=otherwise,
         )
 
+    def sweep_step(self, owner: Owner) -> Step:
+        """A withdrawal of somebody who is gone already: what it does is hand on a name that is free."""
+        step = self.withdraw_step(owner)
+        step.undo = False
+        return step
+
     def renew_step(self, owner: Owner, *, now: float, ttl: float, patience: float = LONGEST_PATIENCE) -> Step:
         return Step(
             self.renew_request(owner, now=now, ttl_ms=max(1, round(ttl * 1000)), patience=patience),
@@ -117,13 +126,14 @@ class Prepared:
 
     def renew_request(self, owner: Owner, *, now: float, ttl_ms: int, patience: float) -> bytes:
         limit = self.store.not_after(now, patience)
-        return self.renew_head + b"$24\r\n%b\r\n" % owner + bulk(ttl_ms) + bulk(limit)
+        return self.renew_head + b"$24\r\n%b\r\n" % owner + bulk(ttl_ms) + bulk(ttl_ms + TAIL_MS) + bulk(limit)
 
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
         return self._touch + bulk(owner) + bulk(inbox)
 
     def arrival_limit(self, now: float, patience: float) -> int:
-        return self.store.not_after(now, patience)
+        """`not_after` of an attempt sent now, in ms and rounded up: what a marker must outlive."""
+        return self.store.not_after(now, patience) // 1000 + 1
 
     def holder_step(self, holder: Owner, left: float) -> Step:
         """Who is behind an owner, for a message to people."""
@@ -177,8 +187,8 @@ class Store:
         return Prepared(self, claim)
 
     def not_after(self, now: float, patience: float) -> int:
-        """The last moment, in the server's milliseconds, at which a request sent now may still act."""
-        return int((self.client.server_time(now) + patience) * 1000) + 1
+        """The last moment, in the server's microseconds, at which a request sent now may still act."""
+        return int((self.client.server_time(now) + patience) * 1e6)
 
     def records_step(self, owners: list[Owner]) -> Step:
         """Host, pid and label of the clients behind these owners."""

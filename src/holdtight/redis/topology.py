@@ -1,17 +1,18 @@
 """How to get to a server: a fixed address, or the embedded server that is started when needed."""
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdtight.plan import LinkDown
 from holdtight.redis.link import Link, open_link
 from holdtight.redis.node import Client
-from holdtight.redis.url import Address, Embedded, Single, parse
 
 if TYPE_CHECKING:
     import ssl
+
+    from holdtight.redis.targets import Address, Embedded, Single
 
 __all__ = ["Place"]
 
@@ -19,19 +20,25 @@ __all__ = ["Place"]
 class Place:
     """One server, as one client of this process goes to it."""
 
-    def __init__(self, target: Single | Embedded, client: Client, tls: "ssl.SSLContext | None") -> None:
+    def __init__(self, target: "Single | Embedded", client: Client, tls: "ssl.SSLContext | None") -> None:
         self.target = target
         self.client = client
         self._tls = tls
         self._tls_lock = threading.Lock()
-        self.display = "embedded://" if isinstance(target, Embedded) else target.address.display()
-        self.closed = False
+        self.display = target.display()
+        self.refreshers: list[Callable[[], None]] = []
+        """What is to be looked at now and then while this client is in use."""
 
     @contextmanager
-    def reach(self) -> Generator[Address]:
+    def reach(self) -> "Generator[Address]":
         """The address to connect to, for as long as it takes to connect. May block."""
-        if isinstance(self.target, Embedded):
+        from holdtight.redis.targets import Single
+
+        if isinstance(self.target, Single):
+            yield self.target.address
+        else:
             from holdtight import embedded
+            from holdtight.redis.url import parse
 
             try:
                 with embedded.connecting() as url:
@@ -40,10 +47,8 @@ class Place:
                     yield found.address
             except embedded.EmbeddedError as error:
                 raise LinkDown(str(error), sent=False) from error
-        else:
-            yield self.target.address
 
-    def tls_for(self, address: Address) -> "ssl.SSLContext | None":
+    def tls_for(self, address: "Address") -> "ssl.SSLContext | None":
         """Built once: reading certificates is slow."""
         if not address.tls:
             return None

@@ -66,8 +66,8 @@ class Driver:
             self._link = self._transport.take(step.patience, beyond=self._beyond)
         try:
             return self._transport.perform(self._link, step)
-        except LinkDown:
-            self._drop_link()
+        except LinkDown as down:
+            self._drop_link(down)
             raise
 
     def _undo(self, step: Step) -> Any:
@@ -104,18 +104,21 @@ class Driver:
         if not link.inbox:
             # Nobody can ring here: look now and then.
             time.sleep(max(0.0, min(park.until - boottime(), random.uniform(*POLL_SECONDS))))
-            return Bell()
+            return Bell() if boottime() < park.until else None
         try:
             return link.park(park.owner, park.until)
         except LinkDown:
             self._drop_link()
             raise
 
-    def _drop_link(self) -> None:
+    def _drop_link(self, down: LinkDown | None = None) -> None:
         self._stop_standing()
-        if self._link is not None:
-            self._transport.scrap(self._link)
-            self._link = None
+        link, self._link = self._link, None
+        if link is not None:
+            if down is None:
+                self._transport.scrap(link)
+            else:
+                self._transport.lose(link, down)
 
     def _stop_standing(self) -> None:
         if self._standing is not None:

@@ -3,7 +3,7 @@
 import threading
 from typing import TYPE_CHECKING, Any
 
-from holdtight.clock import ttl_seconds, wait_seconds
+from holdtight.clock import boottime, ttl_seconds, wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, Unavailable
 from holdtight.lease import BaseLease, Detached
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Lease"]
 
+_GLANCE = 0.25
+
 
 class Lease(BaseLease):
     """One grant in the user's hands. Renewed by itself; `check()` before anything that must not run twice."""
-
-    __slots__ = ()
 
     lock: "Lock"
 
@@ -28,10 +28,17 @@ class Lease(BaseLease):
         gone = threading.Event()
         if not self.tenure.on_loss(gone.set):
             return self.lost
+        until = None if limit is None else boottime() + limit
         try:
-            return gone.wait(limit)
+            while not self.closed and not self.tenure.ended:
+                left = _GLANCE if until is None else min(_GLANCE, until - boottime())
+                if gone.wait(max(0.0, left)):
+                    return True
+                if until is not None and boottime() >= until:
+                    break
         finally:
             self.tenure.drop_hook(gone.set)
+        return self.lost
 
     def renew(self, ttl: Any = None) -> None:
         """Sets the time left to `ttl` (default: the lease's own), and renews with it from now on."""
@@ -43,6 +50,7 @@ class Lease(BaseLease):
         """Gives the lock back. Idempotent. NotOwner if it was not ours any more, Unavailable if that is not known."""
         if self._close():
             self.lock.give_back(self.tenure)
+            self._not_if_lost("release")
 
     def detach(self, ttl: Any = None) -> str:
         """Ends this lease without releasing: whoever gets the text can `adopt` the lock within `ttl`. A secret."""
@@ -54,19 +62,21 @@ class Lease(BaseLease):
 
     def leave(self, error: BaseException | None) -> None:
         """The end of a with block: releases, and tells of a loss without hiding what the body raised."""
-        tenure = self.tenure
-        was_lost = tenure.lost()
-        failure: LeaseLost | None = None
+        failure: LeaseLost | Unavailable | None = None
         try:
-            self.release()
-        except NotOwner as not_owner:
-            failure = not_owner
-        except Unavailable:
-            pass  # an event and a log line say so; the body has done its work, and the grant ends by its ttl
-        if was_lost:
+            if self._close():
+                self.lock.give_back(self.tenure)
+        except (NotOwner, Unavailable) as raised:
+            failure = raised
+        self.conclude(failure, error)
+
+    def conclude(self, failure: LeaseLost | Unavailable | None, error: BaseException | None) -> None:
+        """An unreachable server is an event and a log line, not an exception over a body that has done its work."""
+        tenure = self.tenure
+        if not isinstance(failure, NotOwner):
+            if tenure.reason is None:
+                return
             failure = LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
-        if failure is None:
-            return
         if error is None:
             raise failure
         error.add_note(str(failure))

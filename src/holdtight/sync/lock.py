@@ -1,31 +1,30 @@
 """`Lock` for blocking code: the uncontended path, bare, and the way to the driver for everything else."""
 
 import functools
-import inspect as inspection
 import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from holdtight.base import BaseLock
 from holdtight.clock import CLOCK_ID, boottime, wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
 from holdtight.errand import Errand
-from holdtight.errors import DeadlockDetected, NotOwner
-from holdtight.events import Acquired
+from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.herald import tell
 from holdtight.identity import Identity, identity
-from holdtight.keeper import keeper
+from holdtight.keeper import keeper, post
 from holdtight.plan import LinkDown, ServerSaid
+from holdtight.process import current
 from holdtight.redis.link import Link
 from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.sync.driver import Driver
 from holdtight.sync.lease import Lease
 from holdtight.tenure import Tenure
-from holdtight.values import LockInfo, LossReason, Owner, owner_text
+from holdtight.values import LockInfo, LossReason, Owner
 
 if TYPE_CHECKING:
     from holdtight.sync.locks import Locks
@@ -36,19 +35,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _clock = time.clock_gettime
+_new = object.__new__
 _PATIENCE = 2.0
 
 
 class Lock(BaseLock):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
-    __slots__ = ("_patience", "_wait")
+    __slots__ = ("_lane", "_patience", "_unusual", "_wait")
 
     _locks: "Locks"
 
     def __init__(self, locks: "Locks", name: str, options: Options) -> None:
         super().__init__(locks, name, options)
         self._wait = options.wait
+        self._unusual = options.reentrant or options.max_hold is not None
+        self._lane = keeper().lane(self.terms.interval)
         self._patience = patience(self.prepared, options.wait)
 
     # Taking.
@@ -81,29 +83,32 @@ class Lock(BaseLock):
     def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> Lease | None:
         """The uncontended path: one request, one reply, no plan."""
         locks = self._locks
-        transport = locks.transport
         client = locks.client
+        transport = locks.transport
         started = _clock(CLOCK_ID)
         lead = client.lead
-        if lead is None or started > client.recorded_until or not transport.idle:
-            return self._slowly(None, client.owner(), wait, started, None, 0, who, or_none)
+        try:
+            owner = client.owners.pop()
+        except IndexError:
+            owner = client.owner()
+        if lead is None or started > client.recorded_until:
+            return self._slowly(None, owner, wait, started, None, 0, who, or_none)
         try:
             link = transport.idle.pop()
-        except IndexError:  # another thread was quicker
-            return self._slowly(None, client.owner(), wait, started, None, 0, who, or_none)
-        owner = client.owner()
+        except IndexError:
+            return self._slowly(None, owner, wait, started, None, 0, who, or_none)
         prepared = self.prepared
         longest = self._patience if wait is self._wait else patience(prepared, wait)
-        limit = int((started + lead + longest) * 1000) + 1
+        limit = int((started + lead + longest) * 1e6)
         head = prepared.ask if wait == 0 else prepared.attempt
         try:
-            reply = link.call(b"%b%b$13\r\n%d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner), longest)
+            reply = link.call(b"%b%b$16\r\n%d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner), longest)
         except LinkDown as down:
-            transport.scrap(link)
-            return self._slowly(None, owner, wait, started, down, limit, who, or_none)
+            transport.lose(link, down)
+            return self._slowly(None, owner, wait, started, down, limit // 1000 + 1, who, or_none)
         except BaseException:
             with Driver(transport, link) as driver:
-                driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit))
+                driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit // 1000 + 1))
             raise
         if reply.__class__ is not bytes:
             answer: Answer | None
@@ -112,13 +117,40 @@ class Lock(BaseLock):
                 answer = None if said.word == "NOSCRIPT" else said  # nothing has run: begin again
             else:
                 answer = locks.store.read_attempt(reply, started)
-            return self._slowly(link, owner, wait, started, answer, limit, who, or_none)
-        transport.give(link)
+            return self._slowly(link, owner, wait, started, answer, 0, who, or_none)
+        if transport.unlimited:
+            transport.idle.append(link)
+        else:
+            transport.give(link)
         fence = int(reply)
         client.lead = fence / 1e6 - started
-        if locks.events.wanted:
-            locks.events.emit(Acquired(self._name, owner_text(owner), fence, 0.0))
-        return self.granted(owner, fence, started, 0, who)
+        tenure = Tenure(self.terms, tell, owner, fence, started, 0)
+        lane = self._lane
+        if lane.epoch != current.epoch:
+            lane = self._lane = keeper().lane(tenure.interval)
+        due = started + lane.interval
+        if due < lane.latest - lane.slack:
+            keeper().add(tenure, started)  # the answer took long: it does not belong at the end of the lane
+        else:
+            lane.charges[tenure] = lane.latest = due
+            if not lane.armed:
+                post.keeper.arm(lane, due)
+        lease = _new(Lease)
+        lease.lock = self
+        lease.tenure = tenure
+        if self._unusual:
+            self._see_to(lease, who)
+        if locks.events.loud:
+            locks.report_quick_grant(self._name, owner, fence)
+        return lease
+
+    def _see_to(self, lease: Lease, who: Identity) -> None:
+        """What only some locks ask for."""
+        tenure = lease.tenure
+        if tenure.hold_until is not None:
+            keeper().add(tenure, tenure.since)
+        if self.options.reentrant:
+            lease.share(who)
 
     def _slowly(
         self,
@@ -151,9 +183,8 @@ class Lock(BaseLock):
         tenure = Tenure(self.terms, tell, owner, fence, sent, marker)
         keeper().add(tenure, sent)
         lease = Lease(self, tenure)
-        if self.options.reentrant:
-            lease.who = who
-            who.remember(self.key, tenure)
+        if self._unusual:
+            self._see_to(lease, who)
         return lease
 
     def _handle(self, tenure: Tenure, who: Identity) -> Lease:
@@ -170,30 +201,37 @@ class Lock(BaseLock):
         tenure.ended = True
         if tenure.reason is LossReason.FORKED:
             return
+        if was_lost or tenure.marker:
+            self._give_back_slowly(tenure, was_lost, None)
+        else:
+            self._give_back_at_once(tenure)
+
+    def _give_back_at_once(self, tenure: Tenure) -> None:
+        """The usual path: one request, one reply, no plan."""
         locks = self._locks
-        idle = locks.transport.idle
-        if was_lost or tenure.marker or not idle:
-            self._give_back_slowly(tenure, was_lost, None)
-            return
+        transport = locks.transport
         try:
-            link = idle.pop()
+            link = transport.idle.pop()
         except IndexError:
-            self._give_back_slowly(tenure, was_lost, None)
+            self._give_back_slowly(tenure, False, None)
             return
         try:
             reply = link.call(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), _PATIENCE)
         except LinkDown as down:
-            locks.transport.scrap(link)
-            self._give_back_slowly(tenure, was_lost, down)
+            transport.lose(link, down)
+            self._give_back_slowly(tenure, False, down)
             return
         except BaseException:
-            locks.transport.scrap(link)
+            transport.scrap(link)
             keeper().ask(Errand(locks.place, self.prepared.release_step(tenure.owner)))
             raise
-        locks.transport.give(link)
+        if transport.unlimited:
+            transport.idle.append(link)
+        else:
+            transport.give(link)
         if reply != 1:
-            self._give_back_slowly(tenure, was_lost, reply)
-        elif locks.events.wanted:
+            self._give_back_slowly(tenure, False, reply)
+        elif locks.events.loud:
             locks.report_release(tenure)
 
     def _give_back_slowly(self, tenure: Tenure, was_lost: bool, first: Any) -> None:
@@ -223,7 +261,10 @@ class Lock(BaseLock):
 
     def __enter__(self) -> Lease:
         who = identity()
-        lease = self.take(self._wait, who)
+        if who.stack or who.grants:
+            lease = self.take(self._wait, who)
+        else:
+            lease = cast(Lease, self._attempt(self._wait, who, False))
         who.enter_block(self.key, lease)
         return lease
 
@@ -231,7 +272,26 @@ class Lock(BaseLock):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         lease: Lease = identity().leave_block(self.key)
-        lease.leave(error)
+        tenure = lease.tenure
+        if (
+            tenure.entered != 1
+            or tenure.reason is not None
+            or tenure.ended
+            or tenure.marker
+            or self._unusual
+            or tenure.epoch != current.epoch
+            or _clock(CLOCK_ID) >= tenure.deadline
+        ):
+            lease.leave(error)
+            return
+        lease.closed = True
+        tenure.entered = 0
+        tenure.ended = True
+        self._lane.charges.pop(tenure, None)
+        try:
+            self._give_back_at_once(tenure)
+        except (NotOwner, Unavailable) as failure:
+            lease.conclude(failure, error)
 
     def hold(self, *, wait: Any = UNSET) -> "Hold":
         """A single-use context manager that carries its lease: enter and exit may be in different threads."""
@@ -239,6 +299,8 @@ class Lock(BaseLock):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call runs under the lock."""
+        import inspect as inspection
+
         if inspection.iscoroutinefunction(function) or inspection.isasyncgenfunction(function):
             raise TypeError(f"{function!r} is async: decorate it with a lock of AsyncLocks")
 

@@ -105,4 +105,6 @@ class Locks(BaseLocks[Lock]):
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
         grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=boottime), detached.name)
+        if self.events.wanted:
+            self.report_quick_grant(detached.name, owner, grant.fence)
         return lock.granted(owner, grant.fence, grant.sent, 0, identity())

@@ -28,6 +28,8 @@ class Transport:
         """Last in, first out: the warmest link is used first. `append` and `pop` are atomic."""
         self._connect_timeout = connect_timeout
         self._most = max_connections
+        self.unlimited = max_connections is None
+        """If so, a link that owes nothing may be put straight back into `idle`."""
         self._open = 0
         self._room = threading.Condition() if max_connections else None
         self.closed = False
@@ -83,6 +85,15 @@ class Transport:
         link.close()
         self._leave()
 
+    def lose(self, link: Link, down: LinkDown) -> None:
+        """The link failed. If the server closed it, those that lie idle are of the same age and are dead as well."""
+        self.scrap(link)
+        while down.stale and self.idle:
+            try:
+                self.scrap(self.idle.pop())
+            except IndexError:
+                break
+
     def _leave(self) -> None:
         if self._room is not None:
             with self._room:
@@ -106,6 +117,7 @@ class Transport:
 
     def close(self) -> None:
         self.closed = True
+        self.unlimited = False
         while self.idle:
             try:
                 link = self.idle.pop()

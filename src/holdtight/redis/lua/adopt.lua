@@ -2,29 +2,29 @@
 -- KEYS    main waiters
 -- ARGV    old owner ttl label not_after
 -- RETURN  {1, fence, now, ''} | {0, now, holder} not there to be adopted | {-1, now} late
-local value = redis.call('GET', main)
-local time = redis.call('TIME')
+local value = call('GET', main)
+local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 --@include constants
-if now > tonumber(not_after) then return {-1, now} end
-if not value or string.sub(value, 1, 2) == 't1' then return {0, now, ''} end
-if string.sub(value, 1, 2) ~= 'x1' then
+if now_us > tonumber(not_after) then return {-1, now} end
+if not value or sub(value, 1, 2) == 't1' then return {0, now, ''} end
+if sub(value, 1, 2) ~= 'x1' then
   return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
 end
-local holder, last = string.sub(value, 4, 27), tonumber(string.sub(value, 28, 43))
-if redis.call('PTTL', main) <= TAIL then return {0, now, ''} end
+local holder, last = sub(value, 4, 27), tonumber(sub(value, 28, 43))
+if call('PTTL', main) <= TAIL then return {0, now, ''} end
 if holder == owner then
-  redis.call('PEXPIRE', main, ttl + TAIL)
-  return {1, string.sub(value, 28, 43), now, ''}
+  call('PEXPIRE', main, ttl + TAIL)
+  return {1, sub(value, 28, 43), now, ''}
 end
 if holder ~= old then return {0, now, holder} end
 local fence = math.max(last + 1, now_us)
 local text = string.format('%.0f', fence)
-redis.call('SET', main, 'x1' .. string.sub(value, 3, 3) .. owner .. text .. label, 'PX', ttl + TAIL)
+call('SET', main, 'x1' .. sub(value, 3, 3) .. owner .. text .. label, 'PX', ttl + TAIL)
 if fence > now_us + ttl * 1000 then
-  redis.call('HSET', waiters, 'f', text)
+  call('HSET', waiters, 'f', text)
   local memory = math.ceil((fence - now_us) / 1000) + TAIL
-  if redis.call('PTTL', waiters) < memory then redis.call('PEXPIRE', waiters, memory) end
+  if call('PTTL', waiters) < memory then call('PEXPIRE', waiters, memory) end
 end
 return {1, text, now, ''}

@@ -2,27 +2,23 @@
 -- KEYS    main queue waiters
 -- ARGV    owner
 -- RETURN  1 released | 2 released, sweep again | {0, holder} not ours: '' if the key is gone or free
-local value = redis.call('GET', main)
+local value = call('GET', main)
 if not value then return {0, ''} end
-local kind = string.sub(value, 1, 2)
-if kind ~= 'x1' then
+if sub(value, 4, 27) ~= owner or sub(value, 1, 2) ~= 'x1' then
+  local kind = sub(value, 1, 2)
+  if kind == 'x1' then return {0, sub(value, 4, 27)} end
   if kind == 't1' then return {0, ''} end
   return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
 end
-if string.sub(value, 4, 27) ~= owner then return {0, string.sub(value, 4, 27)} end
---@include constants
-local text = string.sub(value, 28, 43)
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local last = tonumber(text)
-if string.sub(value, 3, 3) == '-' then
-  local memory = TAIL
-  if last > now_us then memory = math.ceil((last - now_us) / 1000) + TAIL end
-  local done = redis.pcall('SET', main, 't1-' .. text, 'PX', memory)
-  if done.err then redis.call('DEL', main) end
+local text, time = sub(value, 28, 43), call('TIME')
+local now_us, last = time[1] * 1000000 + time[2], tonumber(text)
+if last < now_us and sub(value, 3, 3) == '-' then
+  local done = redis.pcall('SET', main, 't1-' .. text, 'PX', '10000')
+  if done.err then call('DEL', main) end
   return 1
 end
 local now = math.floor(now_us / 1000)
+--@include constants
 --@include queue
 leave_queue(owner)
 return pass_on(last)

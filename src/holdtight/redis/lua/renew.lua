@@ -1,25 +1,25 @@
 -- Sets the time left of a held lock; never creates, never revives.
 -- KEYS    main waiters
--- ARGV    owner ttl not_after
+-- ARGV    owner ttl px not_after
 -- RETURN  1 renewed | {0, holder} not ours: '' if expired or gone | {-1, now} late
-local value = redis.call('GET', main)
+local value = call('GET', main)
 if not value then return {0, ''} end
-local kind = string.sub(value, 1, 2)
+local kind = sub(value, 1, 2)
 if kind ~= 'x1' then
   if kind == 't1' then return {0, ''} end
   return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
 end
-if string.sub(value, 4, 27) ~= owner then return {0, string.sub(value, 4, 27)} end
+if sub(value, 4, 27) ~= owner then return {0, sub(value, 4, 27)} end
 --@include constants
-if redis.call('PTTL', main) <= TAIL then return {0, ''} end
-local time = redis.call('TIME')
+if call('PTTL', main) <= TAIL then return {0, ''} end
+local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-if math.floor(now_us / 1000) > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
-redis.call('PEXPIRE', main, ttl + TAIL)
-local last = tonumber(string.sub(value, 28, 43))
+if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
+call('PEXPIRE', main, px)
+local last = tonumber(sub(value, 28, 43))
 if last > now_us + ttl * 1000 then
-  redis.call('HSET', waiters, 'f', string.sub(value, 28, 43))
+  call('HSET', waiters, 'f', sub(value, 28, 43))
   local memory = math.ceil((last - now_us) / 1000) + TAIL
-  if redis.call('PTTL', waiters) < memory then redis.call('PEXPIRE', waiters, memory) end
+  if call('PTTL', waiters) < memory then call('PEXPIRE', waiters, memory) end
 end
 return 1

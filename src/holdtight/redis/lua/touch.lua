@@ -3,15 +3,15 @@
 -- KEYS    queue waiters
 -- ARGV    owner inbox
 -- RETURN  1 known | 0 unknown
-local entry = redis.call('HGET', waiters, owner)
+local entry = call('HGET', waiters, owner)
 if not entry then
   if inbox ~= '' then redis.pcall('PUBLISH', inbox, 'g' .. owner) end
   return 0
 end
 --@include constants
-local time = redis.call('TIME')
+local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', waiters, owner, string.sub(entry, 1, 2) .. string.format('%013.0f', now + HEARTBEAT) .. string.sub(entry, 16))
-if redis.call('PTTL', queue) < HEARTBEAT then redis.call('PEXPIRE', queue, HEARTBEAT) end
-if redis.call('PTTL', waiters) < HEARTBEAT then redis.call('PEXPIRE', waiters, HEARTBEAT) end
+call('HSET', waiters, owner, sub(entry, 1, 2) .. string.format('%013.0f', now + HEARTBEAT) .. sub(entry, 16))
+if call('PTTL', queue) < HEARTBEAT then call('PEXPIRE', queue, HEARTBEAT) end
+if call('PTTL', waiters) < HEARTBEAT then call('PEXPIRE', waiters, HEARTBEAT) end
 return 1

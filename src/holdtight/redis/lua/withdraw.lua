@@ -4,21 +4,21 @@
 -- ARGV    owner marker
 -- RETURN  1 done | 2 done, sweep again
 -- marker is a server time in ms until which attempts of this owner are refused; 0 for none.
-local value = redis.call('GET', main)
-local time = redis.call('TIME')
+local value = call('GET', main)
+local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 --@include constants
 --@include queue
 local kind, last, left, flagged = 't1', 0, 0, false
 if value then
-  kind = string.sub(value, 1, 2)
-  flagged = string.sub(value, 3, 3) == 'q'
+  kind = sub(value, 1, 2)
+  flagged = sub(value, 3, 3) == 'q'
   if kind == 't1' then
-    last = tonumber(string.sub(value, 4, 19))
+    last = tonumber(sub(value, 4, 19))
   elseif kind == 'x1' then
-    last = tonumber(string.sub(value, 28, 43))
-    left = redis.call('PTTL', main) - TAIL
+    last = tonumber(sub(value, 28, 43))
+    left = call('PTTL', main) - TAIL
   else
     last = nil
   end
@@ -26,19 +26,19 @@ if value then
     return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
   end
 else
-  flagged = redis.call('EXISTS', waiters) == 1
+  flagged = call('EXISTS', waiters) == 1
 end
 if flagged then
-  redis.call('HGET', waiters, owner)
-  redis.call('ZCARD', queue)
+  call('HGET', waiters, owner)
+  call('ZCARD', queue)
   leave_queue(owner)
 end
 local until_ms = tonumber(marker)
 if until_ms > now then
-  redis.call('HSET', waiters, 'm' .. owner, marker)
+  call('HSET', waiters, 'm' .. owner, marker)
   keep(waiters, until_ms - now)
 end
-if kind == 'x1' and string.sub(value, 4, 27) == owner then return pass_on(last) end
+if kind == 'x1' and sub(value, 4, 27) == owner then return pass_on(last) end
 if flagged and left <= 0 then
   last = floor_of(last)
   local id, _, more = hand_over(last, '')
@@ -46,7 +46,7 @@ if flagged and left <= 0 then
   if more then return 2 end
 end
 if until_ms > now and value and not flagged then
-  redis.call('SET', main, kind .. 'q' .. string.sub(value, 4), 'KEEPTTL')
+  call('SET', main, kind .. 'q' .. sub(value, 4), 'KEEPTTL')
   keep(main, until_ms - now)
 end
 return 1

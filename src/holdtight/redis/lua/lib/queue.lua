@@ -9,7 +9,7 @@
 -- An entry is  mode(1) mark(1) expiry(13) ttl(9) joined(13) #inbox(2) inbox label
 
 local function keep(key, ms)
-  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
+  if call('PTTL', key) < ms then call('PEXPIRE', key, ms) end
 end
 
 local function fence_text(fence)
@@ -26,7 +26,7 @@ end
 -- A fence that is ahead of the clock (the clock was stepped back) must outlive its holder.
 local function keep_floor(fence, ttl)
   if fence > now_us + ttl * 1000 then
-    redis.call('HSET', waiters, 'f', fence_text(fence))
+    call('HSET', waiters, 'f', fence_text(fence))
     keep(waiters, memory_of(fence, 0))
   end
 end
@@ -36,20 +36,20 @@ local function entry_of(mode, mark, expiry, ttl, joined, inbox, label)
 end
 
 local function with_mark(entry, mark)
-  return string.sub(entry, 1, 1) .. mark .. string.sub(entry, 3)
+  return sub(entry, 1, 1) .. mark .. sub(entry, 3)
 end
 
 local function inbox_of(entry)
-  local size = tonumber(string.sub(entry, 38, 39))
-  return string.sub(entry, 40, 39 + size), string.sub(entry, 40 + size)
+  local size = tonumber(sub(entry, 38, 39))
+  return sub(entry, 40, 39 + size), sub(entry, 40 + size)
 end
 
 local function is_alive(entry)
-  return entry and tonumber(string.sub(entry, 3, 15)) > now
+  return entry and tonumber(sub(entry, 3, 15)) > now
 end
 
 local function is_passed_over(entry)
-  return string.sub(entry, 2, 2) ~= '-'
+  return sub(entry, 2, 2) ~= '-'
 end
 
 -- True unless the server says that nobody listens. Without the right to publish, or without
@@ -61,15 +61,15 @@ local function ring(inbox, message)
 end
 
 local function leave_queue(owner)
-  redis.call('ZREM', queue, owner)
-  redis.call('HDEL', waiters, owner)
+  call('ZREM', queue, owner)
+  call('HDEL', waiters, owner)
 end
 
 -- Tells the first live waiter after `rank` to look when the claim window ends.
 local function note_runner_up(rank, claim)
-  local ids = redis.call('ZRANGE', queue, rank, rank + 3)
+  local ids = call('ZRANGE', queue, rank, rank + 3)
   for i = 1, #ids do
-    local entry = redis.call('HGET', waiters, ids[i])
+    local entry = call('HGET', waiters, ids[i])
     if is_alive(entry) and not is_passed_over(entry) then
       local inbox = inbox_of(entry)
       if inbox == '' or ring(inbox, 'n' .. ids[i] .. claim) then return end
@@ -85,13 +85,13 @@ end
 local function hand_over(last, me)
   local rank, budget = 0, SWEEP
   while budget > 0 do
-    local ids = redis.call('ZRANGE', queue, rank, rank + 7)
+    local ids = call('ZRANGE', queue, rank, rank + 7)
     if #ids == 0 then return nil, nil, false end
     for i = 1, #ids do
       local id = ids[i]
       budget = budget - 1
       if id == me then return me end
-      local entry = redis.call('HGET', waiters, id)
+      local entry = call('HGET', waiters, id)
       if not is_alive(entry) then
         leave_queue(id)
       elseif is_passed_over(entry) then
@@ -99,11 +99,11 @@ local function hand_over(last, me)
       else
         local inbox, label = inbox_of(entry)
         local reached = ring(inbox, 'g' .. id)
-        redis.call('HSET', waiters, id, with_mark(entry, 'm'))
+        call('HSET', waiters, id, with_mark(entry, 'm'))
         if reached then
-          local claim = math.min(CLAIM, tonumber(string.sub(entry, 16, 24)))
+          local claim = math.min(CLAIM, tonumber(sub(entry, 16, 24)))
           local fence = math.max(last + 1, now_us)
-          redis.call('SET', main, 'x1q' .. id .. fence_text(fence) .. label, 'PX', claim + TAIL)
+          call('SET', main, 'x1q' .. id .. fence_text(fence) .. label, 'PX', claim + TAIL)
           keep_floor(fence, claim)
           note_runner_up(rank + 1, claim)
           return id, claim
@@ -116,13 +116,13 @@ local function hand_over(last, me)
 end
 
 local function bury(fence)
-  local flag = redis.call('EXISTS', waiters) == 1 and 'q' or '-'
-  redis.call('SET', main, 't1' .. flag .. fence_text(fence), 'PX', memory_of(fence, 0))
+  local flag = call('EXISTS', waiters) == 1 and 'q' or '-'
+  call('SET', main, 't1' .. flag .. fence_text(fence), 'PX', memory_of(fence, 0))
 end
 
 -- The fence floor, if a stepped clock left one.
 local function floor_of(last)
-  local floor = tonumber(redis.call('HGET', waiters, 'f') or 0)
+  local floor = tonumber(call('HGET', waiters, 'f') or 0)
   if floor > last then return floor end
   return last
 end
@@ -131,7 +131,7 @@ end
 -- one write that a server out of memory never refuses, and after it the others are allowed.
 -- Returns 1, or 2 if dead waiters are left to be swept before a live one is found.
 local function pass_on(last)
-  redis.call('DEL', main)
+  call('DEL', main)
   last = floor_of(last)
   local id, _, more = hand_over(last, '')
   if not id then bury(last) end

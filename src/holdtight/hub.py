@@ -1,0 +1,69 @@
+"""Where what happens to locks is told: to the log, and to whoever subscribed.
+
+The events themselves stand in events.py, which is loaded with the first that is told.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from holdtight.herald import logger, tell
+
+if TYPE_CHECKING:
+    from holdtight.events import Event
+
+__all__ = ["Events"]
+
+Subscriber = Callable[[Any], object]
+_LOUD = frozenset({"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired"})
+
+
+class Events:
+    """What `locks.events` is. While nobody listens it is not `loud`, and the hot path skips the telling."""
+
+    def __init__(self) -> None:
+        self.subscribers: tuple[Subscriber, ...] = ()
+        self.loud = False
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Looks whether anybody wants to know. The log's level is looked at now and then, not for every lock."""
+        self.loud = bool(self.subscribers) or logger.isEnabledFor(logging.DEBUG)
+
+    def subscribe(self, function: "Callable[[Event], object]") -> Callable[[], None]:
+        """Calls `function` with every event from now on. Returns what ends the subscription."""
+        if not callable(function):
+            raise TypeError(f"a subscriber must be callable, not {type(function).__name__}")
+
+        def entry(event: "Event") -> object:  # one identity a subscription, also of the same function
+            return function(event)
+
+        self.subscribers = (*self.subscribers, entry)
+        self.refresh()
+
+        def unsubscribe() -> None:
+            self.subscribers = tuple(each for each in self.subscribers if each is not entry)
+            self.refresh()
+
+        return unsubscribe
+
+    @property
+    def wanted(self) -> bool:
+        self.refresh()
+        return self.loud
+
+    def emit_later(self, event: "Event") -> None:
+        """From the keeper: in the callback thread."""
+        tell(self.emit, event)
+
+    def emit(self, event: "Event") -> None:
+        """To log and subscribers, in this thread."""
+        kind = type(event).__name__
+        level = logging.WARNING if kind in _LOUD else logging.DEBUG
+        if logger.isEnabledFor(level):
+            logger.log(level, "%s %s", kind, event.name, extra={"holdtight": event})
+        for subscriber in self.subscribers:
+            try:
+                subscriber(event)
+            except Exception:
+                logger.exception("an event subscriber failed on %r", event)
