@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.support import leftovers
@@ -13,6 +14,10 @@ from tests.support.certificates import Certificates, make_certificates
 from tests.support.processes import StartChild, spawn, wait_for
 from tests.support.proxy import Proxy
 from tests.support.servers import DEBIAN_REDIS, FLAVOURS, Flavour, RunningServer, StartServer, start
+
+# A machine with other things to do is slow now and then: time is asserted by tests that are about time.
+hypothesis.settings.register_profile("holdtight", deadline=None)
+hypothesis.settings.load_profile("holdtight")
 
 
 @pytest.fixture(scope="session", autouse=True)

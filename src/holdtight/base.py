@@ -211,7 +211,8 @@ class BaseLocks(Generic[L]):
         """The server could not be told. The keeper goes on trying for a while; then the ttl ends the grant."""
         from holdtight.events import ReleaseFailed
 
-        keeper().ask(Errand(self.place, prepared.release_step(tenure.owner, marker=marker)))
+        step = prepared.withdraw_step(tenure.owner, marker=marker)
+        keeper().ask(Errand(self.place, step))
         self.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
         return self.meaning(error, tenure.name)
 

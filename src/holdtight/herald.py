@@ -12,7 +12,7 @@ from typing import Any
 
 from holdtight import process
 
-__all__ = ["logger", "tell"]
+__all__ = ["logger", "report", "tell"]
 
 logger = logging.getLogger("holdtight")
 logger.addHandler(logging.NullHandler())
@@ -52,6 +52,11 @@ _herald = _Herald()
 def tell(function: Callable[..., object], *args: Any) -> None:
     """Have `function(*args)` called in the callback thread. Never blocks; errors are logged."""
     _herald.tell(function, *args)
+
+
+def report(what: str, error: Exception, *args: Any) -> None:
+    """Has something that went wrong in the keeper logged, with its traceback."""
+    tell(lambda: logger.error(what, *args, exc_info=error))
 
 
 def _after_fork() -> None:

@@ -4,6 +4,7 @@ The events themselves stand in events.py, which is loaded with the first that is
 """
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ class Events:
     def __init__(self) -> None:
         self.subscribers: tuple[Subscriber, ...] = ()
         self.loud = False
+        self._changing = threading.Lock()
         self.refresh()
 
     def refresh(self) -> None:
@@ -38,11 +40,13 @@ class Events:
         def entry(event: "Event") -> object:  # one identity a subscription, also of the same function
             return function(event)
 
-        self.subscribers = (*self.subscribers, entry)
+        with self._changing:
+            self.subscribers = (*self.subscribers, entry)
         self.refresh()
 
         def unsubscribe() -> None:
-            self.subscribers = tuple(each for each in self.subscribers if each is not entry)
+            with self._changing:
+                self.subscribers = tuple(each for each in self.subscribers if each is not entry)
             self.refresh()
 
         return unsubscribe

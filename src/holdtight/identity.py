@@ -22,10 +22,10 @@ Key = tuple[object, str]
 
 
 class Identity:
-    __slots__ = ("_task", "grants", "stack")
+    __slots__ = ("grants", "stack", "task")
 
     def __init__(self, task: Any = None) -> None:
-        self._task = task
+        self.task = task
         self.stack: list[tuple[Key, Any]] = []
         """(key, lease) of every `with` block that is open, innermost last."""
         self.grants: dict[Key, Tenure] = {}
@@ -33,12 +33,12 @@ class Identity:
 
     @property
     def what(self) -> str:
-        return "thread" if self._task is None else "task"
+        return "thread" if self.task is None else "task"
 
     def enter_block(self, key: Key, lease: Any) -> None:
         self.stack.append((key, lease))
-        if self._task is not None:
-            _tasks[self._task] = self
+        if self.task is not None:
+            _tasks[self.task] = self
 
     def leave_block(self, key: Key) -> Any:
         """The lease of the innermost open block on this key, which ends here."""
@@ -59,7 +59,7 @@ class Identity:
 
     def remember(self, key: Key, tenure: "Tenure") -> None:
         self.grants[key] = tenure
-        task = self._task
+        task = self.task
         if task is not None:
             _tasks[task] = self
             task.add_done_callback(_forget)
@@ -69,8 +69,8 @@ class Identity:
         self._tidy()
 
     def _tidy(self) -> None:
-        if self._task is not None and not self.stack and not self.grants:
-            _tasks.pop(self._task, None)
+        if self.task is not None and not self.stack and not self.grants:
+            _tasks.pop(self.task, None)
 
 
 class _Threads(threading.local):

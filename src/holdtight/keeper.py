@@ -24,13 +24,14 @@ from typing import Any, Protocol
 
 from holdtight import process
 from holdtight.clock import boottime
-from holdtight.herald import logger, tell
+from holdtight.herald import report
 from holdtight.redis.topology import Place
 from holdtight.station import Station
 
 __all__ = ["Charge", "Keeper", "keeper", "post"]
 
 RECORD_TICK = 2.5
+THREAD_NAME = "holdtight-keeper"
 RETRY_SHARE = 8
 SHORTEST_RETRY = 0.01
 SHORT_INTERVAL = 1.0
@@ -110,6 +111,7 @@ class Keeper:
         lane.check_at = due
         lane.armed = True
         self._armed[lane] = None
+        self._lanes.setdefault(lane.interval, lane)
         self.wake()
 
     def drop(self, charge: Charge) -> None:
@@ -155,12 +157,14 @@ class Keeper:
             self.post(retire)
 
     def _start(self) -> None:
-        self._ear, self._mouth = os.pipe()
+        if self._ear < 0:
+            self._ear, self._mouth = os.pipe()
         os.set_blocking(self._ear, False)
         os.set_blocking(self._mouth, False)
         self._poller.register(self._ear, select.POLLIN)
-        self._thread = threading.Thread(target=self._run, name="holdtight-keeper", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        thread.start()
+        self._thread = thread
 
     def charges(self, place: Place) -> Iterator[Charge]:
         """What waits on the lanes for this server."""
@@ -183,8 +187,8 @@ class Keeper:
         while True:
             try:
                 self._turn()
-            except Exception:
-                tell(logger.exception, "the keeper stumbled and goes on")
+            except Exception as error:
+                report("the keeper stumbled and goes on", error)
 
     def _turn(self) -> None:
         now = boottime()
@@ -209,8 +213,8 @@ class Keeper:
         while self._posts:
             try:
                 self._posts.popleft()()
-            except Exception:
-                tell(logger.exception, "something that the keeper was asked to do failed")
+            except Exception as error:
+                report("something that the keeper was asked to do failed", error)
 
     def _serve(self, fd: int) -> None:
         for station in self._stations.values():
@@ -242,13 +246,15 @@ class Keeper:
         if lane.check_at > now:
             return lane.check_at
         self._armed.pop(lane, None)
-        self._lanes.pop(lane.interval, None)
+        if self._lanes.get(lane.interval) is lane:
+            del self._lanes[lane.interval]
         lane.armed = False
         if not charges:
             return float("inf")
         # Somebody has added between the two looks, and may have found the lane still armed.
         lane.armed = True
         self._armed[lane] = None
+        self._lanes.setdefault(lane.interval, lane)
         return now
 
     def _dispatch(self, charge: Charge, now: float) -> None:
@@ -271,8 +277,8 @@ class Keeper:
             _, _, what = heapq.heappop(self._agenda)
             try:
                 what(now)
-            except Exception:
-                tell(logger.exception, "something on the keeper's agenda failed")
+            except Exception as error:
+                report("something on the keeper's agenda failed", error)
         return self._agenda[0][0] if self._agenda else float("inf")
 
     def _station(self, place: Place) -> Station:

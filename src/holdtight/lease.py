@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
@@ -10,7 +11,9 @@ from typing import Any, NamedTuple
 
 from holdtight import process
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
+from holdtight.herald import tell
 from holdtight.identity import Identity
+from holdtight.keeper import THREAD_NAME
 from holdtight.tenure import Tenure
 from holdtight.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
 
@@ -187,10 +190,11 @@ class BaseLease:
         if tenure.entered:
             return
         tenure.ended = True
-        warnings.warn(
+        text = (
             f"the lease on {tenure.name!r} was dropped without release: it is renewed no more and ends within its "
-            f"ttl of {tenure.ttl:g} s. Use a with block, or keep it and call release()",
-            ResourceWarning,
-            source=self,
-            stacklevel=2,
+            f"ttl of {tenure.ttl:g} s. Use a with block, or keep it and call release()"
         )
+        if threading.current_thread().name == THREAD_NAME:  # no foreign code there, and a warning can be one
+            tell(warnings.warn, text, ResourceWarning)
+        else:
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)

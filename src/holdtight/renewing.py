@@ -39,6 +39,7 @@ class Renewal:
         return self._tenure.deadline
 
     def start(self) -> None:
+        self._tenure.waiting = True
         keeper().drop(self._tenure)
         keeper().ask(self)
 
@@ -96,6 +97,7 @@ class Renewal:
 
     def _finish(self, verdict: Verdict | LossReason | None) -> None:
         self.alive = False
+        self._tenure.waiting = False
         self._verdict = verdict
         self._done()
 
@@ -103,6 +105,7 @@ class Renewal:
         """Nobody waits for it any more. The server may have done it or not: the holder counts with the worse, and the
         keeper renews at once."""
         self.alive = False
+        self._tenure.waiting = False
         if self._tenure.alive:
             if self._sent is not None:
                 self._assume_shorter(self._sent)

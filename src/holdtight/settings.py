@@ -1,7 +1,7 @@
 """What a client was opened with: checked once, frozen, comparable, and what is pickled in its place."""
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdtight.clock import Backoff, Drift, seconds, ttl_seconds, wait_seconds
 from holdtight.errors import NotSupported
@@ -101,7 +101,7 @@ class Settings(NamedTuple):
             connect_timeout=timeout,
             retry=retry,
             max_connections=None if max_connections is None else _whole(max_connections, "max_connections"),
-            tls=tls,
+            tls=cast("ssl.SSLContext | None", tls),
         )
 
 

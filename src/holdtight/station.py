@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.clock import Backoff, boottime
-from holdtight.herald import logger, tell
+from holdtight.herald import report
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import abandon_descriptor
 from holdtight.redis.link import Link
@@ -129,8 +129,8 @@ class Station:
                 request = charge.request(now)
                 if request is None and charge.alive:
                     charge.overdue()
-            except Exception:
-                self._stumbled(charge, now)
+            except Exception as error:
+                self._stumbled(charge, error, now)
                 continue
             if request is None:
                 continue
@@ -174,8 +174,8 @@ class Station:
                 continue
             try:
                 well = charge.answered(reply, sent)
-            except Exception:
-                self._stumbled(charge, now)
+            except Exception as error:
+                self._stumbled(charge, error, now)
             else:
                 self._keeper.settled(charge, well=well, now=now)
         if replies:
@@ -203,14 +203,14 @@ class Station:
                 continue
             try:
                 charge.unanswered(cause)
-            except Exception:
-                self._stumbled(charge, now)
+            except Exception as error:
+                self._stumbled(charge, error, now)
             else:
                 self._keeper.settled(charge, well=False, now=now)
 
-    def _stumbled(self, charge: "Charge", now: float) -> None:
+    def _stumbled(self, charge: "Charge", error: Exception, now: float) -> None:
         """One bad charge must not harm the others: it is tried again, until its deadline."""
-        tell(logger.exception, "a charge of the keeper's failed: %r", charge)
+        report("a charge of the keeper's failed: %r", error, charge)
         self._keeper.settled(charge, well=False, now=now)
 
     def _connect(self) -> None:

@@ -28,12 +28,12 @@ __all__ = ["Tenure", "Terms", "learn_if_late"]
 
 _SAME_MOMENT = 0.005
 
-_deciding = threading.Lock()
+_deciding = threading.RLock()  # re-entrant: a signal handler may look as well
 
 
 def _after_fork() -> None:
     global _deciding
-    _deciding = threading.Lock()
+    _deciding = threading.RLock()
 
 
 process.on_fork(_after_fork)
@@ -81,6 +81,8 @@ class Tenure:
     """What cancels the body of an `async with` block; set without a lock by its own loop, which then looks whether
     the loss came first."""
     hold_until: float | None = None
+    waiting = False
+    """Somebody waits for a renewal with terms of its own: ours would undo it if it came later."""
     _asked = 0.0
     """The ttl that the renewal under way asks for: `renew(ttl)` may change ours meanwhile."""
     _hooks: list[Callable[[], object]] | None = None
@@ -140,8 +142,9 @@ class Tenure:
         from holdtight.events import Lost
 
         self.terms.events.emit_later(Lost(self.name, owner_text(self.owner), self.fence, reason))
-        if self.block is not None:
-            self.deliver(self.block)
+        block = self.block  # its own loop may take it away meanwhile
+        if block is not None:
+            self.deliver(block)
         for hook in hooks or ():
             self.deliver(hook)
 
@@ -170,7 +173,7 @@ class Tenure:
 
     def request(self, now: float) -> bytes | None:
         """The next renewal; None if there is nothing to ask and only the deadline counts."""
-        if not self.terms.renew or not self.alive or now >= self.deadline:
+        if not self.terms.renew or not self.alive or self.waiting or now >= self.deadline:
             return None
         self._asked = self._next_ttl(now)
         ttl_ms = max(1, round(self._asked * 1000))

@@ -6,7 +6,7 @@ import pytest
 from holdtight.embedded.folder import FOLDER_VARIABLE, Home, home_of_user
 from holdtight.embedded.shared import IDLE_VARIABLE
 from holdtight.embedded.wire import Wire, listening
-from tests.embedded.processes import eventually
+from tests.embedded.processes import eventually, supervisors_of
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def end(home: Home) -> None:
                     wire.ask("SHUTDOWN NOSAVE")
             except OSError:
                 pass
-        return not home.supervised() and not listening(str(home.socket))
+        return not supervisors_of(home.folder) and not listening(str(home.socket))
 
     if home.folder.exists():
         eventually(ended, "the shared server and its supervisor are gone")

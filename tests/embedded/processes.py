@@ -92,3 +92,9 @@ def running_with(text: str) -> list[int]:
         for process in processes()
         if text in process.command and "valkey-server" in process.command.split()[0]
     ]
+
+
+def supervisors_of(folder: Path) -> list[int]:
+    """Also those that are only just starting, or waiting for their turn."""
+    module = "holdtight.embedded.supervisor"
+    return [process.pid for process in processes() if module in process.command and str(folder) in process.command]

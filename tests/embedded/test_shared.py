@@ -15,7 +15,17 @@ from holdtight.embedded.errors import EmbeddedError
 from holdtight.embedded.folder import Home
 from holdtight.embedded.shared import IDLE_VARIABLE
 from holdtight.embedded.wire import Wire, listening
-from tests.embedded.processes import eventually, finish, gone, python, running_with, said, tell, zombies_of
+from tests.embedded.processes import (
+    eventually,
+    finish,
+    gone,
+    python,
+    running_with,
+    said,
+    supervisors_of,
+    tell,
+    zombies_of,
+)
 
 CLIENT = """
 import sys
@@ -122,6 +132,19 @@ def test_a_starter_killed_half_way_leaves_no_second_server(home: Home) -> None:
     with connecting():
         assert running_with(str(home.socket)) == [server_pid(home)]
     assert len(supervisor_pids(home)) == 1
+
+
+def test_a_supervisor_whose_starter_is_gone_before_the_server_is_up_goes_too(home: Home) -> None:
+    with home.supervising(deadline=0) as mine:  # so that it has to wait
+        assert mine is not None
+        program = python(CLIENT)
+        assert said(program) == "loaded"
+        tell(program)
+        eventually(lambda: supervisors_of(home.folder), "a supervisor has been started")
+        program.kill()
+        finish(program)
+    eventually(lambda: not supervisors_of(home.folder), "the supervisor is gone")
+    assert running_with(str(home.socket)) == []
 
 
 def test_ctrl_c_in_one_program_does_not_reach_it(home: Home) -> None:
@@ -341,5 +364,5 @@ def test_a_server_that_cannot_start_is_told_with_its_log(home: Home, monkeypatch
     monkeypatch.setattr("holdtight.embedded.shared.find_binary", lambda: "/bin/false")
     with pytest.raises(EmbeddedError, match="ended while starting"):
         ensure()
-    assert not home.supervised()
+    eventually(lambda: not home.supervised(), "the supervisor is gone")
     assert zombies_of(os.getpid()) == []

@@ -92,9 +92,7 @@ TARGETS: list[Target] = [
     Sentinel((Address("s1", 26379), Address("::1", 26379)), "mymaster", NODE),
     Cluster((NODE, replace(NODE, host="i"))),
     Quorum((Single(NODE), Single(replace(NODE, host="i")))),
-    Single(
-        Address("h", credentials=FromProvider(UsernamePasswordCredentialProvider("u"), "get_credentials"))
-    ),
+    Single(Address("h", credentials=FromProvider(UsernamePasswordCredentialProvider("u"), "get_credentials"))),
 ]
 
 
@@ -187,9 +185,7 @@ def test_credentials_that_are_not_say_so_without_showing_them(given: object) -> 
 
 
 def test_what_a_callable_gave_is_checked_too() -> None:
-    assert (
-        check_login(("u", "p")) == check_login(["u", "p"]) == check_login(Login("u", "p")) == Login("u", "p")
-    )
+    assert check_login(("u", "p")) == check_login(["u", "p"]) == check_login(Login("u", "p")) == Login("u", "p")
     assert check_login(("p",)) == check_login("p") == Login(None, "p")
     for bad in (None, 5, b"hunter2", (b"hunter2",), ("u", 5), ("hunter2", "a", "b")):
         with pytest.raises(TypeError, match=r"^credentials: the callable") as caught:
@@ -218,9 +214,7 @@ def test_credentials_given_apart_replace_those_of_the_url() -> None:
         (Address(credentials=FromProvider(Provider(), "get_credentials")), Login("sync", SECRET)),
         (Address(credentials=FromProvider(AsyncProvider(), "get_credentials_async")), Login("async", SECRET)),
         (
-            Address(
-                credentials=FromProvider(UsernamePasswordCredentialProvider(None, "p"), "get_credentials")
-            ),
+            Address(credentials=FromProvider(UsernamePasswordCredentialProvider(None, "p"), "get_credentials")),
             Login(None, "p"),
         ),
     ],
@@ -280,9 +274,7 @@ def test_a_context_checks_as_it_is_told(certificates: Certificates) -> None:
     context = TlsSettings(ca_file=certificates.ca).context()
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
-    assert [dict(sum(each["subject"], ()))["commonName"] for each in _authorities(context)] == [
-        "holdtight tests"
-    ]
+    assert [dict(sum(each["subject"], ()))["commonName"] for each in _authorities(context)] == ["holdtight tests"]
     context = TlsSettings(verify="none").context()
     assert context.verify_mode is ssl.CERT_NONE
     assert not context.check_hostname
@@ -356,12 +348,8 @@ def test_a_client_says_where_and_who(make: Callable[..., Any]) -> None:
 
 def test_a_client_made_from_a_url(library: str, make: Any) -> None:
     scheme = library.partition(".")[0]
-    assert parse(make.from_url(f"{scheme}://u:p%40@h:7/2")) == Single(
-        Address("h", 7, db=2, user="u", password="p@")
-    )
-    assert parse(make.from_url("unix://u:p@/s?db=2")) == Single(
-        Address(path="/s", db=2, user="u", password="p")
-    )
+    assert parse(make.from_url(f"{scheme}://u:p%40@h:7/2")) == Single(Address("h", 7, db=2, user="u", password="p@"))
+    assert parse(make.from_url("unix://u:p@/s?db=2")) == Single(Address(path="/s", db=2, user="u", password="p"))
     assert parse(make.from_url(f"{scheme}://")) == Single(Address())
 
 
@@ -512,17 +500,13 @@ def test_clients_that_connect_in_their_own_way_are_refused(library: str, make: C
             raise AssertionError
 
     pool = MODULES[library].ConnectionPool(connection_class=Fake)
-    with pytest.raises(
-        ValueError, match=r"^target: its connections \(.*Fake\) are made in a way of their own"
-    ):
+    with pytest.raises(ValueError, match=r"^target: its connections \(.*Fake\) are made in a way of their own"):
         parse(make(connection_pool=pool))
 
     class Same(connection):  # type: ignore[misc]
         pass
 
-    assert parse(make(connection_pool=MODULES[library].ConnectionPool(connection_class=Same))) == Single(
-        Address()
-    )
+    assert parse(make(connection_pool=MODULES[library].ConnectionPool(connection_class=Same))) == Single(Address())
 
 
 SENTINELS: list[Any] = [
@@ -581,9 +565,7 @@ def test_an_asyncio_cluster_client(library: str) -> None:
         client = make(host="h", port=7, username="u", password="p", ssl=True, ssl_check_hostname=True)
         assert parse(client) == Cluster((Address("h", 7, user="u", password="p", tls=True),))
         client = make(startup_nodes=[node("a", 1), node("b", 2)], client_name="me")
-        assert parse(client) == Cluster(
-            (Address("a", 1, client_name="me"), Address("b", 2, client_name="me"))
-        )
+        assert parse(client) == Cluster((Address("a", 1, client_name="me"), Address("b", 2, client_name="me")))
         client = make(host="h", port=7, credential_provider=AsyncProvider())
         target = parse(client)
         assert isinstance(target, Cluster)

@@ -300,9 +300,7 @@ def _whole_story(error: BaseException) -> list[str]:
     return story
 
 
-@pytest.mark.parametrize(
-    "target", [b"redis://h", bytearray(b"x"), 6379, 1.5, True, {"redis://h"}, {}, object()]
-)
+@pytest.mark.parametrize("target", [b"redis://h", bytearray(b"x"), 6379, 1.5, True, {"redis://h"}, {}, object()])
 def test_what_is_no_target_at_all(target: object) -> None:
     with pytest.raises(TypeError, match=rf"^target: expected a URL as str, .*not {type(target).__name__}$"):
         parse(target)
@@ -332,9 +330,7 @@ def test_any_address_survives_being_written_as_a_url(
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     query = "" if name is None else f"?client_name={quote(name, safe='')}"
     target = parse(f"{'rediss' if tls else 'redis'}://{login}{place}/{db}{query}")
-    assert target == Single(
-        Address(host, port, db=db, user=user, password=password, tls=tls, client_name=name)
-    )
+    assert target == Single(Address(host, port, db=db, user=user, password=password, tls=tls, client_name=name))
     assert parse(target.display()) == Single(Address(host, port, db=db, tls=tls))
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from holdtight.clock import boottime, ttl_seconds, wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, Unavailable
 from holdtight.lease import BaseLease, Detached
+from holdtight.plan import LinkDown
 
 if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock
@@ -94,7 +95,7 @@ class Block:
     # - every `task.cancel()` of ours is answered by one `task.uncancel()`.
     """
 
-    __slots__ = ("_cancelled", "_cancelling", "_exiting", "_task", "lease")
+    __slots__ = ("_around", "_cancelled", "_cancelling", "_exiting", "_task", "lease")
 
     def __init__(self, lease: AsyncLease, task: "asyncio.Task[Any]") -> None:
         self.lease = lease
@@ -103,6 +104,8 @@ class Block:
         self._cancelled = False
         self._exiting = False
         tenure = lease.tenure
+        self._around = tenure.block
+        """What cancels the block around this one on the same grant, if it is entered again."""
         tenure.block = self.lease_lost
         if tenure.reason is not None:
             tenure.deliver(self.lease_lost)
@@ -118,9 +121,30 @@ class Block:
 
     async def exit(self, error: BaseException | None) -> None:
         self._exiting = True
-        self.lease.tenure.block = None
+        lease = self.lease
+        tenure = lease.tenure
+        tenure.block = self._around
+        if self._around is not None and tenure.reason is not None:
+            tenure.deliver(self._around)
         outer = self._cancelled and self._task.uncancel() > self._cancelling
-        failure = await self.lease.leave()
+        failure: LeaseLost | None = None
+        asked = lease.lock.give_back_at_once(tenure) if not lease.closed else None
+        if asked is not None:
+            lease.closed = True
+            try:
+                answer = await asked
+            except LinkDown as down:
+                answer = down
+            if answer == 1 and not tenure.terms.events.loud:
+                return
+            try:
+                await lease.lock.finish_giving_back(tenure, answer)
+            except NotOwner as not_owner:
+                failure = not_owner
+            except Unavailable:
+                pass
+        else:
+            failure = await lease.leave()
         if failure is None:
             return
         if error is None or (self._cancelled and not outer and isinstance(error, asyncio.CancelledError)):

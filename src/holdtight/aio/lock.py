@@ -4,9 +4,9 @@ import asyncio
 import functools
 import inspect as inspection
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from holdtight.aio.connection import Connection
 from holdtight.aio.driver import Driver
@@ -18,12 +18,13 @@ from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
 from holdtight.errors import DeadlockDetected, NotOwner
 from holdtight.identity import Identity, identity
-from holdtight.keeper import keeper
+from holdtight.keeper import keeper, post
 from holdtight.plan import LinkDown, ServerSaid
+from holdtight.process import current
 from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.tenure import Tenure
-from holdtight.values import LockInfo, LossReason, Owner
+from holdtight.values import Grant, LockInfo, LossReason, Owner
 
 if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks
@@ -34,19 +35,23 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _clock = time.clock_gettime
+_new = object.__new__
+_running_loop = asyncio.get_running_loop
 _PATIENCE = 2.0
 
 
 class AsyncLock(BaseLock):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
-    __slots__ = ("_patience", "_wait")
+    __slots__ = ("_lane", "_patience", "_unusual", "_wait")
 
     _locks: "AsyncLocks"
 
     def __init__(self, locks: "AsyncLocks", name: str, options: Options) -> None:
         super().__init__(locks, name, options)
         self._wait = options.wait
+        self._unusual = options.reentrant or options.max_hold is not None
+        self._lane = keeper().lane(self.terms.interval)
         self._patience = patience(self.prepared, options.wait)
 
     # Taking.
@@ -79,12 +84,17 @@ class AsyncLock(BaseLock):
     async def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> AsyncLease | None:
         """The uncontended path: one request, one reply, no plan."""
         locks = self._locks
-        transport = locks.transport()
+        transport = locks.latest
+        if transport is None or transport.loop is not _running_loop():
+            transport = locks.transport()
         connection = transport.connection
         client = locks.client
         started = _clock(CLOCK_ID)
         lead = client.lead
-        owner = client.owner()
+        try:
+            owner = client.owners.pop()
+        except IndexError:
+            owner = client.owner()
         if connection is None or not connection.alive or lead is None or started > client.recorded_until:
             return await self._slowly(transport, None, owner, wait, started, None, 0, who, or_none)
         prepared = self.prepared
@@ -97,11 +107,11 @@ class AsyncLock(BaseLock):
             )
         except LinkDown as down:
             return await self._slowly(
-                transport, connection, owner, wait, started, down, limit // 1000 + 1, who, or_none
+                transport, connection, owner, wait, started, down, limit // 1000 + 50, who, or_none
             )
         except BaseException:
             with Driver(transport, connection) as driver:
-                await driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit // 1000 + 1))
+                await driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit // 1000 + 50))
             raise
         if reply.__class__ is not bytes:
             answer: Answer | None
@@ -113,9 +123,37 @@ class AsyncLock(BaseLock):
             return await self._slowly(transport, connection, owner, wait, started, answer, 0, who, or_none)
         fence = int(reply)
         client.lead = fence / 1e6 - started
-        if locks.events.wanted:
+        if _clock(CLOCK_ID) - started >= prepared.valid:  # we were paused: the plan asks once more
+            return await self._slowly(
+                transport, connection, owner, wait, started, Grant(fence, started), 0, who, or_none
+            )
+        tenure = Tenure(self.terms, transport.deliver, owner, fence, started, 0)
+        lane = self._lane
+        if lane.epoch != current.epoch:
+            lane = self._lane = keeper().lane(tenure.interval)
+        due = started + lane.interval
+        if due < lane.latest - lane.slack:
+            keeper().add(tenure, started)  # the answer took long: it does not belong at the end of the lane
+        else:
+            lane.charges[tenure] = lane.latest = due
+            if not lane.armed:
+                post.keeper.arm(lane, due)
+        lease = _new(AsyncLease)
+        lease.lock = self
+        lease.tenure = tenure
+        if self._unusual:
+            self._see_to(lease, who)
+        if locks.events.loud:
             locks.report_quick_grant(self._name, owner, fence)
-        return self.granted(transport, owner, fence, started, 0, who)
+        return lease
+
+    def _see_to(self, lease: AsyncLease, who: Identity) -> None:
+        """What only some locks ask for."""
+        tenure = lease.tenure
+        if tenure.hold_until is not None:
+            keeper().add(tenure, tenure.since)
+        if self.options.reentrant:
+            lease.share(who)
 
     async def _slowly(
         self,
@@ -151,8 +189,8 @@ class AsyncLock(BaseLock):
         tenure = Tenure(self.terms, transport.deliver, owner, fence, sent, marker)
         keeper().add(tenure, sent)
         lease = AsyncLease(self, tenure)
-        if self.options.reentrant:
-            lease.share(who)
+        if self._unusual:
+            self._see_to(lease, who)
         return lease
 
     def _handle(self, tenure: Tenure, who: Identity) -> AsyncLease:
@@ -228,19 +266,52 @@ class AsyncLock(BaseLock):
     # As a context manager and as a decorator.
 
     async def __aenter__(self) -> AsyncLease:
-        task = asyncio.current_task()
+        who = identity()
+        task = who.task
         if task is None:
             raise RuntimeError("async with on a lock must run inside a task")
-        who = identity()
-        lease = await self.take(self._wait, who)
+        if who.stack or who.grants:
+            lease = await self.take(self._wait, who)
+        else:
+            lease = cast(AsyncLease, await self._attempt(self._wait, who, False))
         who.enter_block(self.key, Block(lease, task))
         return lease
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         block: Block = identity().leave_block(self.key)
-        await block.exit(error)
+        return block.exit(error)
+
+    def give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
+        """The usual end of a block: the request is on its way, and the answer to come. None if there is more to it."""
+        transport = self._locks.latest
+        if (
+            tenure.entered != 1
+            or tenure.reason is not None
+            or tenure.ended
+            or tenure.marker
+            or self._unusual
+            or tenure.epoch != current.epoch
+            or _clock(CLOCK_ID) >= tenure.deadline
+            or transport is None
+            or transport.loop is not _running_loop()
+        ):
+            return None
+        connection = transport.connection
+        if connection is None or not connection.alive:
+            return None
+        tenure.entered = 0
+        tenure.ended = True
+        self._lane.charges.pop(tenure, None)
+        return connection.ask(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), _PATIENCE)
+
+    async def finish_giving_back(self, tenure: Tenure, first: Any) -> None:
+        """Goes on from the answer to `give_back_at_once`, or the LinkDown that came instead."""
+        if first == 1:
+            self._locks.report_release(tenure)
+        else:
+            await self._give_back_slowly(self._locks.transport(), tenure, False, first)
 
     def hold(self, *, wait: Any = UNSET) -> "AsyncHold":
         """A single-use context manager that carries its lease: enter and exit may be in different tasks. Cancels

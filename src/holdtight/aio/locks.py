@@ -61,12 +61,12 @@ class AsyncLocks(BaseLocks[AsyncLock]):
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
         self._transports: list[Transport] = []
-        self._latest: Transport | None = None
+        self.latest: Transport | None = None
 
     def transport(self) -> Transport:
         """The connection of the running loop."""
         loop = asyncio.get_running_loop()
-        latest = self._latest
+        latest = self.latest
         if latest is not None and latest.loop is loop:
             return latest
         return self._transport_of(loop)
@@ -83,13 +83,13 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             found = Transport(self.place, loop, connect_timeout=self.settings.connect_timeout)
             found.closed = self.closed
             self._transports.append(found)
-        self._latest = found
+        self.latest = found
         return found
 
     def after_fork(self) -> None:
         super().after_fork()
         self._transports = []
-        self._latest = None
+        self.latest = None
 
     async def __aenter__(self) -> "AsyncLocks":
         return self
@@ -117,7 +117,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             else:
                 transport.loop.call_soon_threadsafe(transport.close)
         self._transports = []
-        self._latest = None
+        self.latest = None
 
     async def run(self, plan: Plan[R], name: str) -> R:
         """Runs a plan that is no acquisition; what goes wrong becomes one of our errors."""

@@ -62,6 +62,7 @@ class Asking:
     pending = 0
     """The same for the attempt that is under way."""
     failures = 0
+    slow_grants = 0
     position = 0
 
     def __init__(
@@ -165,8 +166,8 @@ def _check(asking: Asking, grant: Grant) -> Granted | None:
     if spent < asking.question.valid:
         return Granted(grant, asking.marker)
     asking.in_line = True  # it is ours, and must be given back if we stop here
-    asking.failures += 1
-    if asking.failures >= 3 or asking.clock() >= asking.wait_until:
+    asking.slow_grants += 1
+    if asking.slow_grants >= 3 or asking.clock() >= asking.wait_until:
         raise ClockDrift.on(asking.question.claim.name, asking.question.claim.ttl, spent)
     return None
 
@@ -218,11 +219,11 @@ def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Step | P
     limit = asking.wait_until
     if not asking.answered:
         limit = min(limit, asking.started + asking.connect_timeout)
-    until = asking.clock() + asking.retry.pause(asking.failures)
-    if until >= limit:
+    now = asking.clock()
+    if now >= limit:
         raise asking.unavailable(failure) from failure
     try:
-        yield Park(asking.owner, until)
+        yield Park(asking.owner, min(limit, now + asking.retry.pause(asking.failures)))
     except LinkDown:
         pass
 

@@ -16,7 +16,8 @@ class Ending(Protocol):
     claim: Claim
 
     def read_release(self, reply: Any) -> int | Denied | None: ...
-    def release_step(self, owner: Owner, *, marker: int = 0) -> Step: ...
+    def release_step(self, owner: Owner) -> Step: ...
+    def marker_step(self, owner: Owner, marker: int) -> Step: ...
     def sweep_step(self, owner: Owner) -> Step: ...
     def adopt_step(self, old: Owner, owner: Owner, *, now: float) -> Step: ...
 
@@ -32,12 +33,15 @@ def release(ending: Ending, owner: Owner, *, marker: int, first: Any = None) -> 
     may_have_arrived = failed is not None and failed.sent
     if answer is None:
         try:
-            answer = yield ending.release_step(owner, marker=marker)
+            answer = yield ending.release_step(owner)
         except LinkDown as down:
             if failed is not None:
                 raise
             may_have_arrived = down.sent
-            answer = yield ending.release_step(owner, marker=marker)
+            answer = yield ending.release_step(owner)
+    if marker:
+        # An attempt of ours may still be on its way: it is refused, or passed on if it came in between.
+        yield ending.marker_step(owner, marker)
     if isinstance(answer, Denied):
         if may_have_arrived:
             return None
@@ -74,7 +78,9 @@ def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float
             continue
         if isinstance(answer, Grant):
             return answer
-        if isinstance(answer, Late) and tries < 10:
+        if isinstance(answer, Late):
+            if tries >= 10:
+                raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
             continue
         reason = LossReason.TAKEN if isinstance(answer, Denied) and answer.holder else LossReason.EXPIRED
         raise LeaseLost.because(ending.claim.name, reason)

@@ -35,6 +35,8 @@ __all__ = ["Prepared", "Store"]
 
 LONGEST_PATIENCE = 2.0
 TAIL_MS = 10_000
+_MARKER_SLACK_MS = 50
+"""Another thread may learn the server's time between two looks at it."""
 LISTED_WAITERS = 500
 
 
@@ -87,12 +89,20 @@ class Prepared:
             replacement=script.ATTEMPT.whole,
         )
 
-    def release_step(self, owner: Owner, *, marker: int = 0, patience: float = LONGEST_PATIENCE) -> Step:
-        if marker:
-            step = self.withdraw_step(owner, marker=marker)
-            step.undo = False  # a deed of its own, whose caller waits for the answer
-            return step
-        return Step(self.release + bulk(owner), None, read_release, patience=patience, replacement=script.RELEASE.whole)
+    def release_step(self, owner: Owner) -> Step:
+        return Step(
+            self.release + bulk(owner),
+            None,
+            read_release,
+            patience=LONGEST_PATIENCE,
+            replacement=script.RELEASE.whole,
+        )
+
+    def marker_step(self, owner: Owner, marker: int) -> Step:
+        """Refuses attempts of an owner that has released but may have one on its way; gives back what came of one."""
+        step = self.withdraw_step(owner, marker=marker)
+        step.undo = False
+        return step
 
     def read_release(self, reply: Any) -> "int | Denied | None":
         """None if it was an error reply, which tells nothing."""
@@ -133,7 +143,7 @@ class Prepared:
 
     def arrival_limit(self, now: float, patience: float) -> int:
         """`not_after` of an attempt sent now, in ms and rounded up: what a marker must outlive."""
-        return self.store.not_after(now, patience) // 1000 + 1
+        return self.store.not_after(now, patience) // 1000 + _MARKER_SLACK_MS
 
     def holder_step(self, holder: Owner, left: float) -> Step:
         """Who is behind an owner, for a message to people."""

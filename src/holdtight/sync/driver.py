@@ -45,8 +45,15 @@ class Driver:
             self._link = None
 
     def run(self, plan: Plan[R]) -> R:
+        try:
+            return self._run(plan, None)
+        except BaseException as error:
+            if getattr(plan, "gi_frame", None) is None:
+                raise
+            return self._run(plan, error)  # it came between two steps: the plan has not been told yet
+
+    def _run(self, plan: Plan[R], error: BaseException | None) -> R:
         value: Any = None
-        error: BaseException | None = None
         while True:
             try:
                 wish = plan.send(value) if error is None else plan.throw(error)

@@ -24,7 +24,7 @@ from holdtight.settings import UNSET, Options
 from holdtight.sync.driver import Driver
 from holdtight.sync.lease import Lease
 from holdtight.tenure import Tenure
-from holdtight.values import LockInfo, LossReason, Owner
+from holdtight.values import Grant, LockInfo, LossReason, Owner
 
 if TYPE_CHECKING:
     from holdtight.sync.locks import Locks
@@ -105,10 +105,10 @@ class Lock(BaseLock):
             reply = link.call(b"%b%b$16\r\n%d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner), longest)
         except LinkDown as down:
             transport.lose(link, down)
-            return self._slowly(None, owner, wait, started, down, limit // 1000 + 1, who, or_none)
+            return self._slowly(None, owner, wait, started, down, limit // 1000 + 50, who, or_none)
         except BaseException:
             with Driver(transport, link) as driver:
-                driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit // 1000 + 1))
+                driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit // 1000 + 50))
             raise
         if reply.__class__ is not bytes:
             answer: Answer | None
@@ -124,6 +124,8 @@ class Lock(BaseLock):
             transport.give(link)
         fence = int(reply)
         client.lead = fence / 1e6 - started
+        if _clock(CLOCK_ID) - started >= prepared.valid:  # we were paused: the plan asks once more
+            return self._slowly(None, owner, wait, started, Grant(fence, started), 0, who, or_none)
         tenure = Tenure(self.terms, tell, owner, fence, started, 0)
         lane = self._lane
         if lane.epoch != current.epoch:

@@ -80,10 +80,14 @@ class Locks(BaseLocks[Lock]):
             self.client.recorded_until = 0.0
             try:
                 link = self.transport.idle.pop()
-                link.call(command("DEL", self.client.record_key), 0.5)
-                self.transport.give(link)
-            except (LinkDown, IndexError):
-                pass  # the record ends by itself
+            except IndexError:
+                pass
+            else:
+                try:
+                    link.call(command("DEL", self.client.record_key), 0.5)
+                except LinkDown:
+                    pass  # the record ends by itself
+                self.transport.scrap(link)
         self.transport.close()
 
     def run(self, plan: Plan[R], name: str) -> R:

@@ -50,8 +50,10 @@ class Transport:
                 while not beyond and self._open >= (self._most or 0):
                     if not self._room.wait(until - boottime()):
                         raise LinkDown(f"all {self._most} connections (max_connections) are in use", sent=False)
-                    if self.idle:
+                    try:
                         return self.idle.pop()
+                    except IndexError:
+                        continue
                 self._open += 1
         try:
             link = self.place.open(max(0.001, min(until - boottime(), self._connect_timeout)))
@@ -67,6 +69,7 @@ class Transport:
             try:
                 link.call(self.place.client.record(), timeout)
             except BaseException:
+                self.place.client.recorded_until = 0.0
                 self.scrap(link)
                 raise
             keeper.keeper().watch(self.place)

@@ -1,0 +1,1 @@
+"""The core without a socket: every branch of every plan, by feeding replies."""

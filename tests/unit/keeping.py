@@ -1,0 +1,177 @@
+"""A keeper without its thread: the test says when, and what each server answers."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from holdtight.keeper import Keeper
+from holdtight.plan import LinkDown
+
+_fds = itertools.count(10_000)
+
+
+class Sock:
+    def __init__(self) -> None:
+        self._fd = next(_fds)
+
+    def fileno(self) -> int:
+        return self._fd
+
+
+class Link:
+    """The keeper's connection, scripted: what was sent, and what comes in."""
+
+    def __init__(self) -> None:
+        self.sock = Sock()
+        self.writes: list[list[bytes]] = []
+        self.incoming: list[Any] = []
+        self.broken: LinkDown | None = None
+        self.closed = False
+        self.takes = 1 << 30
+
+    def stop_blocking(self) -> None: ...
+
+    def push_out(self, data: bytes) -> bytes:
+        if self.broken is not None:
+            raise self.broken
+        if data:
+            self.writes.append(data[: self.takes].splitlines())
+        return data[self.takes :]
+
+    def pump(self) -> list[Any]:
+        if self.broken is not None:
+            raise self.broken
+        arrived, self.incoming = self.incoming, []
+        return arrived
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Client:
+    record_key = b"ht:client:x"
+
+    def __init__(self) -> None:
+        self.recorded_until = 0.0
+
+    def record(self) -> bytes:
+        return b"record\n"
+
+
+class Place:
+    """A server: `open` gives what the test prepared, raises it, or blocks on it."""
+
+    def __init__(self, name: str = "a") -> None:
+        self.display = name
+        self.client = Client()
+        self.refreshers: list[Callable[[], None]] = []
+        self.links: list[Link] = []
+        self.opening: Callable[[], Link] = Link
+        self.opened = 0
+
+    def open(self, timeout: float) -> Link:
+        self.opened += 1
+        link = self.opening()
+        self.links.append(link)
+        return link
+
+    @property
+    def link(self) -> Link:
+        return self.links[-1]
+
+
+class Charge:
+    """Keeps account of what the keeper did with it."""
+
+    def __init__(self, place: Place, interval: float = 10.0, deadline: float = 1e9, name: str = "x") -> None:
+        self.place: Any = place
+        self.interval = interval
+        self.deadline = deadline
+        self.name = name
+        self.alive = True
+        self.log: list[str] = []
+        self.well = True
+        self.nothing_to_ask = False
+        self.fails_in: str | None = None
+
+    def request(self, now: float) -> bytes | None:
+        self._note("request")
+        return None if self.nothing_to_ask or not self.alive else self.name.encode() + b"\n"
+
+    def whole(self, request: bytes) -> bytes:
+        return b"whole " + request
+
+    def answered(self, reply: Any, sent: float) -> bool:
+        self._note(f"answered {reply}")
+        return self.well
+
+    def unanswered(self, cause: str) -> None:
+        self._note(f"unanswered {cause}")
+
+    def overdue(self) -> None:
+        self.alive = False
+        self._note("overdue")
+
+    def _note(self, what: str) -> None:
+        self.log.append(what)
+        if self.fails_in is not None and what.startswith(self.fails_in):
+            raise ValueError(f"a charge that fails in {what}")
+
+
+class Still(Keeper):
+    """The keeper, standing still: `turn(now)` does what its thread would do at that moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.wakes = 0
+        self.watched: dict[int, bool] = {}
+        self._posted = threading.Semaphore(0)
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def post(self, what: Callable[[], None]) -> None:
+        super().post(what)
+        self._posted.release()
+
+    def register(self, fd: int, *, writing: bool) -> None:
+        self.watched[fd] = writing
+
+    def unregister(self, fd: int) -> None:
+        self.watched.pop(fd, None)
+
+    def do_posts(self) -> None:
+        while self._posts:
+            self._posted.acquire()
+            self._posts.popleft()()
+
+    def turn(self, now: float | None = None) -> float:
+        """One turn of the thread, without its sleep. Returns until when it would sleep."""
+        if now is not None:
+            self.now = now
+        self.do_posts()
+        wake_at = min(self._take_due(self.now), self._do_agenda(self.now))
+        for station in list(self._stations.values()):
+            wake_at = min(wake_at, station.advance(self.now))
+        return wake_at
+
+    def connected(self, place: Place) -> Link:
+        """Waits for the thread that connects, and goes on."""
+        assert self._posted.acquire(timeout=10), "nobody came back from connecting"
+        self._posted.release()
+        self.turn()
+        return place.link
+
+    def hears(self, place: Place, *replies: Any) -> None:
+        """The server answers."""
+        place.link.incoming += replies
+        station: Any = self._stations[place]  # type: ignore[index]
+        station.ready(self.now)
+
+    @property
+    def agenda(self) -> list[float]:
+        return sorted(each[0] for each in self._agenda)

@@ -1,0 +1,173 @@
+"""Every error of the public table: code, bases, message, and that it pickles whole."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import pytest
+
+import holdtight
+from holdtight import errors
+from holdtight.errors import (
+    ClockDrift,
+    DeadlockDetected,
+    LeaseLost,
+    LockError,
+    LockTimeout,
+    NotOwner,
+    NotPermitted,
+    NotSupported,
+    OutOfMemory,
+    QueueFull,
+    QuorumNotReached,
+    ScriptError,
+    StaleFence,
+    Unavailable,
+)
+from holdtight.values import Holder, LossReason
+
+HOLDER = Holder("abcdefghijklmnop", fence=7, host="worker-7", pid=42, label="billing", expires_in=3.5)
+
+TABLE: list[tuple[type[LockError], str | None, tuple[type[BaseException], ...]]] = [
+    (LockError, None, (Exception,)),
+    (LockTimeout, "LOCK_TIMEOUT", (LockError, TimeoutError)),
+    (LeaseLost, "WATCHDOG_RENEWAL_FAILED", (LockError,)),
+    (NotOwner, "UNLOCK_FAILED", (LeaseLost,)),
+    (Unavailable, "CONNECTION_LOST", (LockError, ConnectionError)),
+    (NotPermitted, "NOT_PERMITTED", (LockError, PermissionError)),
+    (QuorumNotReached, "QUORUM_NOT_REACHED", (Unavailable,)),
+    (ClockDrift, "CLOCK_DRIFT", (LockError,)),
+    (OutOfMemory, "OUT_OF_MEMORY", (LockError,)),
+    (ScriptError, "SCRIPT_ERROR", (LockError,)),
+    (DeadlockDetected, "DEADLOCK", (LockError,)),
+    (QueueFull, "QUEUE_FULL", (LockError,)),
+    (StaleFence, "CONCURRENT_MODIFICATION", (LockError,)),
+    (NotSupported, "NOT_SUPPORTED", (LockError,)),
+]
+
+
+@pytest.mark.parametrize(("cls", "code", "bases"), TABLE, ids=lambda value: getattr(value, "__name__", ""))
+def test_code_and_bases_are_those_of_the_table(
+    cls: type[LockError], code: str | None, bases: tuple[type[BaseException], ...]
+) -> None:
+    assert cls.code == code
+    assert cls.__bases__ == bases
+    assert cls("x").code == code
+    assert getattr(holdtight, cls.__name__) is cls
+
+
+def test_the_table_is_complete_and_codes_are_unique() -> None:
+    assert {cls.__name__ for cls, _, _ in TABLE} == set(errors.__all__)
+    assert len({code for _, code, _ in TABLE}) == len(TABLE)
+
+
+MADE: dict[str, Callable[[], LockError]] = {
+    "timeout": lambda: LockTimeout.after("orders", 2.5, HOLDER, 3),
+    "timeout of nobody": lambda: LockTimeout.after("orders", 0.0, None, 0),
+    "lost": lambda: LeaseLost.because("orders", LossReason.TAKEN, 7),
+    "lost, why unknown": lambda: LeaseLost.because("orders", None),
+    "not owner": lambda: NotOwner.on("release", "orders", LossReason.EXPIRED),
+    "not owner, why unknown": lambda: NotOwner.on("release", "orders", None),
+    "unavailable": lambda: Unavailable.because("orders", "redis://a", "connection refused", 2.0),
+    "quorum": lambda: QuorumNotReached("'orders': 1 of 3", name="orders", nodes={"a": "yes", "b": "no"}),
+    "drift": lambda: ClockDrift.on("orders", 1.0, 1.2),
+    "memory": lambda: OutOfMemory.because("orders", "redis://a", "OOM command not allowed"),
+    "foreign": lambda: ScriptError.foreign("orders", "ht:{orders}", "WRONGTYPE"),
+    "script": lambda: ScriptError.because("orders", "redis://a", "ERR"),
+    "deadlock": lambda: DeadlockDetected.with_self("orders", "thread"),
+    "queue": lambda: QueueFull.at("orders", 100, 100),
+    "not supported": lambda: NotSupported("cannot detach 'orders'", name="orders"),
+    "permission": lambda: NotPermitted.because("redis://a", "NOPERM no permissions", "orders"),
+}
+
+
+@pytest.mark.parametrize("what", MADE)
+def test_an_error_carries_the_name_of_its_lock(what: str) -> None:
+    error = MADE[what]()
+    assert error.name == "orders"
+    assert str(error)
+    assert "None" not in str(error)
+
+
+@pytest.mark.parametrize("what", [what for what in MADE if what != "permission"])
+def test_the_message_names_the_lock(what: str) -> None:
+    assert "'orders'" in str(MADE[what]())
+
+
+def test_the_message_of_a_refusal_names_the_lock() -> None:
+    assert "'orders'" in str(MADE["permission"]())
+
+
+@pytest.mark.parametrize("what", MADE)
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_an_error_pickles_with_all_it_carries(what: str, protocol: int) -> None:
+    error = MADE[what]()
+    error.add_note("and the body failed too")
+    came = pickle.loads(pickle.dumps(error, protocol))
+    assert type(came) is type(error)
+    assert came.args == error.args
+    assert str(came) == str(error)
+    assert vars(came) == vars(error)
+    assert came.__notes__ == ["and the body failed too"]
+    assert came.code == error.code
+
+
+def test_what_errors_carry_survives_the_way_to_another_process() -> None:
+    timeout = pickle.loads(pickle.dumps(MADE["timeout"]()))
+    assert (timeout.holder, timeout.waited) == (HOLDER, 2.5)
+    assert pickle.loads(pickle.dumps(MADE["lost"]())).reason is LossReason.TAKEN
+    assert pickle.loads(pickle.dumps(MADE["quorum"]())).nodes == {"a": "yes", "b": "no"}
+    assert pickle.loads(pickle.dumps(MADE["deadlock"]())).cycle == ("orders", "orders")
+    assert pickle.loads(pickle.dumps(MADE["unavailable"]())).nodes == {"redis://a": "connection refused"}
+
+
+@pytest.mark.parametrize("what", MADE)
+def test_an_error_can_be_copied(what: str) -> None:
+    error = MADE[what]()
+    assert vars(copy.copy(error)) == vars(copy.deepcopy(error)) == vars(error)
+
+
+def test_a_subclass_with_another_signature_still_pickles() -> None:
+    came = pickle.loads(pickle.dumps(Special(5, 6)))
+    assert type(came) is Special
+    assert came.both == (5, 6)
+    assert str(came) == "5 and 6"
+
+
+class Special(LockTimeout):
+    def __init__(self, one: int, other: int) -> None:
+        super().__init__(f"{one} and {other}", name="orders")
+        self.both = (one, other)
+
+
+def test_a_timeout_says_who_holds_it_how_long_it_took_and_what_to_do() -> None:
+    text = str(LockTimeout.after("orders", 2.5, HOLDER, 3))
+    for word in ("2.5 s", "worker-7, pid 42", "billing", "2 ahead of us", "wait="):
+        assert word in text
+
+
+def test_the_first_in_line_has_nobody_ahead() -> None:
+    assert "ahead" not in str(LockTimeout.after("orders", 2.5, HOLDER, 1))
+
+
+@pytest.mark.parametrize("reason", LossReason)
+def test_every_reason_has_a_text_that_loss_and_refusal_show(reason: LossReason) -> None:
+    assert reason.text in str(LeaseLost.because("orders", reason, 7))
+    assert reason.text in str(NotOwner.on("renew", "orders", reason))
+    assert LeaseLost.because("orders", reason).reason is reason
+
+
+def test_an_unavailable_server_is_named_with_the_cause_and_never_called_free() -> None:
+    text = str(Unavailable.because("orders", "redis://a", "connection refused", 2.0))
+    assert "redis://a" in text
+    assert "connection refused" in text
+    assert "not known" in text
+
+
+def test_nodes_are_a_copy_of_what_was_given() -> None:
+    given = {"a": "yes"}
+    error = LockError("x", nodes=given)
+    given["b"] = "no"
+    assert error.nodes == {"a": "yes"}

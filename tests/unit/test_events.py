@@ -1,0 +1,269 @@
+"""The event stream and the thread for callbacks."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import queue
+import threading
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from holdtight import events as module
+from holdtight import herald
+from holdtight.events import (
+    Acquired,
+    Event,
+    Events,
+    Lost,
+    PreviousExpired,
+    Released,
+    ReleaseFailed,
+    RenewalFailed,
+)
+from holdtight.herald import logger, tell
+from holdtight.values import LossReason
+
+ACQUIRED = Acquired("orders", "me", 7, 0.1)
+LOST = Lost("orders", "me", 7, LossReason.TAKEN)
+EVENTS = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Event)]
+
+
+@pytest.fixture
+def heard() -> Iterator[list[logging.LogRecord]]:
+    """What holdtight logs, whatever the level."""
+    records: list[logging.LogRecord] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    collect, level = Collect(), logger.level
+    logger.addHandler(collect)
+    logger.setLevel(logging.DEBUG)
+    yield records
+    logger.removeHandler(collect)
+    logger.setLevel(level)
+
+
+def herald_is_idle(within: float = 10) -> None:
+    """All that was told before has been done."""
+    done = threading.Event()
+    tell(done.set)
+    assert done.wait(within), "the callback thread does not run"
+
+
+# Subscribers.
+
+
+def test_a_subscriber_hears_every_event_in_the_thread_that_emits_it() -> None:
+    events, seen = Events(), list[tuple[Event, int]]()
+    events.subscribe(lambda event: seen.append((event, threading.get_ident())))
+    events.emit(ACQUIRED)
+    events.emit(LOST)
+    assert seen == [(ACQUIRED, threading.get_ident()), (LOST, threading.get_ident())]
+
+
+def test_subscribers_are_called_in_the_order_of_subscription_until_they_end_it() -> None:
+    events, seen = Events(), list[str]()
+    stop = events.subscribe(lambda event: seen.append("first"))
+    events.subscribe(lambda event: seen.append("second"))
+    events.emit(ACQUIRED)
+    stop()
+    events.emit(ACQUIRED)
+    assert seen == ["first", "second", "second"]
+
+
+def test_the_same_function_twice_is_two_subscriptions() -> None:
+    events, seen = Events(), list[Event]()
+    first = events.subscribe(seen.append)
+    second = events.subscribe(seen.append)
+    events.emit(ACQUIRED)
+    assert len(seen) == 2
+    first()
+    first()  # a second end changes nothing
+    events.emit(ACQUIRED)
+    assert len(seen) == 3
+    second()
+    events.emit(ACQUIRED)
+    assert len(seen) == 3
+
+
+def test_an_error_in_a_subscriber_is_logged_and_the_others_are_still_called(
+    heard: list[logging.LogRecord],
+) -> None:
+    events, seen = Events(), list[Event]()
+
+    def fail(event: Event) -> None:
+        raise ValueError("a subscriber's own fault")
+
+    events.subscribe(fail)
+    events.subscribe(seen.append)
+    events.emit(ACQUIRED)
+    assert seen == [ACQUIRED]
+    failure = next(record for record in heard if record.levelno == logging.ERROR)
+    assert failure.exc_info is not None
+    assert "a subscriber's own fault" in str(failure.exc_info[1])
+
+
+def test_a_subscriber_may_unsubscribe_itself_and_others_while_it_is_called() -> None:
+    events, seen = Events(), list[str]()
+    stops = list[Callable[[], None]]()
+
+    def once(event: Event) -> None:
+        seen.append("once")
+        for stop in stops:
+            stop()
+
+    stops += [events.subscribe(once), events.subscribe(lambda event: seen.append("other"))]
+    events.emit(ACQUIRED)
+    events.emit(ACQUIRED)
+    assert seen == ["once", "other"]
+
+
+def test_what_cannot_be_called_cannot_subscribe() -> None:
+    with pytest.raises(TypeError, match="subscriber must be callable"):
+        Events().subscribe(5)  # type: ignore[arg-type]
+
+
+def test_events_are_wanted_while_somebody_listens(heard: list[logging.LogRecord]) -> None:
+    events, wanted = Events(), list[bool]()
+    logger.setLevel(logging.INFO)
+    wanted.append(events.wanted)
+    stop = events.subscribe(print)
+    wanted.append(events.wanted)
+    stop()
+    wanted.append(events.wanted)
+    logger.setLevel(logging.DEBUG)
+    wanted.append(events.wanted)
+    assert wanted == [False, True, False, True]
+
+
+def test_what_is_emitted_later_comes_in_the_callback_thread_and_in_order() -> None:
+    events, seen = Events(), queue.SimpleQueue[tuple[Event, str]]()
+    events.subscribe(lambda event: seen.put((event, threading.current_thread().name)))
+    events.emit_later(ACQUIRED)
+    events.emit_later(LOST)
+    assert [seen.get(timeout=10) for _ in range(2)] == [
+        (ACQUIRED, "holdtight-herald"),
+        (LOST, "holdtight-herald"),
+    ]
+
+
+@pytest.mark.parametrize("cls", EVENTS, ids=lambda cls: str(cls.__name__))
+def test_every_event_is_frozen_and_typed(cls: type[Event]) -> None:
+    assert [field.name for field in dataclasses.fields(cls)][:2] == ["name", "owner"]
+    assert typing.get_type_hints(cls)
+    event = cls(*[None] * len(dataclasses.fields(cls)))  # type: ignore[arg-type]
+    assert cls.__name__ in module.__all__
+    with pytest.raises(AttributeError):
+        setattr(event, "name", "x")  # noqa: B010
+
+
+# The log.
+
+
+@pytest.mark.parametrize(
+    ("event", "level"),
+    [
+        (ACQUIRED, logging.DEBUG),
+        (Released("orders", "me", 7, 1.0), logging.DEBUG),
+        (LOST, logging.WARNING),
+        (RenewalFailed("orders", "me", 7, 1.0, "down"), logging.WARNING),
+        (ReleaseFailed("orders", "me", 7, "down"), logging.WARNING),
+        (PreviousExpired("orders", "me", "you"), logging.WARNING),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_event_is_one_log_line_with_the_event_itself_in_extra(
+    event: Event, level: int, heard: list[logging.LogRecord]
+) -> None:
+    Events().emit(event)
+    (record,) = heard
+    assert record.levelno == level
+    assert record.name == "holdtight"
+    assert vars(record)["holdtight"] is event
+    assert record.getMessage() == f"{type(event).__name__} orders"
+
+
+# The herald.
+
+
+def test_callbacks_run_one_after_another_in_the_order_in_which_they_were_told() -> None:
+    seen: list[int] = []
+    for number in range(1000):
+        tell(seen.append, number)
+    herald_is_idle()
+    assert seen == list(range(1000))
+
+
+def test_an_error_in_a_callback_is_logged_and_the_next_is_still_called(
+    heard: list[logging.LogRecord],
+) -> None:
+    def fail() -> None:
+        raise ValueError("a callback's own fault")
+
+    tell(fail)
+    herald_is_idle()
+    assert any(record.exc_info and "own fault" in str(record.exc_info[1]) for record in heard)
+
+
+def test_who_tells_is_never_held_up_by_a_callback_that_blocks() -> None:
+    blocked, let_go, seen = threading.Event(), threading.Event(), list[int]()
+
+    def block() -> None:
+        blocked.set()
+        let_go.wait(60)
+
+    tell(block)
+    assert blocked.wait(10)
+    for number in range(100):
+        tell(seen.append, number)
+    assert seen == [], "told, and not waited for"
+    let_go.set()
+    herald_is_idle()
+    assert len(seen) == 100
+
+
+def test_what_was_told_is_let_go_of_once_it_is_done() -> None:
+    import weakref
+
+    class Thing:
+        def act(self) -> None: ...
+
+    thing = Thing()
+    gone = weakref.ref(thing)
+    tell(thing.act)
+    herald_is_idle()
+    del thing
+    assert gone() is None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_callback_that_exits_does_not_end_the_delivery_of_later_ones() -> None:
+    own = herald._Herald()
+    done = threading.Event()
+    own.tell(_exit)
+    own.tell(done.set)
+    assert done.wait(2)
+
+
+def test_a_callback_thread_that_could_not_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = herald._Herald()
+    done = threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", _no_threads_left)
+        own.tell(done.set)
+    own.tell(int)
+    assert done.wait(2)
+
+
+def _exit() -> None:
+    raise SystemExit(1)
+
+
+def _no_threads_left(self: Any) -> None:
+    raise RuntimeError("can't start new thread")

@@ -1,0 +1,301 @@
+"""The keeper without a server: lanes, agenda, deadlines. Its stations are in test_station.py."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import pytest
+
+from holdtight import keeper as module
+from holdtight import station as station_module
+from holdtight.keeper import SHORTEST_RETRY
+from tests.unit.keeping import Charge, Place, Still
+
+
+@pytest.fixture
+def keeper(monkeypatch: pytest.MonkeyPatch) -> Still:
+    still = Still()
+    monkeypatch.setattr(module, "boottime", lambda: still.now)
+    monkeypatch.setattr(station_module, "boottime", lambda: still.now)
+    return still
+
+
+def asked(charge: Charge) -> int:
+    return charge.log.count("request")
+
+
+# Lanes.
+
+
+def test_a_charge_is_due_one_interval_after_it_was_added(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=10)
+    keeper.add(charge, 1000.0)
+    assert keeper.turn(1000.0) == 1010.0
+    keeper.turn(1009.9)
+    assert place.opened == 0
+    keeper.turn(1010.0)
+    keeper.connected(place)
+    assert place.link.writes == [[b"x"]]
+
+
+def test_charges_of_one_interval_share_a_lane_and_others_do_not(keeper: Still) -> None:
+    place = Place()
+    for interval in (10, 10, 20):
+        keeper.add(Charge(place, interval=interval), 1000.0)
+    statistics = keeper.statistics()
+    assert (statistics["charges"], statistics["lanes"]) == (3, 2)
+
+
+def test_a_charge_that_was_dropped_is_never_asked(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place)
+    keeper.add(charge, 1000.0)
+    keeper.drop(charge)
+    keeper.drop(charge)
+    keeper.drop(Charge(place, interval=99))  # of a lane that never was
+    keeper.turn(2000.0)
+    assert place.opened == 0
+    assert charge.log == []
+
+
+def test_a_charge_that_is_dead_when_it_is_due_is_never_asked(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place)
+    keeper.add(charge, 1000.0)
+    charge.alive = False
+    keeper.turn(1010.0)
+    assert charge.log == []
+    assert keeper.statistics()["charges"] == 0
+
+
+def test_a_lock_taken_and_released_over_and_over_wakes_the_thread_once_an_interval(keeper: Still) -> None:
+    place = Place()
+    for number in range(1000):
+        charge = Charge(place, interval=10)
+        keeper.add(charge, 1000.0 + number / 1000)
+        keeper.drop(charge)
+    assert keeper.wakes == 1
+    assert keeper.turn(1001.0) == 1010.0, "it looks once, when the first would have been due"
+    assert keeper.turn(1010.0) == float("inf")
+    keeper.add(Charge(place, interval=10), 1010.0)
+    assert keeper.wakes == 2
+
+
+def test_an_empty_lane_is_disarmed_and_armed_again_by_the_next_charge(keeper: Still) -> None:
+    place = Place()
+    first = Charge(place)
+    keeper.add(first, 1000.0)
+    keeper.turn(1010.0)
+    assert keeper.turn(1010.0) > 1010.0
+    again = Charge(place)
+    keeper.add(again, 1011.0)
+    assert keeper.wakes >= 2
+    assert keeper.turn(1011.0) <= 1021.0
+
+
+def test_a_charge_added_while_the_lane_is_being_disarmed_is_not_forgotten(keeper: Still) -> None:
+    place = Place()
+    late, lane, came = Charge(place), keeper.lane(10.0), list[bool]()
+
+    class Charges(OrderedDict[Any, float]):
+        """Another thread, which knows the lane, adds right after the keeper has seen that it is empty."""
+
+        def __len__(self) -> int:
+            size = super().__len__()
+            if not lane.armed and not came:
+                came.append(True)
+                self[late] = 1010.0
+                if not lane.armed:
+                    keeper.arm(lane, 1010.0)
+            return size
+
+        def __bool__(self) -> bool:
+            return len(self) > 0
+
+    keeper.arm(lane, 1000.0)
+    lane.charges = Charges()
+    keeper.turn(1000.0)
+    assert late in lane.charges
+    assert lane.armed, "a lane that holds charges is armed"
+    keeper.turn(1010.0)
+    keeper.connected(place)
+    assert asked(late) == 1
+
+
+def test_a_charge_that_was_added_to_a_lane_known_from_before_can_be_dropped(keeper: Still) -> None:
+    place = Place()
+    lane = keeper.lane(10.0)  # a lock keeps its lane, and adds to it without asking
+    keeper.add(first := Charge(place), 1000.0)
+    keeper.drop(first)
+    keeper.turn(1010.0)  # left empty
+    charge = Charge(place)
+    lane.charges[charge] = 1030.0
+    keeper.arm(lane, 1030.0)
+    keeper.drop(charge)
+    assert charge not in lane.charges
+
+
+def test_a_charge_whose_grant_took_long_is_renewed_before_those_that_came_first(keeper: Still) -> None:
+    place = Place()
+    quick, slow = Charge(place, deadline=1029.0), Charge(place, deadline=1020.0)
+    keeper.add(quick, 1009.0)
+    keeper.add(slow, 1000.0)  # asked for at 1000, answered only now
+    keeper.turn(1012.0)
+    assert slow in keeper._stations[place]._waiting  # type: ignore[index]
+    assert quick not in keeper._stations[place]._waiting  # type: ignore[index]
+
+
+def test_lanes_of_ttls_that_were_used_once_do_not_stay_for_ever(keeper: Still) -> None:
+    place = Place()
+    for number in range(5000):
+        charge = Charge(place, interval=10 + number / 1000)
+        keeper.add(charge, 1000.0)
+        keeper.drop(charge)
+    keeper.turn(2000.0)
+    assert keeper.statistics()["lanes"] < 1000
+
+
+# Deadlines.
+
+
+def test_a_charge_past_its_deadline_is_overdue_and_nothing_is_asked(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=10, deadline=1005.0)
+    keeper.add(charge, 1000.0)
+    assert keeper.turn(1000.0) == 1005.0, "it wakes for the deadline, not for the renewal"
+    keeper.turn(1005.0)
+    assert charge.log == ["overdue"]
+    keeper.turn(1010.0)
+    assert charge.log == ["overdue"]
+    assert place.opened == 0
+
+
+def test_a_charge_that_is_only_watched_is_overdue_when_it_is_due(keeper: Still) -> None:
+    charge = Charge(Place(), interval=10, deadline=1010.0)
+    keeper.add(charge, 1000.0)
+    keeper.turn(1010.0)
+    assert charge.log == ["overdue"]
+
+
+def test_a_charge_that_was_sent_for_and_not_answered_is_overdue_at_its_deadline(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=1.0, deadline=1003.0)
+    keeper.add(charge, 1000.0)
+    keeper.turn(1001.0)
+    keeper.connected(place)
+    assert keeper.turn() <= 1003.0
+    keeper.turn(1003.0)
+    assert charge.log[-1] == "overdue"
+
+
+def test_a_deadline_that_moved_is_watched_at_its_new_place(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=1.0, deadline=1003.0)
+    keeper.add(charge, 1000.0)
+    keeper.turn(1001.0)
+    keeper.connected(place)
+    charge.deadline = 1004.0
+    keeper.hears(place, 1)
+    keeper.turn(1003.0)
+    keeper.hears(place, 1)
+    assert "overdue" not in charge.log
+    keeper.turn(1004.0)
+    assert charge.log[-1] == "overdue"
+
+
+def test_the_agenda_is_done_in_the_order_of_time_and_of_coming(keeper: Still) -> None:
+    done: list[str] = []
+    for when, what in ((3.0, "c"), (1.0, "a"), (2.0, "b1"), (2.0, "b2")):
+        keeper.at(1000.0 + when, lambda now, what=what: done.append(what))  # type: ignore[misc]
+    assert keeper.turn(1000.5) == 1001.0
+    assert done == []
+    assert keeper.turn(1002.0) == 1003.0
+    assert done == ["a", "b1", "b2"]
+    keeper.turn(1003.0)
+    assert done == ["a", "b1", "b2", "c"]
+
+
+def test_what_is_kept_without_a_deadline_leaves_nothing_on_the_agenda(keeper: Still) -> None:
+    place = Place()
+    waiter = Charge(place, interval=1.0, deadline=float("inf"))
+    keeper.add(waiter, 1000.0)
+    keeper.turn(1001.0)
+    keeper.connected(place)
+    for second in range(2, 100):
+        keeper.hears(place, 1)
+        keeper.turn(1000.0 + second)
+    assert asked(waiter) > 50
+    assert len(keeper.agenda) < 5
+
+
+# What comes after an answer.
+
+
+def test_a_charge_that_went_well_is_due_one_interval_later(keeper: Still) -> None:
+    charge = Charge(Place(), interval=10)
+    keeper.settled(charge, well=True, now=1000.0)
+    assert keeper.turn(1000.0) == 1010.0
+
+
+def test_a_charge_that_did_not_go_well_is_asked_again_soon(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=8)
+    keeper.settled(charge, well=False, now=1000.0)
+    assert keeper.turn(1000.0) == 1001.0
+    keeper.turn(1001.0)
+    keeper.connected(place)
+    assert asked(charge) == 1
+
+
+@pytest.mark.parametrize(("interval", "pause"), [(0.001, SHORTEST_RETRY), (4.0, 0.5), (80.0, 1.0), (1e6, 1.0)])
+def test_the_pause_is_an_eighth_of_the_interval_within_bounds(keeper: Still, interval: float, pause: float) -> None:
+    keeper.settled(Charge(Place(), interval=interval), well=False, now=1000.0)
+    assert keeper.turn(1000.0) == pytest.approx(1000.0 + pause)
+
+
+def test_it_is_not_asked_again_after_its_deadline_but_overdue(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=8, deadline=1000.5)
+    keeper.settled(charge, well=False, now=1000.0)
+    assert keeper.turn(1000.0) == 1000.5
+    keeper.turn(1000.5)
+    assert charge.log == ["overdue"]
+    assert place.opened == 0
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_a_charge_that_is_over_is_not_kept(keeper: Still, well: bool) -> None:
+    charge = Charge(Place())
+    charge.alive = False
+    keeper.settled(charge, well=well, now=1000.0)
+    assert keeper.turn(5000.0) == float("inf")
+
+
+def test_a_charge_that_died_during_the_pause_is_not_asked(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=8)
+    keeper.settled(charge, well=False, now=1000.0)
+    charge.alive = False
+    keeper.turn(1001.0)
+    assert place.opened == 0
+
+
+# Posts.
+
+
+def test_one_post_that_fails_does_not_hold_up_the_next(keeper: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+
+    def fail() -> None:
+        raise ValueError
+
+    keeper.post(fail)
+    keeper.post(lambda: done.append(1))
+    monkeypatch.setattr("os.read", lambda fd, size: b"!")
+    try:
+        keeper._listen()
+    except ValueError:
+        pass
+    assert done == [1]

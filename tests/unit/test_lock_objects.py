@@ -1,0 +1,197 @@
+"""Lock objects: configuration, cached, immutable; and who may enter again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdtight import DeadlockDetected, Lease, LeaseLost, Locks, process
+from holdtight.base import CACHED_LOCKS
+from holdtight.clock import boottime
+from holdtight.identity import Identity
+from holdtight.settings import Options
+from holdtight.tenure import Tenure
+from holdtight.values import LossReason
+
+
+@pytest.fixture
+def locks() -> Locks:
+    return Locks("redis://127.0.0.1:1", ttl=5, wait=2, label="shop")
+
+
+def test_a_lock_takes_what_is_not_said_from_its_client(locks: Locks) -> None:
+    lock = locks.lock("orders")
+    assert lock.name == "orders"
+    assert lock.options == Options(ttl=5.0, wait=2.0, reentrant=False, renew=True, max_hold=None, label="shop")
+    assert locks.lock("orders", wait=None, label=None).options.wait is None
+    assert locks.lock("orders", wait=None, label=None).options.label is None
+
+
+def test_the_same_words_give_the_same_object(locks: Locks) -> None:
+    assert locks.lock("orders", ttl=3, label="a") is locks.lock("orders", ttl=3, label="a")
+    assert locks.lock("orders", ttl=3) is not locks.lock("orders", ttl=4)
+    assert locks.lock("orders") is not locks.lock("other")
+    assert locks.lock("orders", ttl="3s").options == locks.lock("orders", ttl=timedelta(seconds=3)).options
+
+
+@pytest.mark.parametrize("argument", ["ttl", "wait", "max_hold"])
+def test_a_bool_is_no_duration_though_an_equal_number_was_given_before(locks: Locks, argument: str) -> None:
+    def lock(value: Any) -> object:
+        given: dict[str, Any] = {argument: value}
+        return locks.lock("orders", **given)
+
+    lock(1)
+    lock(1.0)
+    with pytest.raises(ValueError, match=argument):
+        lock(True)
+
+
+@pytest.mark.parametrize(("argument", "right", "wrong"), [("reentrant", False, 0), ("renew", True, 1)])
+def test_a_number_is_no_bool_though_an_equal_bool_was_given_before(
+    locks: Locks, argument: str, right: Any, wrong: Any
+) -> None:
+    locks.lock("orders", **{argument: right})
+    with pytest.raises(TypeError, match=argument):
+        locks.lock("orders", **{argument: wrong})
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"name": ""}, ValueError),
+        ({"name": "a\nb"}, ValueError),
+        ({"name": "a" * 513}, ValueError),
+        ({"name": None}, TypeError),
+        ({"ttl": 0.05}, ValueError),
+        ({"ttl": [1]}, TypeError),
+        ({"ttl": None}, TypeError),
+        ({"wait": -1}, ValueError),
+        ({"wait": float("nan")}, ValueError),
+        ({"max_hold": 0}, ValueError),
+        ({"max_hold": "x"}, ValueError),
+        ({"label": 5}, TypeError),
+        ({"label": "a\nb"}, ValueError),
+        ({"reentrant": 1}, TypeError),
+        ({"renew": None}, TypeError),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_named_every_time(locks: Locks, given: dict[str, Any], error: type[Exception]) -> None:
+    for _ in range(2):
+        with pytest.raises(error, match=next(iter(given))):
+            locks.lock(**{"name": "orders", **given})
+
+
+def test_a_name_that_cannot_be_hashed_is_named_too(locks: Locks) -> None:
+    with pytest.raises(TypeError, match="name"):
+        locks.lock(["x"])  # type: ignore[arg-type]
+
+
+def test_a_short_ttl_needs_renew_false(locks: Locks) -> None:
+    assert locks.lock("orders", ttl="10ms", renew=False).options.ttl == 0.01
+
+
+def test_max_hold_shortens_the_ttl_that_is_asked_for(locks: Locks) -> None:
+    options = locks.lock("orders", ttl=30, max_hold=1).options
+    assert options.max_hold == 1.0
+    assert 1.0 < options.ttl < 1.1
+    assert locks.lock("orders", ttl=5, max_hold=60).options.ttl == 5.0
+
+
+def test_a_lock_object_is_immutable(locks: Locks) -> None:
+    lock = locks.lock("orders")
+    with pytest.raises(AttributeError):
+        lock.name = "other"  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        lock.options.ttl = 1.0  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        lock.anything = 1  # type: ignore[attr-defined]
+
+
+def test_the_cache_stays_bounded(locks: Locks) -> None:
+    for number in range(CACHED_LOCKS + 10):
+        locks.lock(f"order:{number}")
+    assert len(locks._cache) <= CACHED_LOCKS
+
+
+def test_a_lock_says_its_name_and_ttl(locks: Locks) -> None:
+    assert repr(locks.lock("orders")) == "<Lock 'orders' ttl=5>"
+
+
+def test_a_closed_client_says_so_before_anything_is_sent(locks: Locks) -> None:
+    locks.close()
+    locks.close()
+    with pytest.raises(RuntimeError, match="is closed"):
+        locks.lock("orders").try_acquire()
+
+
+# Entering again.
+
+
+def held(locks: Locks, who: Identity, *, block: bool, reentrant: bool, name: str = "orders") -> Tenure:
+    lock = locks.lock(name, reentrant=reentrant)
+    tenure = Tenure(lock.terms, lambda hook: None, b"o" * 24, 7, boottime(), 0)
+    if reentrant:
+        who.remember(lock.key, tenure)
+    if block:
+        lease = Lease(lock, tenure)
+        lease._close()  # not this test's to warn about
+        tenure.entered = 1
+        who.enter_block(lock.key, lease)
+    return tenure
+
+
+def test_who_holds_nothing_asks_the_server(locks: Locks) -> None:
+    assert locks.lock("orders").entered_by(Identity()) is None
+    assert locks.lock("orders", reentrant=True).entered_by(Identity()) is None
+
+
+def test_a_lock_held_in_a_block_of_ones_own_is_a_deadlock_at_once(locks: Locks) -> None:
+    who = Identity()
+    held(locks, who, block=True, reentrant=False)
+    with pytest.raises(DeadlockDetected, match="by this very thread"):
+        locks.lock("orders").entered_by(who)
+    assert locks.lock("other").entered_by(who) is None
+    assert Locks("redis://127.0.0.1:2").lock("orders").entered_by(who) is None
+    assert locks.lock("orders").entered_by(Identity()) is None
+
+
+def test_a_lock_held_outside_a_block_may_be_waited_for(locks: Locks) -> None:
+    who = Identity()
+    held(locks, who, block=False, reentrant=True)
+    assert locks.lock("orders").entered_by(who) is None
+
+
+@pytest.mark.parametrize("block", [True, False])
+def test_re_entry_shares_the_grant_whatever_the_other_options(locks: Locks, block: bool) -> None:
+    who = Identity()
+    tenure = held(locks, who, block=block, reentrant=True)
+    assert locks.lock("orders", reentrant=True, ttl=9).entered_by(who) is tenure
+    assert tenure.entered == 2
+
+
+def test_re_entry_into_a_lost_grant_is_a_loss(locks: Locks) -> None:
+    who = Identity()
+    held(locks, who, block=True, reentrant=True).lose(LossReason.TAKEN)
+    with pytest.raises(LeaseLost) as caught:
+        locks.lock("orders", reentrant=True).entered_by(who)
+    assert caught.value.reason is LossReason.TAKEN
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_lease_that_was_released_within_its_block_is_asked_for_anew(locks: Locks, reentrant: bool) -> None:
+    who = Identity()
+    held(locks, who, block=True, reentrant=reentrant).ended = True
+    assert locks.lock("orders", reentrant=reentrant).entered_by(who) is None
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_forked_child_owns_nothing_and_waits_like_anyone_else(
+    locks: Locks, reentrant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who = Identity()
+    held(locks, who, block=True, reentrant=reentrant)
+    monkeypatch.setattr(process.current, "epoch", process.current.epoch + 1)
+    assert locks.lock("orders", reentrant=reentrant).entered_by(who) is None

@@ -1,0 +1,335 @@
+"""The keeper's connection to one server: batches, verdicts, silence, and independent servers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+import pytest
+
+from holdtight import keeper as keeper_module
+from holdtight import station as module
+from holdtight.herald import tell
+from holdtight.plan import LinkDown, ServerSaid
+from holdtight.station import BATCH
+from tests.unit.keeping import Charge, Link, Place, Still
+
+
+@pytest.fixture
+def keeper(monkeypatch: pytest.MonkeyPatch) -> Still:
+    still = Still()
+    monkeypatch.setattr(keeper_module, "boottime", lambda: still.now)
+    monkeypatch.setattr(module, "boottime", lambda: still.now)
+    return still
+
+
+def due(keeper: Still, *charges: Charge) -> None:
+    for charge in charges:
+        keeper.add(charge, keeper.now - charge.interval)
+    keeper.turn()
+
+
+def sent(place: Place) -> list[bytes]:
+    return [line for write in place.link.writes for line in write]
+
+
+# Batches.
+
+
+def test_ten_thousand_charges_go_out_in_batches_of_25(keeper: Still) -> None:
+    place = Place()
+    charges = [Charge(place, name=f"{number}") for number in range(10_000)]
+    due(keeper, *charges)
+    keeper.connected(place)
+    while len(sent(place)) < 10_000:
+        batch = place.link.writes[-1]
+        assert len(batch) == BATCH
+        writes = len(place.link.writes)
+        keeper.hears(place, *[1] * len(batch))
+        keeper.turn()
+        assert len(place.link.writes) == writes + 1
+    assert sent(place) == [b"%d" % number for number in range(10_000)], "in order, each once"
+    assert place.opened == 1
+
+
+def test_the_next_batch_waits_for_the_answers_to_the_last(keeper: Still) -> None:
+    place = Place()
+    due(keeper, *[Charge(place, name=f"{number}") for number in range(30)])
+    keeper.connected(place)
+    keeper.hears(place, *[1] * 24)
+    keeper.turn()
+    assert len(sent(place)) == 25
+    keeper.hears(place, 1)
+    keeper.turn()
+    assert len(sent(place)) == 30
+
+
+def test_each_answer_goes_to_the_charge_that_asked(keeper: Still) -> None:
+    place = Place()
+    charges = [Charge(place, name=f"{number}") for number in range(3)]
+    due(keeper, *charges)
+    keeper.connected(place)
+    keeper.hears(place, "a", "b")
+    keeper.hears(place, "c")
+    assert [charge.log[-1] for charge in charges] == ["answered a", "answered b", "answered c"]
+    assert keeper.turn() == keeper.now + 2.5, "all are back on their lane, and the record is looked after"
+
+
+def test_bells_on_the_keepers_link_are_nobodys(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place)
+    due(keeper, charge)
+    keeper.connected(place)
+    keeper.hears(place, hiredis.PushNotification([b"message", b"inbox", b"g"]), 1)
+    assert charge.log == ["request", "answered 1"]
+
+
+def test_what_is_asked_for_goes_ahead_of_what_is_due(keeper: Still) -> None:
+    place = Place()
+    due(keeper, Charge(place, name="due"))
+    keeper.ask(Charge(place, name="asked"))
+    keeper.connected(place)
+    assert sent(place) == [b"asked", b"due"]
+
+
+def test_a_charge_that_has_nothing_to_ask_is_overdue_and_the_others_are_asked(keeper: Still) -> None:
+    place = Place()
+    silent, other = Charge(place), Charge(place, name="other")
+    silent.nothing_to_ask = True
+    due(keeper, silent, other)
+    keeper.connected(place)
+    assert silent.log == ["request", "overdue"]
+    assert sent(place) == [b"other"]
+
+
+def test_a_charge_that_died_while_it_waited_is_not_sent(keeper: Still) -> None:
+    place = Place()
+    dead, other = Charge(place, name="dead"), Charge(place, name="other")
+    due(keeper, dead, other)
+    dead.alive = False
+    keeper.connected(place)
+    assert sent(place) == [b"other"]
+
+
+def test_what_the_socket_does_not_take_at_once_goes_out_when_it_can_be_written_to(keeper: Still) -> None:
+    place = Place()
+    link = Link()
+    link.takes = 3
+    place.opening = lambda: link
+    due(keeper, Charge(place, name="abcdef"))
+    keeper.connected(place)
+    assert sent(place) == [b"abc"]
+    assert keeper.watched[link.sock.fileno()] is True, "it wants to write"
+    link.takes = 100
+    keeper.hears(place)
+    assert sent(place) == [b"abc", b"def"]
+    assert keeper.watched[link.sock.fileno()] is False
+
+
+def test_a_script_that_the_server_forgot_is_sent_whole(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place)
+    due(keeper, charge)
+    keeper.connected(place)
+    keeper.hears(place, hiredis.ReplyError("NOSCRIPT No matching script. Please use EVAL."))
+    assert sent(place) == [b"x", b"whole x"]
+    keeper.hears(place, 1)
+    assert charge.log == ["request", "answered 1"]
+
+
+# Failures.
+
+
+def test_a_link_that_stays_silent_is_closed_and_what_was_under_way_is_unknown(keeper: Still) -> None:
+    place = Place()
+    charge, waiting = Charge(place, interval=1.0), [Charge(place, interval=1.0) for _ in range(BATCH)]
+    due(keeper, charge, *waiting)
+    link = keeper.connected(place)
+    assert keeper.turn() == keeper.now + 1.0, "no longer than the shortest interval"
+    keeper.turn(keeper.now + 1.0)
+    assert link.closed
+    assert charge.log == ["request", "unanswered it did not answer in time"]
+    assert waiting[-1].log == ["unanswered it did not answer in time"]
+    assert link.sock.fileno() not in keeper.watched
+    keeper.turn(keeper.now + 0.125)
+    keeper.connected(place)
+    assert place.link is not link
+    assert charge.log[-1] == "request"
+
+
+def test_silence_is_borne_for_two_seconds_at_most_and_50_ms_at_least(keeper: Still) -> None:
+    long, short = Place("long"), Place("short")
+    due(keeper, Charge(long, interval=1000.0))
+    keeper.connected(long)
+    assert keeper.turn() == keeper.now + 2.0
+    due(keeper, Charge(short, interval=0.003))
+    keeper.connected(short)
+    assert keeper.turn() == pytest.approx(keeper.now + 0.05)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [LinkDown("refused", sent=False), ServerSaid("NOAUTH"), OSError("no route"), ValueError("credentials")],
+)
+def test_a_connection_that_cannot_be_made_is_unknown_and_tried_again(keeper: Still, error: Exception) -> None:
+    place = Place()
+
+    def refuse() -> Link:
+        raise error
+
+    place.opening = refuse
+    charge = Charge(place, interval=0.8)
+    due(keeper, charge)
+    keeper._posted.acquire(timeout=10)
+    keeper._posted.release()
+    keeper.turn()
+    assert charge.log[0].startswith("unanswered")
+    assert str(error) in charge.log[0]
+    place.opening = Link
+    keeper.turn(keeper.now + 0.1)
+    keeper.connected(place)
+    assert sent(place) == [b"x"]
+
+
+def test_a_link_that_breaks_is_replaced(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=0.8)
+    due(keeper, charge)
+    link = keeper.connected(place)
+    link.broken = LinkDown("the server closed the connection", sent=True)
+    keeper.hears(place)
+    assert link.closed
+    assert charge.log[-1] == "unanswered the server closed the connection"
+
+
+def test_an_answer_that_nobody_asked_for_ends_the_link(keeper: Still) -> None:
+    place = Place()
+    due(keeper, Charge(place))
+    link = keeper.connected(place)
+    keeper.hears(place, 1, 2)
+    assert link.closed
+
+
+def test_one_dead_server_does_not_delay_another(keeper: Still) -> None:
+    dead, live, let_go = Place("dead"), Place("live"), threading.Event()
+
+    def block() -> Link:
+        let_go.wait(60)
+        return Link()
+
+    dead.opening = block
+    lost = Charge(dead, interval=1.0, deadline=keeper.now + 2)
+    kept = Charge(live, interval=1.0)
+    due(keeper, lost, kept)
+    keeper.connected(live)
+    for _ in range(3):
+        keeper.hears(live, 1)
+        keeper.turn(keeper.now + 1.0)
+    assert kept.log.count("answered 1") == 3
+    assert lost.log == ["overdue"], "its deadline is kept although nobody answers"
+    let_go.set()
+
+
+# Charges that fail. None of them may harm the others.
+
+
+@pytest.mark.parametrize("where", ["request", "answered", "unanswered"])
+def test_a_charge_that_fails_does_not_keep_the_others_from_being_renewed(keeper: Still, where: str) -> None:
+    place = Place()
+    first, bad, last = (Charge(place, name=name, interval=1.0) for name in ("first", "bad", "last"))
+    bad.fails_in = where
+    due(keeper, first, bad, last)
+    _as_its_thread_would(lambda: keeper.connected(place))
+    _as_its_thread_would(keeper.turn)
+    if where == "unanswered":
+        place.link.broken = LinkDown("down", sent=True)
+        _as_its_thread_would(lambda: keeper.hears(place))
+        _as_its_thread_would(lambda: keeper.turn(keeper.now + 0.125))
+        _as_its_thread_would(lambda: keeper.connected(place))
+    answers = len(sent(place))
+    _as_its_thread_would(lambda: keeper.hears(place, *[1] * answers))
+    assert first.log[-1] == "answered 1"
+    assert last.log[-1] == "answered 1"
+
+
+def test_a_charge_that_fails_is_logged_with_what_it_failed_of(keeper: Still, caplog: pytest.LogCaptureFixture) -> None:
+    place = Place()
+    bad = Charge(place)
+    bad.fails_in = "request"
+    due(keeper, bad)
+    _as_its_thread_would(lambda: keeper.connected(place))
+    told = threading.Event()
+    tell(told.set)
+    assert told.wait(10)
+    failures = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
+    assert failures == ["a charge that fails in request"]
+
+
+def test_no_thread_to_connect_with_is_a_failure_and_not_the_end(keeper: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place()
+    charge = Charge(place, interval=0.8)
+
+    def no_threads_left(self: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_threads_left)
+        _as_its_thread_would(lambda: due(keeper, charge))
+    _as_its_thread_would(lambda: keeper.turn(keeper.now + 0.5))
+    assert keeper._posted.acquire(timeout=1), "it never tries again"
+    keeper._posted.release()
+    keeper.turn()
+    assert b"x" in sent(place)
+
+
+def test_a_link_that_comes_after_its_client_was_closed_is_closed(keeper: Still) -> None:
+    place, let_go = Place(), threading.Event()
+
+    def block() -> Link:
+        let_go.wait(10)
+        return Link()
+
+    place.opening = block
+    due(keeper, Charge(place))
+    keeper._thread = threading.current_thread()  # forget() does nothing for a keeper that never ran
+    keeper.forget(place)  # type: ignore[arg-type]
+    keeper.turn()
+    let_go.set()
+    keeper.connected(place)
+    assert place.link.closed
+
+
+# The client's record.
+
+
+def test_the_record_is_kept_while_there_are_charges_and_taken_away_after(
+    keeper: Still,
+) -> None:
+    place = Place()
+    charge = Charge(place, interval=1000.0)
+    keeper.watch(place)  # type: ignore[arg-type]
+    keeper.add(charge, keeper.now)
+    keeper.turn()
+    for _ in range(8):  # of 2.5 s
+        keeper.turn(keeper.now + 2.5)
+    keeper.connected(place)
+    assert sent(place) == [b"record"]
+    keeper.hears(place, b"OK")
+    keeper.drop(charge)
+    for _ in range(2):
+        keeper.turn(keeper.now + 2.5)
+    assert b"ht:client:x" in sent(place)
+    keeper.hears(place, 1)
+    keeper.turn(keeper.now + 2.5)
+    assert keeper.statistics()["stations"] == 0
+    assert place.link.closed
+
+
+def _as_its_thread_would(do: Callable[[], object]) -> None:
+    """The keeper's thread goes on after an error."""
+    try:
+        do()
+    except (ValueError, RuntimeError):
+        pass

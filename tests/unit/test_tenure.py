@@ -1,0 +1,394 @@
+"""The state of one grant: when it is lost, to whom that is told, what is asked of the server."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+import pytest
+
+from holdtight import Lease, LeaseLost, Locks, NotOwner, NotSupported, Unavailable, herald, process
+from holdtight import keeper as keeper_module
+from holdtight import renewing as renewing_module
+from holdtight import tenure as module
+from holdtight.events import Event, Lost, RenewalFailed, Renewed
+from holdtight.redis import script
+from holdtight.renewing import Renewal
+from holdtight.tenure import Tenure
+from holdtight.values import LossReason
+from tests.unit.keeping import Still
+
+OWNER = b"o" * 24
+
+
+class World:
+    """One client, its clock, and what was delivered."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self.delivered: list[Callable[[], object]] = []
+        self.seen: list[Event] = []
+        self.keeper = Still()
+        self.locks = Locks("redis://127.0.0.1:1", namespace="tenure")
+        self.locks.client.lead = 0.0
+        monkeypatch.setattr(module, "boottime", lambda: self.now)
+        monkeypatch.setattr(renewing_module, "keeper", lambda: self.keeper)
+        monkeypatch.setattr("holdtight.hub.tell", lambda function, *args: function(*args))
+        self.locks.events.subscribe(self.seen.append)
+
+    def tenure(self, **options: Any) -> Tenure:
+        lock = self.locks.lock("orders", **{"ttl": 10, **options})
+        return Tenure(lock.terms, self.delivered.append, OWNER, 7, self.now, 0)
+
+    def lease(self, tenure: Tenure) -> Lease:
+        return Lease(self.locks.lock("orders", ttl=10), tenure)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def argument(name: str, request: bytes | None) -> int:
+    """One argument of a packed renewal, by the name that its script gives it."""
+    assert request is not None
+    reader = hiredis.Reader()
+    reader.feed(request)
+    words: list[bytes] = reader.gets()
+    return int(words[3 + len(script.RENEW.keys) + script.RENEW.argv.index(name)])
+
+
+def ttl_asked(request: bytes | None) -> int:
+    return argument("ttl", request)
+
+
+# Time.
+
+
+def test_what_remains_counts_from_before_the_request_less_drift(world: World) -> None:
+    tenure = world.tenure(ttl=10)
+    assert tenure.deadline == pytest.approx(1009.898)
+    world.now = 1004.0
+    assert tenure.remaining() == pytest.approx(5.898)
+    assert not tenure.lost()
+
+
+def test_the_first_look_after_a_long_pause_finds_it_lost(world: World) -> None:
+    tenure = world.tenure(ttl=10)
+    world.now = tenure.deadline
+    assert tenure.lost()
+    assert tenure.reason is LossReason.EXPIRED
+    assert tenure.remaining() == 0.0
+    assert world.seen == [Lost("orders", world.lease(tenure).owner, 7, LossReason.EXPIRED)]
+
+
+def test_a_deadline_after_unanswered_renewals_is_unreachable(world: World) -> None:
+    tenure = world.tenure()
+    tenure.unanswered("connection refused")
+    world.now += 60
+    assert tenure.lost()
+    assert tenure.reason is LossReason.UNREACHABLE
+
+
+def test_a_deadline_after_a_renewal_that_came_through_in_the_end_is_expiry(world: World) -> None:
+    tenure = world.tenure()
+    tenure.unanswered("connection refused")
+    assert tenure.answered(1, world.now)
+    world.now += 60
+    assert tenure.lost()
+    assert tenure.reason is LossReason.EXPIRED
+
+
+def test_max_hold_is_the_end_however_often_it_was_renewed(world: World) -> None:
+    tenure = world.tenure(ttl=10, max_hold=15)
+    world.now += 8
+    assert 7000 < ttl_asked(tenure.request(world.now)) < 7200, "the last renewal is shorter"
+    assert tenure.answered(1, world.now)
+    assert tenure.deadline == pytest.approx(1015.0)
+    world.now = 1015.0
+    assert tenure.lost()
+    assert tenure.reason is LossReason.MAX_HOLD
+
+
+def test_a_forked_child_has_lost_it_without_telling_anybody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    tenure = world.tenure()
+    tenure.on_loss(lambda: None)
+    monkeypatch.setattr(process.current, "epoch", process.current.epoch + 1)
+    assert tenure.remaining() == 0.0
+    assert tenure.lost()
+    assert tenure.reason is LossReason.FORKED
+    assert world.delivered == []
+
+
+# Loss is told once, and is final.
+
+
+def test_the_first_reason_stays_and_is_told_once(world: World) -> None:
+    tenure = world.tenure()
+    tenure.on_loss(hook := lambda: None)
+    tenure.lose(LossReason.TAKEN)
+    tenure.lose(LossReason.EXPIRED)
+    assert tenure.reason is LossReason.TAKEN
+    assert world.delivered == [hook]
+    assert len(world.seen) == 1
+
+
+def test_after_the_end_no_loss_is_told(world: World) -> None:
+    tenure = world.tenure()
+    tenure.on_loss(lambda: None)
+    tenure.ended = True
+    tenure.lose(LossReason.TAKEN)
+    world.now += 60
+    assert not tenure.lost()
+    assert tenure.reason is None
+    assert world.delivered == []
+
+
+def test_who_asks_to_be_told_after_the_loss_is_told_at_once(world: World) -> None:
+    tenure = world.tenure()
+    tenure.lose(LossReason.TAKEN)
+    assert tenure.on_loss(hook := lambda: None) is False
+    assert world.delivered == [hook]
+
+
+def test_a_hook_that_was_dropped_is_not_told(world: World) -> None:
+    tenure, gone = world.tenure(), threading.Event()
+    assert tenure.on_loss(gone.set)
+    tenure.drop_hook(gone.set)
+    tenure.drop_hook(gone.set)
+    tenure.lose(LossReason.TAKEN)
+    assert world.delivered == []
+
+
+# Renewal.
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"), [([0, b"h" * 24], LossReason.TAKEN), ([0, b""], LossReason.EXPIRED)], ids=repr
+)
+def test_a_renewal_that_was_refused_is_the_loss(world: World, reply: object, reason: LossReason) -> None:
+    tenure = world.tenure()
+    assert not tenure.answered(reply, world.now)
+    assert tenure.reason is reason
+    assert not tenure.alive
+
+
+@pytest.mark.parametrize("reply", [hiredis.ReplyError("LOADING"), [-1, 5], None], ids=repr)
+def test_anything_else_is_doubt_and_moves_no_deadline(world: World, reply: object) -> None:
+    tenure = world.tenure()
+    before = tenure.deadline
+    world.now += 3
+    assert not tenure.answered(reply, world.now)
+    assert tenure.alive
+    assert tenure.deadline == before
+    assert [type(event) for event in world.seen] == [RenewalFailed]
+
+
+def test_a_renewal_counts_from_when_it_was_sent(world: World) -> None:
+    tenure = world.tenure()
+    assert tenure.request(1003.0) is not None
+    world.now += 5
+    assert tenure.answered(1, 1003.0)
+    assert tenure.deadline == pytest.approx(1012.898)
+    assert [type(event) for event in world.seen] == [Renewed]
+
+
+def test_past_the_deadline_nothing_is_asked_and_nothing_at_all_without_renewal(world: World) -> None:
+    tenure = world.tenure()
+    assert tenure.request(tenure.deadline) is None
+    assert world.tenure(renew=False).request(world.now) is None
+
+
+def test_after_the_end_nothing_is_asked(world: World) -> None:
+    tenure = world.tenure()
+    tenure.ended = True
+    assert tenure.request(world.now) is None
+
+
+def test_a_late_renewal_teaches_the_servers_clock(world: World) -> None:
+    tenure = world.tenure()
+    before = argument("not_after", tenure.request(world.now))
+    tenure.answered([-1, int((world.now + 3600) * 1000)], world.now)  # its clock was put forward by an hour
+    assert argument("not_after", tenure.request(world.now)) > before
+
+
+def test_a_renewal_counts_with_the_ttl_that_it_asked_for(world: World) -> None:
+    tenure = world.tenure(ttl=1)
+    world.keeper.add(tenure, world.now)
+    renewal = Renewal(tenure, 60.0, lambda: None)
+    renewal.start()
+    assert ttl_asked(renewal.request(world.now)) == 60_000
+    overtaken = tenure.request(world.now)  # it waited at the station, and goes out in the same batch if at all
+    renewal.answered(1, world.now)
+    if overtaken is None:
+        assert tenure.deadline > world.now + 59
+    else:
+        tenure.answered(1, world.now)
+        assert tenure.deadline <= world.now + ttl_asked(overtaken) / 1000, "what the server was told last"
+
+
+def test_a_lease_is_renewed_before_its_deadline_also_after_a_renewal_was_overtaken(world: World) -> None:
+    tenure = world.tenure(ttl=1)
+    renewal = Renewal(tenure, 60.0, lambda: None)
+    renewal.start()
+    world.keeper._posts.clear()  # the two go out in one batch, the overtaken one last
+    renewal.request(world.now)
+    overtaken = tenure.request(world.now)
+    renewal.answered(1, world.now)
+    if overtaken is not None:
+        world.keeper.settled(tenure, well=tenure.answered(1, world.now), now=world.now)
+    assert world.keeper._take_due(world.now) < tenure.deadline
+
+
+# A renewal that somebody waits for.
+
+
+def test_renew_sets_the_ttl_for_good(world: World) -> None:
+    tenure = world.tenure(ttl=10)
+    renewal = Renewal(tenure, 30.0, done := threading.Event().set)
+    assert ttl_asked(renewal.request(world.now)) == 30_000
+    assert renewal.answered(1, world.now)
+    assert (tenure.ttl, tenure.interval) == (30.0, 10.0)
+    assert tenure.deadline == pytest.approx(world.now + 29.698)
+    assert done.__self__.is_set()  # type: ignore[attr-defined]
+    renewal.conclude()
+    assert list(world.keeper.charges(tenure.place)) == [tenure]
+
+
+def test_a_refused_renewal_is_not_owner(world: World) -> None:
+    tenure = world.tenure()
+    renewal = Renewal(tenure, None, lambda: None)
+    renewal.answered([0, b"h" * 24], world.now)
+    with pytest.raises(NotOwner, match="another owner") as caught:
+        renewal.conclude()
+    assert caught.value.reason is LossReason.TAKEN
+
+
+def test_an_unanswered_renewal_is_unavailable_and_the_keeper_goes_on(world: World) -> None:
+    tenure = world.tenure()
+    renewal = Renewal(tenure, None, lambda: None)
+    renewal.unanswered("connection refused")
+    with pytest.raises(Unavailable, match="cannot renew: connection refused"):
+        renewal.conclude()
+    assert tenure.alive
+    world.keeper.do_posts()
+    station = world.keeper._station(tenure.place)
+    assert tenure in [*world.keeper.charges(tenure.place), *station._waiting]
+
+
+def test_detaching_ends_the_tenure_once_the_server_has_agreed(world: World) -> None:
+    tenure = world.tenure(ttl=10)
+    renewal = Renewal(tenure, 600.0, lambda: None, last=True)
+    assert ttl_asked(renewal.request(world.now)) == 600_000
+    assert tenure.alive
+    renewal.answered(1, world.now)
+    assert tenure.ended
+    renewal.conclude()
+
+
+def test_an_answer_that_comes_after_detach_was_given_up_does_not_end_the_lease(world: World) -> None:
+    tenure = world.tenure()
+    renewal = Renewal(tenure, 600.0, lambda: None, last=True)
+    renewal.request(world.now)
+    with pytest.raises(Unavailable):
+        renewal.conclude()
+    renewal.answered(1, world.now)
+    assert tenure.alive, "its holder was told that it could not be detached, and goes on"
+
+
+def test_a_renewal_of_what_ended_meanwhile_is_not_sent(world: World) -> None:
+    tenure, done = world.tenure(), threading.Event()
+    tenure.lose(LossReason.TAKEN)
+    renewal = Renewal(tenure, None, done.set)
+    assert renewal.request(world.now) is None
+    assert done.is_set()
+    with pytest.raises(NotOwner):
+        renewal.conclude()
+
+
+# What a lease shows.
+
+
+def test_a_lease_shows_its_tenure(world: World) -> None:
+    lease = world.lease(world.tenure())
+    assert (lease.name, lease.fence, lease.ttl) == ("orders", 7, 10.0)
+    assert lease.fences == {"orders": 7}
+    assert (lease.lost, lease.reason) == (False, None)
+    lease.check()
+    assert "fence=7" in repr(lease)
+    lease._close()
+    assert lease.remaining() == 0.0
+    with pytest.raises(NotOwner):
+        lease.check()
+
+
+def test_check_raises_the_loss_with_its_reason(world: World) -> None:
+    lease = world.lease(world.tenure())
+    lease.tenure.lose(LossReason.FORCED)
+    with pytest.raises(LeaseLost) as caught:
+        lease.check()
+    assert caught.value.reason is lease.reason is LossReason.FORCED
+
+
+def test_a_callback_gets_the_lease_and_only_a_callable_is_taken(world: World) -> None:
+    lease, got = world.lease(world.tenure()), list[Lease]()
+    lease.on_lost(got.append)
+    lease.tenure.lose(LossReason.TAKEN)
+    for hook in world.delivered:
+        hook()
+    assert got == [lease]
+    with pytest.raises(TypeError, match="callback must be callable"):
+        lease.on_lost(5)  # type: ignore[arg-type]
+
+
+def test_a_lease_refuses_to_be_pickled_and_to_be_detached_while_entered_twice(world: World) -> None:
+    lease = world.lease(world.tenure())
+    with pytest.raises(TypeError, match="detach"):
+        pickle.dumps(lease)
+    lease.tenure.entered = 2
+    with pytest.raises(NotSupported, match="entered 2 times"):
+        lease.detach()
+    lease._close()
+
+
+def test_a_lease_that_nobody_has_any_more_is_renewed_no_more(world: World) -> None:
+    lease = world.lease(tenure := world.tenure())
+    leases = [lease]
+    del lease
+    with pytest.warns(ResourceWarning, match="'orders' was dropped without release"):
+        leases.clear()
+    assert not tenure.alive
+
+
+def test_a_callback_does_not_keep_a_lease_that_nobody_has_any_more(world: World) -> None:
+    lease = world.lease(tenure := world.tenure())
+    lease.on_lost(print)
+    leases = [lease]
+    del lease
+    try:
+        with pytest.warns(ResourceWarning, match="dropped without release"):
+            leases.clear()
+        assert not tenure.alive
+    finally:
+        tenure.ended = True
+
+
+def test_waiting_for_the_loss_ends_with_the_release(world: World) -> None:
+    lease, answers = world.lease(world.tenure()), list[bool]()
+    thread = threading.Thread(target=lambda: answers.append(lease.wait_lost(3)), daemon=True)
+    thread.start()
+    while lease.tenure._hooks is None:
+        pass
+    lease._close()
+    lease.tenure.ended = True
+    thread.join(1)
+    assert answers == [False]
+
+
+def test_nothing_of_this_started_the_keeper_or_told_the_herald(world: World) -> None:
+    assert world.keeper._thread is None
+    assert keeper_module.keeper() is not world.keeper
+    assert herald.logger.name == "holdtight"
