@@ -149,7 +149,8 @@ def _server(target: object, credentials: object, tls: bool) -> "Single | Embedde
     # Loaded with the first client, not with the package.
     from dataclasses import replace
 
-    from holdtight.redis.targets import Embedded, Single, check_credentials
+    from holdtight.redis.credentials import check_credentials
+    from holdtight.redis.targets import Embedded, Single
     from holdtight.redis.url import parse
 
     found = parse(target)

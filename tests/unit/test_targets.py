@@ -25,20 +25,17 @@ import valkey.asyncio.sentinel
 import valkey.sentinel
 from redis.credentials import CredentialProvider, UsernamePasswordCredentialProvider
 
+from holdtight.redis.credentials import FromProvider, Login, check_credentials, check_login
 from holdtight.redis.targets import (
     Address,
     Cluster,
     Embedded,
-    FromProvider,
-    Login,
     Memory,
     Quorum,
     Sentinel,
     Single,
     Target,
     TlsSettings,
-    check_credentials,
-    check_login,
 )
 from holdtight.redis.url import parse
 from tests.support.certificates import Certificates

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
+from holdtight.redis.credentials import from_provider
 from holdtight.redis.targets import (
     Address,
     Cluster,
@@ -29,7 +30,6 @@ from holdtight.redis.targets import (
     Single,
     Target,
     address_from,
-    from_provider,
     whole,
 )
 
