@@ -40,7 +40,7 @@ class AsyncLease(BaseLease):
             return self.lost
         until = None if limit is None else boottime() + limit
         try:
-            while not gone.done() and not self.closed and not self.tenure.ended:
+            while not gone.done() and not self.closed and self.tenure.alive:
                 left = _GLANCE if until is None else min(_GLANCE, until - boottime())
                 await asyncio.wait([gone], timeout=max(0.0, left))
                 if until is not None and boottime() >= until:

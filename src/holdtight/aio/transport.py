@@ -27,6 +27,8 @@ class Transport:
         self.closed = False
         self._connect_timeout = connect_timeout
         self._connecting: asyncio.Future[Connection] | None = None
+        self._wanted = 0
+        """How many wait for it."""
 
     def ready(self) -> Connection | None:
         """The connection if it is there and sound."""
@@ -40,7 +42,11 @@ class Transport:
             return connection
         if self._connecting is None:
             self._connecting = self._start_connecting()
-        done, _ = await asyncio.wait([self._connecting], timeout=timeout)
+        self._wanted += 1
+        try:
+            done, _ = await asyncio.wait([self._connecting], timeout=timeout)
+        finally:
+            self._wanted -= 1
         if not done:
             raise LinkDown("connecting took too long", sent=False)
         return done.pop().result()
@@ -69,6 +75,10 @@ class Transport:
         if link is None:
             assert error is not None
             future.set_exception(error)
+            return
+        if self.closed and not self._wanted:
+            link.close()
+            future.set_exception(LinkDown("the client was closed", sent=False))
             return
         self.connection = Connection(link, self.loop)
         future.set_result(self.connection)

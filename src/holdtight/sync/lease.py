@@ -30,7 +30,7 @@ class Lease(BaseLease):
             return self.lost
         until = None if limit is None else boottime() + limit
         try:
-            while not self.closed and not self.tenure.ended:
+            while not self.closed and self.tenure.alive:
                 left = _GLANCE if until is None else min(_GLANCE, until - boottime())
                 if gone.wait(max(0.0, left)):
                     return True

@@ -21,10 +21,10 @@ end
 if holder ~= old then return {0, now, holder} end
 local fence = math.max(last + 1, now_us)
 local text = string.format('%.0f', fence)
-call('SET', main, 'x1' .. sub(value, 3, 3) .. owner .. text .. label, 'PX', ttl + TAIL)
 if fence > now_us + ttl * 1000 then
   call('HSET', waiters, 'f', text)
   local memory = math.ceil((fence - now_us) / 1000) + TAIL
   if call('PTTL', waiters) < memory then call('PEXPIRE', waiters, memory) end
 end
+call('SET', main, 'x1' .. sub(value, 3, 3) .. owner .. text .. label, 'PX', ttl + TAIL)
 return {1, text, now, ''}

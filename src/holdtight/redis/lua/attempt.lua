@@ -16,9 +16,9 @@ if value then
   kind = sub(value, 1, 2)
   flagged = sub(value, 3, 3) == 'q'
   if kind == 't1' then
-    last = tonumber(sub(value, 4, 19))
+    last = #value == 19 and tonumber(sub(value, 4, 19))
   elseif kind == 'x1' then
-    last = tonumber(sub(value, 28, 43))
+    last = #value >= 43 and tonumber(sub(value, 28, 43))
     left = call('PTTL', main) - TAIL
     if left <= 0 then expired = sub(value, 4, 27) end
   else
@@ -42,34 +42,39 @@ end
 local now = math.floor(now_us / 1000)
 --@include queue
 local mine = left > 0 and sub(value, 4, 27) == owner
-local entry, more = false, false
-if flagged then
+local entry, known, more, from = false, false, false, nil
+if flagged or last >= now_us then
   local marker = call('HGET', waiters, 'm' .. owner)
   if marker and tonumber(marker) >= now and not mine then return {-3, now} end
-  entry = call('HGET', waiters, owner)
+  known = call('HGET', waiters, owner)
+  entry = known and call('ZSCORE', queue, owner) and known -- or its line is gone: it joins anew
 end
 if mine then
   call('PEXPIRE', main, px)
-  if entry then leave_queue(owner) end
+  if known then leave_queue(owner) end
   keep_floor(last, tonumber(ttl))
   return {1, fence_text(last), now, ''}
 end
 
+if entry and is_passed_over(entry) then
+  entry = with_mark(entry, '-')
+  call('HSET', waiters, owner, entry)
+  call('HDEL', waiters, 'c')
+end
+
 local holder = left > 0 and sub(value, 4, 27) or ''
 if left <= 0 then
-  last = floor_of(last)
-  if entry then
-    entry = with_mark(entry, '-')
-    call('HSET', waiters, owner, entry)
-  end
+  last, from = floor_of(last)
+  -- Whoever missed a hand-over still stands in line, and held nothing that could expire.
+  if expired ~= '' and call('ZSCORE', queue, expired) then expired = '' end
   local id, claim
-  id, claim, more = hand_over(last, owner)
+  id, claim, more = hand_over(last, from, owner)
   if id and id ~= owner then
     holder, left, value = id, claim, nil
   elseif more then
     left = 0 -- too many dead entries ahead for one script: look again at once
   else
-    if entry then leave_queue(owner) end
+    if known then leave_queue(owner) end
     local fence = math.max(last + 1, now_us)
     local text = fence_text(fence)
     local flag = call('EXISTS', waiters) == 1 and 'q' or '-'
@@ -82,15 +87,15 @@ end
 if limit == '0' then return {0, now, holder, left, 0, left} end
 
 if not entry then
-  local tail = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-  local waiting = call('ZCARD', queue)
+  local waiting, looked = call('ZCARD', queue), call('HGET', waiters, 'c')
+  if waiting >= tonumber(limit) then waiting = waiting - sweep_some(waiting) end
   if waiting >= tonumber(limit) then return {-2, now, waiting} end
-  call('HGET', waiters, owner)
-  call('ZADD', queue, (tail[2] or 0) + 1, owner)
+  local tail = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+  call('ZADD', queue, math.max(tail[2] or 0, looked or 0) + 1, owner)
 end
 local joined = entry and tonumber(sub(entry, 25, 37)) or now
 call('HSET', waiters, owner, entry_of('x', '-', now + HEARTBEAT, ttl, joined, inbox, label))
-keep(queue, HEARTBEAT)
+call('PEXPIRE', queue, HEARTBEAT)
 keep(waiters, HEARTBEAT)
 if value and not flagged then
   call('SET', main, sub(value, 1, 2) .. 'q' .. sub(value, 4), 'KEEPTTL')

@@ -20,5 +20,4 @@ end
 local now = math.floor(now_us / 1000)
 --@include constants
 --@include queue
-leave_queue(owner)
-return pass_on(last)
+return pass_on(last, owner)

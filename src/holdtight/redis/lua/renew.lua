@@ -15,9 +15,11 @@ if call('PTTL', main) <= TAIL then return {0, ''} end
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
-call('PEXPIRE', main, px)
 local last = tonumber(sub(value, 28, 43))
-if last > now_us + ttl * 1000 then
+local ahead = last > now_us + ttl * 1000
+if ahead then call('HGET', waiters, 'f') end -- before the first write: it may be somebody else's key
+call('PEXPIRE', main, px)
+if ahead then
   call('HSET', waiters, 'f', sub(value, 28, 43))
   local memory = math.ceil((last - now_us) / 1000) + TAIL
   if call('PTTL', waiters) < memory then call('PEXPIRE', waiters, memory) end

@@ -15,9 +15,9 @@ if value then
   kind = sub(value, 1, 2)
   flagged = sub(value, 3, 3) == 'q'
   if kind == 't1' then
-    last = tonumber(sub(value, 4, 19))
+    last = #value == 19 and tonumber(sub(value, 4, 19))
   elseif kind == 'x1' then
-    last = tonumber(sub(value, 28, 43))
+    last = #value >= 43 and tonumber(sub(value, 28, 43))
     left = call('PTTL', main) - TAIL
   else
     last = nil
@@ -28,25 +28,24 @@ if value then
 else
   flagged = call('EXISTS', waiters) == 1
 end
-if flagged then
-  call('HGET', waiters, owner)
-  call('ZCARD', queue)
-  leave_queue(owner)
-end
+call('HGET', waiters, owner)
+call('ZCARD', queue)
+leave_queue(owner) -- and the first write is one that a server out of memory does not refuse
 local until_ms = tonumber(marker)
 if until_ms > now then
   call('HSET', waiters, 'm' .. owner, marker)
   keep(waiters, until_ms - now)
+  drop_litter()
 end
-if kind == 'x1' and sub(value, 4, 27) == owner then return pass_on(last) end
+if kind == 'x1' and sub(value, 4, 27) == owner then return pass_on(last, owner) end
 if flagged and left <= 0 then
-  last = floor_of(last)
-  local id, _, more = hand_over(last, '')
+  local from
+  last, from = floor_of(last)
+  local id, _, more = hand_over(last, from, '')
   if id then return 1 end
   if more then return 2 end
 end
 if until_ms > now and value and not flagged then
   call('SET', main, kind .. 'q' .. sub(value, 4), 'KEEPTTL')
-  keep(main, until_ms - now)
 end
 return 1

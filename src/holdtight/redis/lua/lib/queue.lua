@@ -5,7 +5,8 @@
 --     held       'x1' flag owner(24) fence(16) label
 --     tombstone  't1' flag fence(16)
 -- flag is 'q' while the waiters hash may exist. A held key is alive while PTTL > TAIL.
--- A waiters hash has  owner(24) → entry,  'm'owner → marker (ms),  'f' → fence floor.
+-- A waiters hash has  owner(24) → entry,  'm'owner → marker (ms),  'f' → fence floor,
+--     'c' → score up to which everybody in line is passed over, see hand_over.
 -- An entry is  mode(1) mark(1) expiry(13) ttl(9) joined(13) #inbox(2) inbox label
 
 local function keep(key, ms)
@@ -65,9 +66,22 @@ local function leave_queue(owner)
   call('HDEL', waiters, owner)
 end
 
--- Tells the first live waiter after `rank` to look when the claim window ends.
-local function note_runner_up(rank, claim)
-  local ids = call('ZRANGE', queue, rank, rank + 3)
+-- Drops dead waiters from a line that is full; from another part of a long one each time.
+local function sweep_some(waiting)
+  local from, gone = waiting > SWEEP and now % (waiting - SWEEP + 1) or 0, 0
+  local ids = call('ZRANGE', queue, from, from + SWEEP - 1)
+  for i = 1, #ids do
+    if not is_alive(call('HGET', waiters, ids[i])) then
+      leave_queue(ids[i])
+      gone = gone + 1
+    end
+  end
+  return gone
+end
+
+-- Tells the first live waiter behind `score` to look when the claim window ends.
+local function note_runner_up(score, claim)
+  local ids = call('ZRANGEBYSCORE', queue, '(' .. score, '+inf', 'LIMIT', 0, 4)
   for i = 1, #ids do
     local entry = call('HGET', waiters, ids[i])
     if is_alive(entry) and not is_passed_over(entry) then
@@ -82,21 +96,25 @@ end
 -- to look through.
 -- A given entry stays in line, marked, until its owner confirms: a claim that is missed has
 -- its mark already.
-local function hand_over(last, me)
-  local rank, budget = 0, SWEEP
+-- A script that runs out of looks leaves in 'c' how far it came, so that the next goes on there and does
+-- not look at the same live but passed over waiters again. An attempt that clears a mark removes it.
+local function hand_over(last, from, me)
+  local score, budget = from or 0, SWEEP
   while budget > 0 do
-    local ids = call('ZRANGE', queue, rank, rank + 7)
-    if #ids == 0 then return nil, nil, false end
-    for i = 1, #ids do
+    local ids = call('ZRANGEBYSCORE', queue, '(' .. score, '+inf', 'WITHSCORES', 'LIMIT', 0, 8)
+    if #ids == 0 then
+      if from then call('HDEL', waiters, 'c') end
+      return nil, nil, false
+    end
+    for i = 1, #ids, 2 do
       local id = ids[i]
+      score = ids[i + 1]
       budget = budget - 1
       if id == me then return me end
       local entry = call('HGET', waiters, id)
       if not is_alive(entry) then
         leave_queue(id)
-      elseif is_passed_over(entry) then
-        rank = rank + 1
-      else
+      elseif not is_passed_over(entry) then
         local inbox, label = inbox_of(entry)
         local reached = ring(inbox, 'g' .. id)
         call('HSET', waiters, id, with_mark(entry, 'm'))
@@ -105,14 +123,25 @@ local function hand_over(last, me)
           local fence = math.max(last + 1, now_us)
           call('SET', main, 'x1q' .. id .. fence_text(fence) .. label, 'PX', claim + TAIL)
           keep_floor(fence, claim)
-          note_runner_up(rank + 1, claim)
+          note_runner_up(score, claim)
           return id, claim
         end
-        rank = rank + 1
       end
     end
   end
+  call('HSET', waiters, 'c', score)
+  keep(waiters, HEARTBEAT)
   return nil, nil, true
+end
+
+-- Drops lapsed markers and entries that no line knows, some at a time: a hash in constant use never expires.
+local function drop_litter()
+  local some = call('HRANDFIELD', waiters, 8, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    local id = some[i]
+    local lapsed = #id == 25 and tonumber(some[i + 1]) < now
+    if lapsed or (#id == 24 and not call('ZSCORE', queue, id)) then call('HDEL', waiters, id) end
+  end
 end
 
 local function bury(fence)
@@ -120,20 +149,22 @@ local function bury(fence)
   call('SET', main, 't1' .. flag .. fence_text(fence), 'PX', memory_of(fence, 0))
 end
 
--- The fence floor, if a stepped clock left one.
+-- The last fence, or the fence floor if a stepped clock left one; and where hand_over goes on.
 local function floor_of(last)
-  local floor = tonumber(call('HGET', waiters, 'f') or 0)
-  if floor > last then return floor end
-  return last
+  local known = call('HMGET', waiters, 'f', 'c')
+  return math.max(last, known[1] or 0), known[2]
 end
 
--- Frees a held name whose fence is `last`, or gives it to the next. DEL comes first: it is the
--- one write that a server out of memory never refuses, and after it the others are allowed.
+-- Frees a name whose fence is `last` and whose holder is `owner`, or gives it to the next. What comes first
+-- reads both keys, or fails before it has written; and removing is what a server out of memory never
+-- refuses, and after it other writes are allowed.
 -- Returns 1, or 2 if dead waiters are left to be swept before a live one is found.
-local function pass_on(last)
+local function pass_on(last, owner)
+  local from
+  last, from = floor_of(last)
+  leave_queue(owner)
   call('DEL', main)
-  last = floor_of(last)
-  local id, _, more = hand_over(last, '')
+  local id, _, more = hand_over(last, from, '')
   if not id then bury(last) end
   return more and 2 or 1
 end

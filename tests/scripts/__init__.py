@@ -1,0 +1,1 @@
+"""Each Lua script alone, on real servers: examples that read as specifications, and a state machine."""

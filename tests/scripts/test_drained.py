@@ -1,0 +1,131 @@
+"""What is left when everybody has gone: nothing without an expiry, nothing for longer than promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.scripts.model import HEARTBEAT, TAIL
+from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, owner
+
+TTL = 1_000
+
+
+def released(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=TTL)
+    desk.release(ALICE)
+
+
+def expired(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=TTL)
+    desk.pass_time(TTL)
+
+
+def released_after_others_waited(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=TTL)
+    desk.attempt(BOB, ttl=TTL)
+    desk.withdraw(BOB)
+    desk.release(ALICE)
+
+
+def handed_down_a_line(desk: Desk) -> None:
+    line = [owner(str(n)) for n in range(20)]
+    for who in line:
+        desk.attempt(who, ttl=TTL)
+    for who in line:
+        desk.attempt(who, ttl=TTL)
+        desk.release(who)
+
+
+def handed_to_the_dead(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=TTL)
+    desk.attempt(BOB, ttl=TTL)
+    desk.attempt(CAROL, ttl=TTL)
+    desk.release(ALICE)
+    desk.pass_time(500)
+
+
+def all_dead(desk: Desk) -> None:
+    for who in (ALICE, BOB, CAROL):
+        desk.attempt(who, ttl=TTL)
+        desk.touch(who)
+    desk.pass_time(TTL)
+
+
+def unreachable(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=TTL)
+    desk.attempt(BOB, ttl=TTL, inbox=b"nobody listens")
+    desk.release(ALICE)
+    desk.ask(CAROL, ttl=TTL)
+    desk.release(CAROL)
+
+
+def stopped_in_the_middle_of_a_sweep(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=TTL)
+    desk.crowd(300, inbox=b"nobody listens")
+    assert desk.release(ALICE) == 2
+
+
+def withdrawn_with_a_marker(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=TTL)
+    desk.withdraw(ALICE, desk.now() + 2_000)
+    desk.withdraw(BOB, desk.now() + 2_000)
+
+
+def adopted(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=TTL)
+    desk.attempt(CAROL, ttl=TTL)
+    desk.adopt(ALICE, BOB, ttl=TTL)
+    desk.withdraw(CAROL)
+    desk.release(BOB)
+
+
+def refused(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=TTL)
+    desk.attempt(BOB, ttl=TTL, limit=1)
+    desk.attempt(CAROL, ttl=TTL, limit=1)
+    desk.renew(BOB)
+    desk.touch(CAROL)
+    desk.adopt(BOB, CAROL)
+    desk.release(BOB)
+    desk.withdraw(BOB)
+    desk.release(ALICE)
+
+
+everything = [
+    released,
+    expired,
+    released_after_others_waited,
+    handed_down_a_line,
+    handed_to_the_dead,
+    all_dead,
+    unreachable,
+    stopped_in_the_middle_of_a_sweep,
+    withdrawn_with_a_marker,
+    adopted,
+    refused,
+]
+histories = pytest.mark.parametrize("history", everything, ids=lambda function: function.__name__)
+
+
+@histories
+def test_what_is_left_goes_by_itself_in_time(desk: Desk, history: Callable[[Desk], None]) -> None:
+    history(desk)
+    assert desk.dump(), "something is left, or this test shows nothing"
+    for key, longest in zip(desk.keys, (TAIL, HEARTBEAT, HEARTBEAT), strict=True):
+        left = desk.time_left(key)
+        assert left == -2 or 0 <= left <= longest, f"{key!r} has {left} ms left"
+
+
+@histories
+def test_after_that_the_server_is_empty(desk: Desk, history: Callable[[Desk], None]) -> None:
+    history(desk)
+    desk.pass_time(TAIL + 1)
+    assert desk.dump() == {}
+
+
+@histories
+def test_nothing_but_the_three_keys_of_the_name_was_touched(desk: Desk, history: Callable[[Desk], None]) -> None:
+    history(desk)
+    assert set(desk.dump()) <= set(desk.keys)

@@ -1,0 +1,272 @@
+"""One name on a real server, for tests of the scripts alone: no store, no plan, no transport in between.
+
+    desk.attempt(ALICE)                      # runs attempt.lua as it is, and returns its reply as it is
+    desk.pass_time(600)                      # the name's past moves back: no test sleeps
+    desk.state()                             # what the server has, decoded
+
+Time passes for one name only: `pass_time` takes that much off the time left of every key of the name, and
+off every point of time written inside the waiters hash. For the scripts, which know nothing but the server's
+clock and what is stored, that is the same as waiting. Stored fences keep their value, so to them the clock
+stands still, which is the harder case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import hiredis
+
+from holdtight.redis import script
+from holdtight.redis.keys import Keys, keys_of
+from holdtight.redis.script import Script
+from tests.scripts.model import HEARTBEAT, TAIL, Entry
+from tests.support.raw import RawClient, ServerSaid
+from tests.support.servers import RunningServer
+
+__all__ = ["ALICE", "BOB", "CAROL", "DAVE", "FAR", "Desk", "Inbox", "State", "Wire", "fence_of", "owner"]
+
+FAR = 9_000_000_000_000_000
+"""An arrival limit (µs) that no test reaches."""
+
+
+def owner(word: str) -> bytes:
+    """24 bytes, among them some that are not text, as of a real owner."""
+    return (b"\x00\xff\r\n" + word.encode()).ljust(24, b"\x00")
+
+
+ALICE, BOB, CAROL, DAVE = owner("alice"), owner("bob"), owner("carol"), owner("dave")
+
+
+class Wire(RawClient):
+    """Replies as bytes."""
+
+    def __init__(self, server: RunningServer) -> None:
+        super().__init__(("127.0.0.1", server.port))
+        self._reader = hiredis.Reader(replyError=ServerSaid, notEnoughData=NotImplemented)
+
+
+class Inbox:
+    """A subscribed connection. `bells()` has all that was rung before the call: the server keeps order."""
+
+    def __init__(self, server: RunningServer, *channels: bytes) -> None:
+        self.wire = Wire(server)
+        self.wire.call("HELLO", 3)
+        self._early: list[tuple[bytes, bytes]] = []
+        for channel in channels:
+            self.subscribe(channel)
+
+    def subscribe(self, channel: bytes, verb: str = "SUBSCRIBE") -> None:
+        self.wire.send(verb, channel)
+        while not (push := self.wire.read())[0].endswith(b"subscribe"):
+            self._early.append((push[1], push[2]))
+
+    def unsubscribe(self, channel: bytes) -> None:
+        self.subscribe(channel, "UNSUBSCRIBE")
+
+    def rung(self) -> list[tuple[bytes, bytes]]:
+        """Channel and message of each bell since the last look."""
+        heard, self._early = self._early, []
+        self.wire.send("PING")
+        while (push := self.wire.read()) != b"PONG":
+            heard.append((push[1], push[2]))
+        return heard
+
+    def bells(self) -> list[bytes]:
+        return [message for _, message in self.rung()]
+
+    def close(self) -> None:
+        self.wire.close()
+
+
+@dataclass
+class State:
+    """What the server has of one name. Expiries are points of server time in ms, None without one."""
+
+    value: bytes = b""
+    main_until: int | None = None
+    line: list[Entry] = field(default_factory=list[Entry])
+    line_until: int | None = None
+    markers: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    floor: int = 0
+    side_until: int | None = None
+
+    @property
+    def flagged(self) -> bool:
+        return self.value[2:3] == b"q"
+
+    @property
+    def owner(self) -> bytes | None:
+        return self.value[3:27] if self.value[:2] == b"x1" else None
+
+    @property
+    def fence(self) -> int:
+        return int(self.value[27:43] if self.owner else self.value[3:19])
+
+
+class Desk:
+    """The verbs, with arguments that a test seldom cares about filled in."""
+
+    def __init__(self, server: RunningServer, name: str = "name", namespace: str = "ht") -> None:
+        self.server = server
+        self.wire = Wire(server)
+        self.keys: Keys = keys_of(namespace, name)
+
+    def close(self) -> None:
+        self.wire.close()
+
+    # The scripts
+
+    def run(self, what: Script, **args: bytes | str | int) -> Any:
+        """The reply, or the error reply as a value. Arguments by the names in the script's header."""
+        if "px" in what.argv:
+            args["px"] = int(args["ttl"]) + TAIL
+        assert set(args) == set(what.argv)
+        keys = [getattr(self.keys, name) for name in what.keys]
+        self.wire.send("EVAL", self.text_of(what), len(keys), *keys, *(args[name] for name in what.argv))
+        return self.wire.read()
+
+    def text_of(self, what: Script) -> bytes:
+        return what.body
+
+    def attempt(
+        self,
+        who: bytes,
+        *,
+        ttl: int = 30_000,
+        limit: int = 100,
+        label: str = "",
+        inbox: bytes = b"",
+        not_after: int = FAR,
+    ) -> Any:
+        """By default joins the line as one who polls."""
+        return self.run(script.ATTEMPT, owner=who, ttl=ttl, limit=limit, label=label, inbox=inbox, not_after=not_after)
+
+    def ask(self, who: bytes, **how: Any) -> Any:
+        """An attempt that does not join the line."""
+        return self.attempt(who, limit=0, **how)
+
+    def release(self, who: bytes) -> Any:
+        return self.run(script.RELEASE, owner=who)
+
+    def renew(self, who: bytes, *, ttl: int = 30_000, not_after: int = FAR) -> Any:
+        return self.run(script.RENEW, owner=who, ttl=ttl, not_after=not_after)
+
+    def touch(self, who: bytes, inbox: bytes = b"") -> Any:
+        return self.run(script.TOUCH, owner=who, inbox=inbox)
+
+    def withdraw(self, who: bytes, marker: int = 0) -> Any:
+        return self.run(script.WITHDRAW, owner=who, marker=marker)
+
+    def adopt(self, old: bytes, new: bytes, *, ttl: int = 30_000, label: str = "", not_after: int = FAR) -> Any:
+        return self.run(script.ADOPT, old=old, owner=new, ttl=ttl, label=label, not_after=not_after)
+
+    def inspect(self, most: int = 500) -> Any:
+        return self.run(script.INSPECT, most=most)
+
+    # Looking
+
+    def now(self) -> int:
+        """The server's clock in ms."""
+        return self.now_us() // 1000
+
+    def now_us(self) -> int:
+        seconds, micros = self.wire.call("TIME")
+        return int(seconds) * 1_000_000 + int(micros)
+
+    def time_left(self, key: bytes) -> int:
+        return int(self.wire.call("PTTL", key))
+
+    def expiry(self, key: bytes) -> int | None:
+        left = self.time_left(key)
+        return self.now() + left if left >= 0 else None
+
+    def state(self) -> State:
+        main, queue, waiters = self.keys
+        value: bytes = self.wire.call("GET", main) or b""
+        ids: list[bytes] = self.wire.call("ZRANGE", queue, 0, -1)
+        flat: list[bytes] = self.wire.call("HGETALL", waiters)
+        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        return State(
+            value=value,
+            main_until=self.expiry(main),
+            line=[read_entry(each, fields[each]) for each in ids if each in fields],
+            line_until=self.expiry(queue),
+            markers={each[1:]: int(text) for each, text in fields.items() if len(each) == 25},
+            floor=int(fields.get(b"f", 0)),
+            side_until=self.expiry(waiters),
+        )
+
+    def dump(self) -> dict[bytes, tuple[bytes, bool]]:
+        """Every key of the server with its content, and whether it will expire."""
+        keys: list[bytes] = sorted(self.wire.call("KEYS", "*"))
+        return {key: (self.wire.call("DUMP", key), self.time_left(key) >= 0) for key in keys}
+
+    # Arranging
+
+    def pass_time(self, ms: int) -> None:
+        """As if everything of the name had been there for `ms` longer."""
+        for key in self.keys:
+            left = self.time_left(key)
+            if left >= 0:
+                self.wire.call("PEXPIRE", key, left - ms)
+        if self.wire.call("TYPE", self.keys.waiters) == b"hash":
+            self._age(ms)
+
+    def _age(self, ms: int) -> None:
+        flat: list[bytes] = self.wire.call("HGETALL", self.keys.waiters)
+        for each, text in zip(flat[::2], flat[1::2], strict=True):
+            if len(each) == 24:
+                expiry, joined = int(text[2:15]) - ms, int(text[24:37]) - ms
+                older = text[:2] + b"%013d" % expiry + text[15:24] + b"%013d" % joined + text[37:]
+                self.wire.call("HSET", self.keys.waiters, each, older)
+            elif len(each) == 25:
+                self.wire.call("HSET", self.keys.waiters, each, int(text) - ms)
+
+    def crowd(self, number: int, *, dead: bool = False, inbox: bytes = b"", ttl: int = 30_000) -> list[bytes]:
+        """That many more in line, by the shortest way; behind a holder, whose flag is set."""
+        here = [owner(f"crowd {n}") for n in range(number)]
+        now = self.now()
+        expiry = now - 1 if dead else now + HEARTBEAT
+        text = b"x-%013d%09d%013d%02d%b" % (expiry, ttl, now, len(inbox), inbox)
+        last: list[bytes] = self.wire.call("ZRANGE", self.keys.queue, -1, -1, "WITHSCORES")
+        first = int(float(last[1])) + 1 if last else 1
+        self.wire.call("ZADD", self.keys.queue, *_flat([(first + n, each) for n, each in enumerate(here)]))
+        self.wire.call("HSET", self.keys.waiters, *_flat([(each, text) for each in here]))
+        self.wire.call("PEXPIRE", self.keys.queue, HEARTBEAT)
+        self.wire.call("PEXPIRE", self.keys.waiters, HEARTBEAT)
+        value: bytes = self.wire.call("GET", self.keys.main) or b""
+        if value:
+            self.wire.call("SET", self.keys.main, value[:2] + b"q" + value[3:], "KEEPTTL")
+        return here
+
+    def put_tombstone(self, fence: int) -> None:
+        """As a release leaves it; with a fence ahead of the clock: after the clock was set back."""
+        memory = max(0, fence - self.now_us()) // 1000 + TAIL
+        self.wire.call("SET", self.keys.main, b"t1-%d" % fence, "PX", memory)
+
+    def put_held(self, who: bytes, fence: int, *, left: int = 30_000, label: bytes = b"") -> None:
+        self.wire.call("SET", self.keys.main, b"x1-" + who + b"%d" % fence + label, "PX", left + TAIL)
+
+
+def _flat(pairs: list[tuple[Any, Any]]) -> list[Any]:
+    return [word for pair in pairs for word in pair]
+
+
+def read_entry(who: bytes, text: bytes) -> Entry:
+    size = int(text[37:39])
+    return Entry(
+        owner=who,
+        passed_over=text[1:2] != b"-",
+        expiry=int(text[2:15]),
+        ttl=int(text[15:24]),
+        joined=int(text[24:37]),
+        inbox=text[39 : 39 + size],
+        label=text[39 + size :],
+    )
+
+
+def fence_of(reply: Any) -> int:
+    """Of a grant, in either of its shapes."""
+    assert isinstance(reply, bytes) or (isinstance(reply, list) and reply[0] == 1), f"no grant: {reply!r}"
+    return int(reply if isinstance(reply, bytes) else reply[1])
