@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from holdtight.clock import boottime, ttl_seconds, wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, Unavailable
 from holdtight.lease import BaseLease, Detached
-from holdtight.plan import LinkDown
+from holdtight.tenure import Tenure
 
 if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock
@@ -91,18 +91,19 @@ class Block:
     the block has begun to exit, and only the cancellation that we asked for is taken back.
 
     # Invariants:
-    # - `lease_lost` and `exit` run on the same loop, so one of them is first;
+    # - `lease_lost` and `begin_exit` run on the same loop, so one of them is first;
     # - every `task.cancel()` of ours is answered by one `task.uncancel()`.
     """
 
-    __slots__ = ("_around", "_cancelled", "_cancelling", "_exiting", "_task", "lease")
+    __slots__ = ("_around", "_cancelling", "_task", "cancelled", "exiting", "lease")
 
     def __init__(self, lease: AsyncLease, task: "asyncio.Task[Any]") -> None:
         self.lease = lease
         self._task = task
         self._cancelling = task.cancelling()
-        self._cancelled = False
-        self._exiting = False
+        self.cancelled = False
+        """We have asked for the body to be cancelled."""
+        self.exiting = False
         tenure = lease.tenure
         self._around = tenure.block
         """What cancels the block around this one on the same grant, if it is entered again."""
@@ -111,42 +112,28 @@ class Block:
             tenure.deliver(self.lease_lost)
 
     @property
-    def tenure(self) -> Any:
+    def tenure(self) -> Tenure:
         return self.lease.tenure
 
     def lease_lost(self) -> None:
-        if not self._exiting and not self._cancelled:
-            self._cancelled = True
+        if not self.exiting and not self.cancelled:
+            self.cancelled = True
             self._task.cancel()
 
-    async def exit(self, error: BaseException | None) -> None:
-        self._exiting = True
-        lease = self.lease
-        tenure = lease.tenure
+    def begin_exit(self) -> None:
+        """From here on the body is not cancelled any more."""
+        self.exiting = True
+        tenure = self.lease.tenure
         tenure.block = self._around
         if self._around is not None and tenure.reason is not None:
             tenure.deliver(self._around)
-        outer = self._cancelled and self._task.uncancel() > self._cancelling
-        failure: LeaseLost | None = None
-        asked = lease.lock.give_back_at_once(tenure) if not lease.closed else None
-        if asked is not None:
-            lease.closed = True
-            try:
-                answer = await asked
-            except LinkDown as down:
-                answer = down
-            if answer == 1 and not tenure.terms.events.loud:
-                return
-            try:
-                await lease.lock.finish_giving_back(tenure, answer)
-            except NotOwner as not_owner:
-                failure = not_owner
-            except Unavailable:
-                pass
-        else:
-            failure = await lease.leave()
+
+    async def exit(self, error: BaseException | None) -> None:
+        """After `begin_exit`: gives back, takes our cancellation back, and tells of a loss."""
+        outer = self.cancelled and self._task.uncancel() > self._cancelling
+        failure = await self.lease.leave()
         if failure is None:
             return
-        if error is None or (self._cancelled and not outer and isinstance(error, asyncio.CancelledError)):
+        if error is None or (self.cancelled and not outer and isinstance(error, asyncio.CancelledError)):
             raise failure from error
         error.add_note(str(failure))

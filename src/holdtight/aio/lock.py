@@ -4,19 +4,21 @@ import asyncio
 import functools
 import inspect as inspection
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from holdtight.aio.connection import Connection
 from holdtight.aio.driver import Driver
+from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease, Block
 from holdtight.aio.transport import Transport
 from holdtight.base import BaseLock
 from holdtight.clock import CLOCK_ID, boottime, wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
-from holdtight.errors import DeadlockDetected, NotOwner
+from holdtight.errand import Errand
+from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.identity import Identity, identity
 from holdtight.keeper import keeper, post
 from holdtight.plan import LinkDown, ServerSaid
@@ -29,7 +31,7 @@ from holdtight.values import Grant, LockInfo, LossReason, Owner
 if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks
 
-__all__ = ["AsyncHold", "AsyncLock"]
+__all__ = ["AsyncLock"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -219,6 +221,9 @@ class AsyncLock(BaseLock):
         except LinkDown as down:
             await self._give_back_slowly(transport, tenure, was_lost, down)
             return
+        except asyncio.CancelledError:
+            self._leave_to_the_keeper(tenure)
+            raise
         if reply != 1:
             await self._give_back_slowly(transport, tenure, was_lost, reply)
         elif locks.events.wanted:
@@ -232,6 +237,9 @@ class AsyncLock(BaseLock):
                 reason = await driver.run(release(self.prepared, tenure.owner, marker=marker, first=first))
         except (LinkDown, ServerSaid) as error:
             raise locks.report_no_release(self.prepared, tenure, error, marker) from error
+        except asyncio.CancelledError:
+            self._leave_to_the_keeper(tenure)
+            raise
         if was_lost:
             return
         if reason is not None:
@@ -239,6 +247,11 @@ class AsyncLock(BaseLock):
             raise NotOwner.on("release", self._name, reason)
         if locks.events.wanted:
             locks.report_release(tenure)
+
+    def _leave_to_the_keeper(self, tenure: Tenure) -> None:
+        """The caller cannot wait for the answer to its release, which may be that it has to be asked again."""
+        step = self.prepared.withdraw_step(tenure.owner, marker=self._locks.marker_of(tenure))
+        keeper().ask(Errand(self._locks.place, step))
 
     async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         loop = asyncio.get_running_loop()
@@ -277,13 +290,29 @@ class AsyncLock(BaseLock):
         who.enter_block(self.key, Block(lease, task))
         return lease
 
-    def __aexit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Coroutine[Any, Any, None]:
+    ) -> None:
         block: Block = identity().leave_block(self.key)
-        return block.exit(error)
+        block.begin_exit()
+        lease = block.lease
+        tenure = lease.tenure
+        asked = None if block.cancelled or lease.closed else self._give_back_at_once(tenure)
+        if asked is None:
+            await block.exit(error)
+            return
+        lease.closed = True
+        try:
+            answer = await asked
+        except LinkDown as down:
+            answer = down
+        except asyncio.CancelledError:
+            self._leave_to_the_keeper(tenure)
+            raise
+        if answer != 1 or self._locks.events.loud:
+            await self._finish_giving_back(lease, answer, error)
 
-    def give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
+    def _give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
         """The usual end of a block: the request is on its way, and the answer to come. None if there is more to it."""
         transport = self._locks.latest
         if (
@@ -306,14 +335,21 @@ class AsyncLock(BaseLock):
         self._lane.charges.pop(tenure, None)
         return connection.ask(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), _PATIENCE)
 
-    async def finish_giving_back(self, tenure: Tenure, first: Any) -> None:
-        """Goes on from the answer to `give_back_at_once`, or the LinkDown that came instead."""
+    async def _finish_giving_back(self, lease: AsyncLease, first: Any, error: BaseException | None) -> None:
+        """Goes on from the answer to `_give_back_at_once`, or the LinkDown that came instead."""
         if first == 1:
-            self._locks.report_release(tenure)
-        else:
-            await self._give_back_slowly(self._locks.transport(), tenure, False, first)
+            self._locks.report_release(lease.tenure)
+            return
+        try:
+            await self._give_back_slowly(self._locks.transport(), lease.tenure, False, first)
+        except NotOwner as failure:
+            if error is None:
+                raise
+            error.add_note(str(failure))
+        except Unavailable:
+            pass  # an event and a log line say so; the body has done its work, and the grant ends by its ttl
 
-    def hold(self, *, wait: Any = UNSET) -> "AsyncHold":
+    def hold(self, *, wait: Any = UNSET) -> AsyncHold:
         """A single-use context manager that carries its lease: enter and exit may be in different tasks. Cancels
         nobody when the lease is lost."""
         return AsyncHold(self, self._wait if wait is UNSET else wait_seconds(wait))
@@ -339,31 +375,3 @@ class AsyncLock(BaseLock):
     async def inspect(self) -> LockInfo:
         """Who holds it and who waits, in order."""
         return await self._locks.inspect(self._name)
-
-
-class AsyncHold:
-    """What `lock.hold()` gives."""
-
-    def __init__(self, lock: AsyncLock, wait: float | None) -> None:
-        self._lock = lock
-        self._wait = wait
-        self._lease: AsyncLease | None = None
-        self._used = False
-
-    async def __aenter__(self) -> AsyncLease:
-        if self._used:
-            raise RuntimeError("a hold() can be entered once: make another")
-        self._used = True
-        self._lease = await self._lock.take(self._wait, identity())
-        return self._lease
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._lease is not None
-        failure = await self._lease.leave()
-        if failure is None:
-            return
-        if error is None:
-            raise failure
-        error.add_note(str(failure))

@@ -1,0 +1,94 @@
+"""`python -m bench`: measure, judge, print, write down."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from bench import cpus, plot, report, table
+from bench.cpus import Cpus
+from bench.results import Outcome
+from bench.rounds import FULL, QUICK, Bench
+from bench.rows import RUN
+from bench.servers import FLAVOURS, NoSuchServer, Server
+from bench.targets import ROWS, TARGETS, Standing, Verdict
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure holdtight next to its peers.")
+    parser.add_argument("--quick", action="store_true", help="about a minute; figures are rougher")
+    parser.add_argument("--only", nargs="+", choices=ROWS, metavar="ROW", help=f"of: {', '.join(ROWS)}")
+    parser.add_argument("--server", choices=FLAVOURS, default="valkey", help="what to measure on (valkey)")
+    parser.add_argument(
+        "--json", type=Path, default=RESULTS / "latest.json", help="where to write; the plot goes beside"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
+    return parser.parse_args(words)
+
+
+def judge(rows: Sequence[str], outcomes: Mapping[str, Outcome]) -> list[Verdict]:
+    """A verdict for each target of the rows that were asked for."""
+    found = []
+    for target in TARGETS:
+        if target.row not in rows:
+            continue
+        outcome = outcomes[target.row]
+        found.append(Verdict(target, outcome.figures.get(target.key), outcome.missing.get(target.key, "")))
+    return found
+
+
+def main(words: Sequence[str]) -> int:
+    options = _arguments(words)
+    rows: Sequence[str] = options.only or ROWS
+    try:
+        server = Server(options.server)
+    except NoSuchServer as error:
+        print(error, file=sys.stderr)
+        return 2
+    outcomes: dict[str, Outcome] = {}
+    with server:
+        busy = cpus.busy_share()
+        bench = Bench(options.server, server, Cpus.of_this_machine(), QUICK if options.quick else FULL)
+        print(f"{server.version}; {bench.cpus}", file=sys.stderr)
+        for row in rows:
+            start = time.monotonic()
+            server.clear()
+            outcomes[row] = RUN[row](bench)
+            print(f"{row}: {time.monotonic() - start:.0f} s", file=sys.stderr)
+        busy = max(filter(None, (busy, cpus.busy_share())), default=None)
+        facts = report.surroundings(bench, quick=options.quick, busy=busy)
+    verdicts = judge(rows, outcomes)
+    charts = [chart for outcome in outcomes.values() for chart in outcome.charts]
+    summary = table.summary(verdicts)
+    lines = report.headings(facts, summary)
+    if charts:
+        print("\n".join(table.side_by_side(charts)), end="\n\n")
+    print("\n".join(table.verdicts(verdicts, colour=sys.stdout.isatty())), end="\n\n")
+    reasons = (f"not measured, {each.why_not}" for each in verdicts if each.standing is Standing.NOT_MEASURED)
+    for note in dict.fromkeys((*(note for outcome in outcomes.values() for note in outcome.notes), *reasons)):
+        print(f"note: {note}")
+    print("\n".join(lines))
+    picture = plot.draw(charts, title="holdtight next to its peers", lines=lines)
+    report.write(options.json, report.record(facts, verdicts, outcomes), picture)
+    missed = any(each.standing is Standing.MISSED for each in verdicts)
+    return 1 if options.strict and missed else 0
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """A polite end from outside still ends the servers and workers."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,110 @@
+"""Free locks: nobody else wants the name."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from time import perf_counter, perf_counter_ns
+from typing import TypedDict
+
+from bench.variants import Variant
+
+
+class Rate(TypedDict):
+    pairs: int
+    seconds: float
+    durations: list[int]
+
+
+NAMES = 64  # taken in turn
+_numbers = itertools.count()
+
+
+def pairs(variant: Variant, *, seconds: float) -> list[int]:
+    """One thread, one pair after the other: how long each took."""
+    names = [f"pair:{number}" for number in range(NAMES)]
+    for name in names:
+        variant.pair(name)
+    return _pairs_until(variant, names, perf_counter() + seconds)
+
+
+def fresh_pairs(variant: Variant, *, seconds: float) -> list[int]:
+    """The same, with a name that was never used before each time: what is remembered per name is no help."""
+    durations: list[int] = []
+    until = perf_counter() + seconds
+    while perf_counter() < until:
+        _pairs(variant, [f"fresh:{number}" for number in itertools.islice(_numbers, NAMES)], durations)
+    return durations
+
+
+def _pairs_until(variant: Variant, names: list[str], until: float) -> list[int]:
+    durations: list[int] = []
+    while perf_counter() < until:
+        _pairs(variant, names, durations)
+    return durations
+
+
+def _pairs(variant: Variant, names: list[str], durations: list[int]) -> None:
+    pair, clock, keep = variant.pair, perf_counter_ns, durations.append
+    for name in names:
+        start = clock()
+        pair(name)
+        keep(clock() - start)
+
+
+def threads(variant: Variant, *, count: int, seconds: float) -> Rate:
+    """Many threads, a name each."""
+    kept: list[list[int]] = [[] for _ in range(count)]
+    until = 0.0
+    failures: list[BaseException] = []
+
+    def begin() -> None:
+        nonlocal until
+        until = perf_counter() + seconds
+
+    ready = threading.Barrier(count + 1, action=begin)
+
+    def run(number: int) -> None:
+        try:
+            name = f"thread:{number}"
+            variant.pair(name)
+            ready.wait()
+            kept[number] = _pairs_until(variant, [name], until)
+        except BaseException as error:
+            failures.append(error)
+            ready.abort()
+
+    team = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for member in team:
+        member.start()
+    try:
+        ready.wait()
+    except threading.BrokenBarrierError:
+        pass
+    start = perf_counter()
+    for member in team:
+        member.join()
+    if failures:
+        raise failures[0]
+    durations = [duration for part in kept for duration in part]
+    return Rate(pairs=len(durations), seconds=perf_counter() - start, durations=durations)
+
+
+def tasks(variant: Variant, *, count: int, seconds: float) -> Rate:
+    """Many asyncio tasks, a name each."""
+    return asyncio.run(_tasks(variant, count, seconds))
+
+
+async def _tasks(variant: Variant, count: int, seconds: float) -> Rate:
+    names = [f"task:{number}" for number in range(count)]
+    async with variant.runner(count) as runner:
+        await asyncio.gather(*(runner.repeat(name, perf_counter() + 0.02) for name in names))
+        start = perf_counter()
+        done = await asyncio.gather(*(runner.repeat(name, start + seconds) for name in names))
+        return Rate(pairs=sum(done), seconds=perf_counter() - start, durations=[])
+
+
+def hold(variant: Variant, *, count: int, ttl: float) -> None:
+    """Take many, with names of 16 bytes, and keep them."""
+    variant.hold([f"lock:{number:011d}" for number in range(count)], ttl)

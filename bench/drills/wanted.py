@@ -1,0 +1,102 @@
+"""Locks that others want too: waking up, and the hot lock."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import threading
+import time
+from pathlib import Path
+
+from bench.variants import Variant
+
+_held: list[object] = []
+
+
+def take(variant: Variant, *, name: str) -> int:
+    """Wait for the lock; when it was ours, on the clock that all processes of the machine share."""
+    held = variant.take(name)
+    moment = time.monotonic_ns()
+    _held.append(held)
+    return moment
+
+
+def give(variant: Variant) -> int:
+    """Release; when we began to."""
+    held = _held.pop()
+    moment = time.monotonic_ns()
+    variant.give(held)
+    return moment
+
+
+class Board:
+    """What the holders of the hot lock write down, in a file that all of them have mapped.
+
+    Only the holder of the lock writes, so that a lock that does not exclude shows here as a violation.
+    (The coordinator writes STOP, and nothing else.)
+    """
+
+    LAST, CHANGES, INSIDE, VIOLATIONS, STOP, COUNTS = range(6)
+
+    def __init__(self, path: Path, waiters: int, *, create: bool = False) -> None:
+        self.waiters = waiters
+        size = 8 * (self.COUNTS + waiters)
+        if create:
+            path.write_bytes(bytes(size))
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), size)
+        self._slot = struct.Struct("q")
+
+    def get(self, slot: int) -> int:
+        value: int = self._slot.unpack_from(self._map, 8 * slot)[0]
+        return value
+
+    def put(self, slot: int, value: int) -> None:
+        self._slot.pack_into(self._map, 8 * slot, value)
+
+    def enter(self, me: int) -> None:
+        """`me` counts from 1: 0 is nobody."""
+        if self.get(self.INSIDE):
+            self.put(self.VIOLATIONS, self.get(self.VIOLATIONS) + 1)
+        self.put(self.INSIDE, me)
+        if self.get(self.LAST) != me:
+            self.put(self.LAST, me)
+            self.put(self.CHANGES, self.get(self.CHANGES) + 1)
+        slot = self.COUNTS + me - 1
+        self.put(slot, self.get(slot) + 1)
+
+    def leave(self, me: int) -> None:
+        if self.get(self.INSIDE) != me:
+            self.put(self.VIOLATIONS, self.get(self.VIOLATIONS) + 1)
+        self.put(self.INSIDE, 0)
+
+    def counts(self) -> list[int]:
+        return [self.get(self.COUNTS + number) for number in range(self.waiters)]
+
+    def close(self) -> None:
+        self._map.close()
+
+
+def contend(variant: Variant, *, name: str, board: str, first: int, threads: int, waiters: int) -> None:
+    """Some of the waiters of the hot lock, in threads, until the board says stop."""
+    shared = Board(Path(board), waiters)
+    failures: list[BaseException] = []
+
+    def run(me: int) -> None:
+        try:
+            while not shared.get(Board.STOP):
+                held = variant.take(name)
+                shared.enter(me)
+                shared.leave(me)
+                variant.give(held)
+        except BaseException as error:
+            failures.append(error)
+
+    team = [threading.Thread(target=run, args=(first + number,)) for number in range(threads)]
+    for member in team:
+        member.start()
+    for member in team:
+        member.join()
+    shared.close()
+    if failures:
+        raise failures[0]

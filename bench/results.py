@@ -1,0 +1,67 @@
+"""What a row hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.stats import median_ratio
+from bench.targets import Better
+
+UNSTEADY = 1.5  # the best round's ratio by the worst round's
+
+LABELS = {
+    "holdtight": "holdtight",
+    "floor": "floor",
+    "script_floor": "floor, same scripts",
+    "redis_py": "redis-py",
+    "python_redis_lock": "python-redis-lock",
+}
+
+
+def label(variant: str) -> str:
+    return LABELS.get(variant, variant)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One variant's figure: a median over the rounds, and the p99 where there is one."""
+
+    variant: str
+    value: float
+    p99: float | None = None
+    ours: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        return self.ours or self.variant == "holdtight"
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One quantity, side by side."""
+
+    title: str
+    unit: str
+    better: Better
+    bars: tuple[Bar, ...]
+
+
+@dataclass(slots=True)
+class Outcome:
+    figures: dict[str, float] = field(default_factory=dict[str, float])
+    missing: dict[str, str] = field(default_factory=dict[str, str])
+    charts: list[Chart] = field(default_factory=list[Chart])
+    rounds: dict[str, Any] = field(default_factory=dict[str, Any])
+    notes: list[str] = field(default_factory=list[str])
+
+    def compare(self, key: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
+        """The figure is ours in units of theirs; rounds that disagree widely are told, since they mean little."""
+        if not all(theirs):
+            self.missing[key] = f"{key}: in some round the other side got nothing done at all"
+            return
+        self.figures[key] = median_ratio(ours, theirs)
+        ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
+        if max(ratios) > UNSTEADY * min(ratios):
+            self.notes.append(f"{key} is unsteady: {min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds")

@@ -1,0 +1,116 @@
+"""Rounds: the variants of a row take turns on one server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from bench.cpus import Cpus
+from bench.crew import Worker, WorkerFailed
+from bench.servers import Server
+from bench.venvs import CannotInstall
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to measure: `--quick` or the default."""
+
+    rounds: int
+    seconds: float
+    wakeups: int
+    leases_held: int
+    hold_seconds: float
+    renewal_rounds: int
+    memory_locks: int
+    queue_waiters: int
+    imports: int
+    with_pollers: bool
+
+
+FULL = Effort(
+    rounds=7,
+    seconds=0.8,
+    wakeups=300,
+    leases_held=100_000,
+    hold_seconds=30,
+    renewal_rounds=5,
+    memory_locks=100_000,
+    queue_waiters=10_000,
+    imports=21,
+    with_pollers=True,
+)
+QUICK = Effort(
+    rounds=3,
+    seconds=0.25,
+    wakeups=40,
+    leases_held=10_000,
+    hold_seconds=10,
+    renewal_rounds=1,
+    memory_locks=10_000,
+    queue_waiters=1_000,
+    imports=5,
+    with_pollers=False,
+)
+
+
+@dataclass(slots=True)
+class Bench:
+    """All that a row needs to know about this run."""
+
+    flavour: str
+    server: Server
+    cpus: Cpus
+    effort: Effort
+    absent: dict[str, str] = field(default_factory=dict[str, str])
+    versions: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+
+    def across_cores(self) -> int | None:
+        """Pin the server; the clients' core."""
+        self.server.pin(self.cpus.server)
+        return self.cpus.clients
+
+    def on_one_core(self) -> int | None:
+        self.server.pin(self.cpus.clients)
+        return self.cpus.clients
+
+    @contextmanager
+    def enlist(self, variants: Sequence[str], *, cpu: int | None, each: int = 1) -> Iterator[dict[str, list[Worker]]]:
+        """`each` workers of every variant that can be had; why not, for the others, is in `absent`."""
+        with ExitStack() as stack:
+            crew: dict[str, list[Worker]] = {}
+            for variant in variants:
+                try:
+                    workers = [stack.enter_context(Worker(variant, self.server.url, cpu)) for _ in range(each)]
+                except (WorkerFailed, CannotInstall) as error:
+                    self.drop(variant, error)
+                    continue
+                crew[variant] = workers
+                self.versions[variant] = workers[0].versions
+            yield crew
+
+    def drop(self, variant: str, error: Exception) -> None:
+        if self.absent.get(variant) != str(error):
+            print(f"{variant} is left out: {error}", file=sys.stderr)
+        self.absent[variant] = str(error)
+
+    def take_turns(self, players: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
+        """Every player once a round, another one first each round. Who fails is out, with all its results."""
+        results: dict[str, list[T]] = {name: [] for name in players}
+        for number in range(self.effort.rounds):
+            names = list(results)
+            turn = number % len(names) if names else 0
+            for name in names[turn:] + names[:turn]:
+                try:
+                    results[name].append(players[name]())
+                except WorkerFailed as error:
+                    self.drop(name, error)
+                    del results[name]
+        return results
+
+    def why_absent(self, *variants: str) -> str:
+        return "; ".join(self.absent[name] for name in variants if name in self.absent) or "no results"

@@ -1,0 +1,22 @@
+"""The rows of the benchmark, by the name that `--only` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bench.results import Outcome
+from bench.rounds import Bench
+from bench.rows import aio, hot, imports, leases, memory, pair, threads, wakeup
+
+RUN: Mapping[str, Callable[[Bench], Outcome]] = {
+    "pair": pair.run,
+    "threads": threads.run,
+    "asyncio": aio.run,
+    "hot": hot.run,
+    "wakeup": wakeup.run,
+    "renewal": leases.renewal,
+    "held": leases.held,
+    "queue": leases.queue,
+    "memory": memory.run,
+    "import": imports.run,
+}

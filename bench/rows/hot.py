@@ -1,0 +1,105 @@
+"""The hot lock: 64 waiters in 4 processes on one name.
+
+What counts is how often the lock changes hands. Acquisitions alone would flatter a lock that the last
+holder simply takes again. Requests are counted in a round of its own, under MONITOR, which tells what
+a client sent from what a script called, and slows the server down.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import TypedDict
+
+from bench.crew import Worker
+from bench.drills.wanted import Board
+from bench.results import Bar, Chart, Outcome
+from bench.rounds import Bench
+from bench.stats import jain, median
+from bench.targets import Better
+from bench.wire import Monitor, count_requests
+
+VARIANTS = ("holdtight", "python_redis_lock", "redis_py")  # the last is left out of a quick run: it polls
+PROCESSES, THREADS = 4, 16
+WAITERS = PROCESSES * THREADS
+SETTLING = 3.0  # seconds for everyone to have had the lock once; a lock that is not fair may need longer
+
+
+class Round(TypedDict):
+    changes: float
+    jain: float
+    violations: int
+    requests: dict[str, float]
+
+
+def run(bench: Bench) -> Outcome:
+    outcome = Outcome()
+    variants = VARIANTS if bench.effort.with_pollers else VARIANTS[:-1]
+    with bench.enlist(variants, cpu=bench.across_cores(), each=PROCESSES) as crew:
+        rounds = bench.take_turns({name: partial(_contend, bench, workers) for name, workers in crew.items()})
+        counted = {name: _contend(bench, crew[name], monitor=True) for name in rounds}
+    changes = {name: [each["changes"] for each in results] for name, results in rounds.items()}
+    bars = tuple(Bar(name, median(each)) for name, each in changes.items())
+    outcome.charts.append(Chart("hot lock, 64 waiters in 4 processes", "owner changes/s", Better.HIGHER, bars))
+    per_change = {name: sum(each["requests"].values()) for name, each in counted.items()}
+    bars = tuple(Bar(name, each) for name, each in per_change.items())
+    outcome.charts.append(Chart("hot lock, client requests", "per owner change", Better.LOWER, bars))
+    outcome.rounds = {"timed": rounds, "counted": counted}
+    if "holdtight" not in rounds:
+        for key in ("hot.changes", "hot.requests", "hot.jain"):
+            outcome.missing[key] = bench.why_absent("holdtight")
+        return outcome
+    if per_change["holdtight"]:
+        outcome.figures["hot.requests"] = per_change["holdtight"]
+    else:
+        outcome.missing["hot.requests"] = "the lock did not change hands while requests were counted"
+    outcome.figures["hot.jain"] = median([each["jain"] for each in rounds["holdtight"]])
+    if "python_redis_lock" in changes:
+        outcome.compare("hot.changes", changes["holdtight"], changes["python_redis_lock"])
+    else:
+        outcome.missing["hot.changes"] = bench.why_absent("python_redis_lock")
+    for name, results in rounds.items():
+        violations = sum(each["violations"] for each in results)
+        if violations:
+            outcome.notes.append(f"{name}: {violations} times two holders were inside at once")
+    return outcome
+
+
+def _contend(bench: Bench, workers: list[Worker], *, monitor: bool = False) -> Round:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "board"
+        board = Board(path, WAITERS, create=True)
+        for number, worker in enumerate(workers):
+            first = 1 + number * THREADS
+            worker.send("wanted.contend", name="hot", board=str(path), first=first, threads=THREADS, waiters=WAITERS)
+        try:
+            return _watch(bench, board, monitor=monitor)
+        finally:
+            board.put(Board.STOP, 1)
+            for worker in workers:
+                worker.receive()
+            board.close()
+
+
+def _watch(bench: Bench, board: Board, *, monitor: bool) -> Round:
+    """Look at the board twice, while all waiters are at it: starting and ending do not count."""
+    patience = time.monotonic() + SETTLING
+    while not all(board.counts()) and time.monotonic() < patience:
+        time.sleep(0.02)
+    log = Monitor(bench.server.port) if monitor else None
+    if log:
+        time.sleep(0.1)
+    mark = log.cut() if log else 0
+    start, changes, counts = time.monotonic(), board.get(Board.CHANGES), board.counts()
+    time.sleep(max(0.5, bench.effort.seconds))
+    span, changed = time.monotonic() - start, board.get(Board.CHANGES) - changes
+    shares = [after - before for after, before in zip(board.counts(), counts, strict=True)]
+    requests: dict[str, float] = {}
+    if log:
+        seen = count_requests(log.between(mark, log.cut()))
+        log.close()
+        if changed:
+            requests = {command: count / changed for command, count in seen.items()}
+    return Round(changes=changed / span, jain=jain(shares), violations=board.get(Board.VIOLATIONS), requests=requests)

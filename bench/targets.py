@@ -1,0 +1,106 @@
+"""What must be reached: one `Target` a line of the printed table, in the order in which it is printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Better(Enum):
+    LOWER = "≤"
+    HIGHER = "≥"
+
+
+class Standing(Enum):
+    """How a figure stands to its target."""
+
+    STRETCH = "stretch"
+    PASS = "pass"
+    MISSED = "MISSED"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    key: str
+    row: str
+    what: str
+    better: Better
+    target: float
+    stretch: float | None
+    unit: str
+    digits: int = 2
+
+    def met_by(self, figure: float, bound: float) -> bool:
+        return figure <= bound if self.better is Better.LOWER else figure >= bound
+
+    def show(self, figure: float) -> str:
+        number = f"{figure:,.{self.digits}f}"
+        if self.unit == "×":
+            return f"{number}×"
+        return f"{number} {self.unit}".rstrip()
+
+    def show_bound(self, bound: float | None) -> str:
+        return "–" if bound is None else f"{self.better.value} {self.show(bound)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    target: Target
+    figure: float | None
+    why_not: str = ""
+
+    @property
+    def standing(self) -> Standing:
+        if self.figure is None:
+            return Standing.NOT_MEASURED
+        if not self.target.met_by(self.figure, self.target.target):
+            return Standing.MISSED
+        if self.target.stretch is not None and self.target.met_by(self.figure, self.target.stretch):
+            return Standing.STRETCH
+        return Standing.PASS
+
+    def __str__(self) -> str:
+        if self.standing is Standing.NOT_MEASURED:
+            return "not measured"
+        if self.standing is Standing.MISSED:
+            return f"MISSED by {self._miss()}"
+        return str(self.standing.value)
+
+    def _miss(self) -> str:
+        assert self.figure is not None
+        gap = abs(self.figure - self.target.target)
+        # A target near zero (bytes above a peer's) has no meaningful percentage.
+        if self.target.unit == "×" or abs(self.target.target) >= 20:
+            return f"{100 * gap / abs(self.target.target):.1f}%"
+        return self.target.show(gap)
+
+
+L, H = Better.LOWER, Better.HIGHER
+TARGETS: tuple[Target, ...] = (
+    Target("pair.floor.across", "pair", "sync pair vs floor, across cores", L, 1.3, 1.15, "×"),
+    Target("pair.floor.onecore", "pair", "sync pair vs floor, one core", L, 1.8, 1.45, "×"),
+    Target("pair.redis_py.across", "pair", "… faster than redis-py, across cores", H, 1.4, 1.6, "×"),
+    Target("pair.redis_py.onecore", "pair", "… faster than redis-py, one core", H, 2.5, 3.3, "×"),
+    Target("threads.16", "threads", "16 threads, distinct names, vs redis-py", H, 4.5, 6, "×"),
+    Target("threads.64", "threads", "64 threads, distinct names, vs redis-py", H, 4.5, 6, "×"),
+    Target("asyncio.64", "asyncio", "asyncio, 64 tasks, vs redis-py asyncio", H, 10, 16, "×", 1),
+    Target("asyncio.1024", "asyncio", "asyncio, 1024 tasks, vs redis-py asyncio", H, 15, 20, "×", 1),
+    Target("asyncio.floor", "asyncio", "… vs a floor that runs the same scripts", H, 0.8, None, "×"),
+    Target("headline", "asyncio", "lock operations/s from one process", H, 120_000, 170_000, "/s", 0),
+    Target("hot.changes", "hot", "hot lock, owner changes/s vs python-redis-lock", H, 1.4, 1.9, "×"),
+    Target("hot.requests", "hot", "… client requests per hand-over", L, 3.1, 3.0, ""),
+    Target("hot.jain", "hot", "… Jain fairness", H, 0.99, 0.999, "", 4),
+    Target("wakeup.p50", "wakeup", "wake-up vs python-redis-lock, median", L, 0.8, 0.5, "×"),
+    Target("wakeup.p99", "wakeup", "wake-up vs python-redis-lock, p99", L, 1.0, 0.5, "×"),
+    Target("renewal.round", "renewal", "renewal of 10,000 leases", L, 200, 100, "ms", 0),
+    Target("renewal.p99", "renewal", "… other threads' p99 meanwhile", L, 1.0, None, "ms"),
+    Target("held.lost", "held", "100,000 leases held: lost", L, 0, None, "", 0),
+    Target("held.memory", "held", "… memory in the process, each", L, 1536, 1024, "bytes", 0),
+    Target("held.cpu", "held", "… of a core", L, 25, 12, "%", 1),
+    Target("queue", "queue", "server time per hand-over, 10,000 waiters vs 10", L, 1.5, 1.1, "×"),
+    Target("memory", "memory", "server memory per held lock, above redis-py's", L, 10, 0, "bytes", 1),
+    Target("import.sync", "import", "import holdtight", L, 30, 15, "ms", 1),
+    Target("import.async", "import", "… with AsyncLocks", L, 70, 55, "ms", 1),
+)
+ROWS: tuple[str, ...] = tuple(dict.fromkeys(target.row for target in TARGETS))

@@ -1,0 +1,54 @@
+"""What a variant can do. Each fills in what it has; a drill that asks for more fails, and says so."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from importlib.metadata import PackageNotFoundError, version
+from typing import ClassVar, Protocol
+
+
+class Runner(Protocol):
+    """An asyncio client that is open."""
+
+    async def repeat(self, name: str, until: float) -> int:
+        """Take and release `name`, again and again, until `time.perf_counter()` says so: how often."""
+        ...
+
+
+class Variant:
+    """One way of locking. `pair`, `take` and `give` must be safe in any thread."""
+
+    PACKAGES: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def versions(self) -> dict[str, str]:
+        found = {}
+        for package in self.PACKAGES:
+            try:
+                found[package] = version(package)
+            except PackageNotFoundError:
+                found[package] = "from source"
+        return found
+
+    def pair(self, name: str) -> None:
+        """Take the free lock `name` and release it, the way a user of this library writes it."""
+        raise NotImplementedError(f"{type(self).__name__} has no pair")
+
+    def take(self, name: str) -> object:
+        """Wait for `name` as long as it takes."""
+        raise NotImplementedError(f"{type(self).__name__} cannot wait")
+
+    def give(self, held: object) -> None:
+        raise NotImplementedError(f"{type(self).__name__} cannot wait")
+
+    def runner(self, tasks: int) -> AbstractAsyncContextManager[Runner]:
+        raise NotImplementedError(f"{type(self).__name__} has no asyncio client")
+
+    def hold(self, names: list[str], ttl: float) -> None:
+        """Take all of these and keep them, without renewal."""
+        raise NotImplementedError(f"{type(self).__name__} cannot hold many")
+
+    def close(self) -> None:
+        """The worker ends."""

@@ -1,0 +1,210 @@
+"""The stream of events: what is told, in which order, with which contents."""
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from holdtight import AsyncLocks, LeaseLost, LockTimeout, LossReason, QueueFull
+from holdtight.events import Acquired, Event, Lost, PreviousExpired, Released, Renewed, TimedOut, Waited
+from tests.scenarios.world import World
+
+
+def kinds(events: Sequence[Event]) -> list[type[Event]]:
+    return [type(event) for event in events]
+
+
+async def test_a_free_lock_is_acquired_and_released(world: World) -> None:
+    heard = world.listen()
+    for _ in range(2):  # by way of a new connection, and of one that is there
+        async with world.lock("a") as lease:
+            (acquired,) = heard
+            assert isinstance(acquired, Acquired)
+            assert (acquired.name, acquired.owner, acquired.fence) == ("a", lease.owner, lease.fence)
+            assert 0 <= acquired.waited < 5
+            await world.sleep(0.01)
+        _, released = heard
+        assert isinstance(released, Released)
+        assert (released.name, released.owner, released.fence) == ("a", lease.owner, lease.fence)
+        assert 0.01 <= released.held < 5
+        heard.clear()
+
+
+async def test_a_wait_is_told_before_the_lock_it_brought(world: World) -> None:
+    waiting = world.locks()
+    heard = world.listen(waiting)
+    lease = await world.lock().acquire()
+    (actor,) = await world.line_up(world.lock(), world.lock(of=waiting).acquire())
+    await world.sleep(0.05)
+    assert heard == []
+    await lease.release()
+    got = await actor.result()
+    waited, acquired = heard
+    assert isinstance(waited, Waited)
+    assert isinstance(acquired, Acquired)
+    assert waited.acquired
+    assert waited.owner == acquired.owner == got.owner
+    assert acquired.fence == got.fence
+    assert 0.05 <= waited.seconds < 5
+    assert acquired.waited == pytest.approx(waited.seconds, abs=3)
+    await got.release()
+    assert kinds(heard) == [Waited, Acquired, Released]
+
+
+async def test_a_wait_in_vain_names_the_holder(world: World) -> None:
+    waiting = world.locks()
+    heard = world.listen(waiting)
+    async with world.lock() as lease:
+        with pytest.raises(LockTimeout):
+            await world.lock(of=waiting).acquire(wait=0.05)
+    timed_out, waited = heard
+    assert isinstance(timed_out, TimedOut)
+    assert isinstance(waited, Waited)
+    assert timed_out.holder == lease.owner
+    assert timed_out.owner == waited.owner != lease.owner
+    assert 0.05 <= timed_out.waited < 5
+    assert not waited.acquired
+
+
+async def test_who_did_not_wait_timed_out_but_did_not_wait(world: World) -> None:
+    waiting = world.locks()
+    heard = world.listen(waiting)
+    async with world.lock() as lease:
+        with pytest.raises(LockTimeout):
+            await world.lock(of=waiting).acquire(wait=0)
+        assert await world.lock(of=waiting).try_acquire() is None
+    (timed_out,) = heard  # None is an answer, and nothing happened
+    assert isinstance(timed_out, TimedOut)
+    assert timed_out.holder == lease.owner
+
+
+async def test_a_full_queue_is_no_wait(world: World) -> None:
+    narrow = world.locks(max_waiters=1)
+    heard = world.listen(narrow)
+    lease = await world.lock().acquire()
+    (actor,) = await world.line_up(world.lock(), world.lock().acquire())
+    with pytest.raises(QueueFull):
+        await world.lock(of=narrow).acquire()
+    assert heard == []
+    await lease.release()
+    await (await actor.result()).release()
+
+
+async def test_renewals_are_told(world: World) -> None:
+    heard = world.listen(renewals=True)
+    lease = await world.lock(ttl=1.2).acquire()
+    await world.until(lambda: len(heard) >= 2)
+    event = heard[1]
+    assert isinstance(event, Renewed)
+    assert (event.name, event.owner, event.fence) == ("thing", lease.owner, lease.fence)
+    assert 0 < event.remaining < 1.2
+    await lease.renew(20)
+    await world.until(lambda: isinstance(heard[-1], Renewed) and heard[-1].remaining > 10)
+    await lease.release()
+
+
+async def expect_loss(world: World, heard: list[Event], owner: str, fence: int, reason: LossReason) -> None:
+    await world.until(lambda: Lost in kinds(heard))
+    lost = heard[-1]
+    assert isinstance(lost, Lost)
+    assert (lost.name, lost.owner, lost.fence, lost.reason) == ("thing", owner, fence, reason)
+
+
+async def test_an_expiry_is_told_once_and_by_the_next_taker_too(world: World) -> None:
+    heard = world.listen()
+    lease = await world.lock(ttl=0.5, renew=False).acquire()
+    await lease.wait_lost(10)
+    await expect_loss(world, heard, lease.owner, lease.fence, LossReason.EXPIRED)
+    next_one = world.locks()
+    heard_next = world.listen(next_one)
+    async with world.lock(of=next_one, wait=10):
+        expired = heard_next[0]
+        assert isinstance(expired, PreviousExpired)
+        assert expired.previous == lease.owner
+        assert kinds(heard_next)[-1] is Acquired
+    with pytest.raises(LeaseLost):
+        await lease.release()
+    assert kinds(heard) == [Acquired, Lost]  # and no release
+
+
+async def test_a_loss_of_data_is_told_as_an_expiry(world: World) -> None:
+    heard = world.listen()
+    lease = await world.lock(ttl=0.9).acquire()
+    world.server.flushall()
+    await lease.wait_lost(10)
+    await expect_loss(world, heard, lease.owner, lease.fence, LossReason.EXPIRED)
+    with pytest.raises(LeaseLost):
+        await lease.release()
+    assert kinds(heard) == [Acquired, Lost]
+
+
+async def test_max_hold_is_told(world: World) -> None:
+    heard = world.listen()
+    lease = await world.lock(max_hold=0.3).acquire()
+    await lease.wait_lost(10)
+    await expect_loss(world, heard, lease.owner, lease.fence, LossReason.MAX_HOLD)
+    assert kinds(heard) == [Acquired, Lost]
+
+
+async def test_re_entry_is_one_grant(world: World) -> None:
+    heard = world.listen()
+    lock = world.lock(reentrant=True)
+    async with lock, lock, lock:
+        pass
+    assert kinds(heard) == [Acquired, Released]
+
+
+async def test_an_adoption_is_told_as_a_grant(world: World) -> None:
+    adopter = world.locks()
+    heard = world.listen(adopter)
+    text = await (await world.lock(ttl=20).acquire()).detach()
+    lease = await adopter.adopt(text)
+    await lease.release()
+    acquired, released = heard
+    assert isinstance(acquired, Acquired)
+    assert isinstance(released, Released)
+    assert acquired.owner == released.owner == lease.owner
+    assert acquired.fence == released.fence == lease.fence
+
+
+async def test_a_subscriber_that_fails_changes_nothing_for_others(world: World) -> None:
+    def fail(event: Event) -> None:
+        raise ZeroDivisionError
+
+    world.client.events.subscribe(fail)
+    heard = world.listen()
+    async with world.lock():
+        pass
+    assert kinds(heard) == [Acquired, Released]
+
+
+async def test_a_subscription_ends_when_told_to(world: World) -> None:
+    heard: list[Event] = []
+    first = world.client.events.subscribe(heard.append)
+    second = world.client.events.subscribe(heard.append)
+    first()
+    first()
+    async with world.lock():
+        second()
+    assert kinds(heard) == [Acquired]
+    with pytest.raises(TypeError, match="callable"):
+        world.client.events.subscribe(None)  # type: ignore[arg-type]
+
+
+async def test_clients_hear_of_their_own_locks_only(world: World) -> None:
+    other: AsyncLocks = world.locks()
+    heard = world.listen(other)
+    async with world.lock():
+        pass
+    assert heard == []
+
+
+async def test_events_go_to_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="holdtight")
+    async with world.lock("logged") as lease:
+        pass
+    records = [record for record in caplog.records if record.name == "holdtight"]
+    assert [record.getMessage() for record in records] == ["Acquired logged", "Released logged"]
+    acquired = records[0].__dict__["holdtight"]
+    assert isinstance(acquired, Acquired)
+    assert acquired.fence == lease.fence

@@ -1,0 +1,175 @@
+"""Who is who: re-entry, and the deadlock with oneself. What a thread or task starts is somebody else."""
+
+import pytest
+
+from holdtight import AsyncLease, DeadlockDetected, LeaseLost, LockTimeout, LossReason
+from tests.scenarios.world import Stopwatch, World
+
+
+async def test_the_holder_enters_again_on_the_same_grant(world: World) -> None:
+    sent = world.tap()
+    lock = world.lock(reentrant=True)
+    first = await lock.acquire()
+    before = sent()
+    second = await lock.acquire()
+    third = await lock.try_acquire()
+    assert sent() == before  # the server is asked nothing
+    assert third is not None
+    assert first.fence == second.fence == third.fence
+    assert first.owner == second.owner == third.owner
+    for lease in (second, first):
+        await lease.release()
+        assert await lock.locked()
+    third.check()
+    await third.release()
+    assert not await lock.locked()
+
+
+async def test_each_handle_counts_once(world: World) -> None:
+    lock = world.lock(reentrant=True)
+    first, second = await lock.acquire(), await lock.acquire()
+    await second.release()
+    await second.release()
+    assert await lock.locked()
+    await first.release()
+    assert not await lock.locked()
+
+
+async def test_nested_blocks_end_with_the_outermost(world: World) -> None:
+    lock = world.lock(reentrant=True)
+    async with lock as outer:
+        async with lock as middle:
+            async with lock.hold() as inner:
+                assert outer.fence == middle.fence == inner.fence
+            assert await lock.locked()
+        assert await lock.locked()
+        outer.check()
+    assert not await lock.locked()
+    async with lock as later:
+        assert later.fence > outer.fence
+
+
+async def test_others_wait_until_the_last_handle_is_gone(world: World) -> None:
+    lock = world.lock(reentrant=True)
+    async with lock as outer:
+        async with lock:
+            (waiter,) = await world.line_up(lock, lock.acquire())
+        assert not waiter.done
+        assert len((await lock.inspect()).waiters) == 1
+    lease = await waiter.result()
+    assert lease.fence > outer.fence
+    await lease.release()
+
+
+async def test_re_entry_goes_by_client_and_name_and_not_by_lock_object(world: World) -> None:
+    async with world.lock(reentrant=True, ttl=20) as outer:
+        async with world.lock(reentrant=True, ttl=40, label="other") as inner:
+            assert inner.fence == outer.fence
+        with pytest.raises(LockTimeout):
+            await world.lock(of=world.locks(), reentrant=True).acquire(wait=0)
+        async with world.lock("other", reentrant=True) as other:
+            assert other.fence != outer.fence
+
+
+async def test_what_is_lost_cannot_be_entered_again(world: World) -> None:
+    lock = world.lock(reentrant=True, ttl=0.05, renew=False)
+    lease = await lock.acquire()
+    await lease.wait_lost(10)
+    for enter in (lock.acquire, lock.try_acquire, lock.hold().__aenter__):
+        with pytest.raises(LeaseLost) as caught:
+            await enter()
+        assert caught.value.reason is LossReason.EXPIRED
+    with pytest.raises(LeaseLost):
+        await lease.release()
+    await (await lock.acquire(wait=10)).release()  # that grant is over; this is a new one
+
+
+async def test_waiting_for_oneself_is_an_error_at_once(world: World) -> None:
+    lock = world.lock("mine")
+    async with lock:
+        clock = Stopwatch()
+        for again in (lock, world.lock("mine", ttl=7)):
+            with pytest.raises(DeadlockDetected, match=r"'mine'.*reentrant=True") as caught:
+                await again.acquire()
+            assert caught.value.cycle == ("mine", "mine")
+            assert caught.value.code == "DEADLOCK"
+            with pytest.raises(DeadlockDetected, match="thread" if world.blocking else "task"):
+                async with again:
+                    raise AssertionError("entered twice")
+            with pytest.raises(DeadlockDetected):
+                async with again.hold(wait=20):
+                    raise AssertionError("entered twice")
+        assert clock.seconds < 5
+        assert await lock.locked()
+    assert not await lock.locked()
+
+
+async def test_waiting_for_a_lease_without_a_block_is_no_deadlock(world: World) -> None:
+    """Somebody else may release it."""
+    lock = world.lock()
+    lease = await lock.acquire()
+    with pytest.raises(LockTimeout):
+        await lock.acquire(wait=0.1)
+
+    async def release_soon() -> None:
+        await world.in_line(lock, 1)
+        await lease.release()
+
+    other = world.start(release_soon())
+    again = await lock.acquire(wait=10)
+    await other.result()
+    await again.release()
+
+
+async def test_after_the_block_the_same_thread_or_task_may_take_it_again(world: World) -> None:
+    lock = world.lock()
+    async with lock:
+        pass
+    lease = await lock.acquire(wait=0)
+    await lease.release()
+    async with lock as lease:
+        await lease.release()
+        async with lock.hold(wait=0):  # it is given back: the block that is open does not count
+            pass
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+async def test_what_is_started_inside_the_block_waits_like_anyone_else(world: World, reentrant: bool) -> None:
+    lock = world.lock(reentrant=reentrant)
+
+    async def child() -> AsyncLease:
+        assert await lock.try_acquire() is None
+        with pytest.raises(LockTimeout):
+            await lock.acquire(wait=0)
+        return await lock.acquire()
+
+    async with lock as lease:
+        (actor,) = await world.line_up(lock, child())
+        assert not actor.done
+    inherited = await actor.result()
+    assert inherited.fence > lease.fence
+    await inherited.release()
+
+
+async def test_one_at_the_same_time_in_many_actors_stay_apart(world: World) -> None:
+    """Each enters its own lock twice, all at the same time, over one client."""
+
+    async def work(number: int) -> int:
+        lock = world.lock(f"lock {number}", reentrant=True, wait=0)
+        async with lock as outer:
+            await world.sleep(0.01)
+            async with lock as inner:
+                assert inner.fence == outer.fence
+                return inner.fence
+
+    actors = [world.start(work(number)) for number in range(8)]
+    assert len({await actor.result() for actor in actors}) == 8
+
+
+async def test_an_actor_that_ended_leaves_no_identity_behind(world: World) -> None:
+    """A thread's or task's number is used again; its locks are not."""
+    lock = world.lock(reentrant=True)
+    lease = await world.apart(lock.acquire())
+    for _ in range(20):
+        assert await world.apart(lock.try_acquire()) is None
+    await lease.release()

@@ -1,0 +1,179 @@
+"""The world a scenario plays in: a server of one flavour, one colour, one kind of lock, and who acts there.
+
+Times in scenarios are short where something is to end, and long where it must not: on a machine that is busy
+with other things, a lease of 300 ms is lost for good reason.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from holdtight import AsyncLease, AsyncLock, AsyncLocks
+from holdtight.events import Event, Renewed
+from tests.scenarios.colours import PATIENCE, Actor, Colour, Scene
+from tests.support.proxy import Proxy
+from tests.support.servers import RunningServer
+
+__all__ = ["KINDS", "World", "main_key"]
+
+T = TypeVar("T")
+TOMBSTONE_MS = 10_000
+RECORD_MS = 60_000
+
+
+class Factory(Protocol):
+    """Makes the lock-like object of one kind that excludes everybody else under that name."""
+
+    def __call__(self, locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock: ...
+
+
+def _exclusive(locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock:
+    return locks.lock(name, **options)
+
+
+KINDS: dict[str, Factory] = {"exclusive": _exclusive}
+
+
+def main_key(name: str) -> str:
+    return "ht:{" + name.replace("%", "%25").replace("{", "%7B").replace("}", "%7D") + "}"
+
+
+class World:
+    """Whatever is opened or started here has to be at an end when the scenario is, on the server too."""
+
+    def __init__(self, colour: Colour, kind: str, server: RunningServer) -> None:
+        self.colour = colour
+        self.server = server
+        self._factory = KINDS[kind]
+        self._clients: list[AsyncLocks] = []
+        self._actors: list[Actor[Any]] = []
+        self._proxies: list[Proxy] = []
+        self._default: AsyncLocks | None = None
+
+    def run(self, scene: Scene[None]) -> None:
+        self.colour.run(self._whole(scene))
+
+    async def _whole(self, scene: Scene[None]) -> None:
+        try:
+            await scene
+        finally:
+            for client in self._clients:
+                await client.aclose()
+            for proxy in self._proxies:
+                proxy.close()
+        for actor in self._actors:
+            assert actor.done, f"{actor} was left running"
+        # A holder gives up a little before the server does: that margin is waited for.
+        await self.until(lambda: not self.overstaying(), within=1, what=f"keys to go: {self.overstaying()}")
+
+    # Locks.
+
+    @property
+    def blocking(self) -> bool:
+        return self.colour.name == "sync"
+
+    def locks(self, target: object = None, **options: Any) -> AsyncLocks:
+        """A client of its own, closed when the scenario ends."""
+        client = self.colour.open(self.server.url if target is None else target, **options)
+        self._clients.append(client)
+        return client
+
+    @property
+    def client(self) -> AsyncLocks:
+        """The client of all who need none of their own."""
+        if self._default is None:
+            self._default = self.locks()
+        return self._default
+
+    def lock(self, name: str = "thing", *, of: AsyncLocks | None = None, **options: Any) -> AsyncLock:
+        """A lock of the kind that this world is about."""
+        return self._factory(of or self.client, name, **options)
+
+    # Acting and waiting.
+
+    def start(self, scene: Scene[T]) -> Actor[T]:
+        """A thread or task of its own."""
+        actor = self.colour.start(scene)
+        self._actors.append(actor)
+        return actor
+
+    async def apart(self, scene: Scene[T]) -> T:
+        """Done by another thread or task, and awaited."""
+        return await self.start(scene).result()
+
+    async def sleep(self, seconds: float) -> None:
+        await self.colour.sleep(seconds)
+
+    async def until(self, condition: Callable[[], Any], *, within: float = PATIENCE, what: str = "") -> Any:
+        return await self.colour.until(condition, within=within, what=what)
+
+    async def in_line(self, lock: AsyncLock, count: int) -> None:
+        """Until so many wait for the lock."""
+
+        async def arrived() -> bool:
+            return len((await lock.inspect()).waiters) == count
+
+        await self.until(arrived, what=f"{count} to wait for {lock}")
+
+    async def line_up(self, lock: AsyncLock, *scenes: Scene[T]) -> list[Actor[T]]:
+        """Starts those who will wait for the lock, each when the one before stands in line."""
+        actors: list[Actor[T]] = []
+        for count, scene in enumerate(scenes, 1):
+            actors.append(self.start(scene))
+            await self.in_line(lock, count)
+        return actors
+
+    async def renewed(self, lease: AsyncLease, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Until the lease has been renewed once more: the time left, which only falls, has risen."""
+        left = lease.remaining()
+
+        def look() -> bool:
+            nonlocal left
+            meanwhile()
+            lease.check()
+            before, left = left, lease.remaining()
+            return left > before
+
+        await self.until(look)
+
+    # What can be seen.
+
+    def listen(self, client: AsyncLocks | None = None, *, renewals: bool = False) -> list[Event]:
+        """Everything that the client tells from now on; of renewals only if asked for."""
+        heard: list[Event] = []
+
+        def hear(event: Event) -> None:
+            if renewals or not isinstance(event, Renewed):
+                heard.append(event)
+
+        (client or self.client).events.subscribe(hear)
+        return heard
+
+    def overstaying(self, *, tombstone_ms: int = TOMBSTONE_MS, db: int = 0) -> dict[str, int]:
+        """Keys that stay longer than what is promised once nobody holds or waits; -1 for ever."""
+        found: dict[str, int] = {}
+        with self.server.connect() as raw:
+            raw.call("SELECT", db)
+            for key in raw.call("KEYS", "*"):
+                left = raw.call("PTTL", key)
+                limit = RECORD_MS if ":client:" in key else tombstone_ms
+                if left == -1 or left > limit:
+                    found[key] = left
+        return found
+
+    def tap(self) -> Callable[[], int]:
+        """How many requests the client has sent; to be asked for before it is used."""
+        assert self._default is None
+        proxy = Proxy(self.server.port)
+        self._proxies.append(proxy)
+        self._default = self.locks(proxy.url)
+        return proxy.count
+
+
+class Stopwatch:
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
