@@ -44,6 +44,9 @@ class BaseLock:
     def name(self) -> str:
         return self._name
 
+    def report_detached(self, tenure: Tenure) -> None:
+        self._locks.report_detached(tenure)
+
     def asking(self, owner: Owner, wait: float | None, started: float, *, or_none: bool) -> Asking:
         locks = self._locks
         return Asking(
@@ -179,7 +182,7 @@ class BaseLocks(Generic[L]):
             self.events.emit(PreviousExpired(name, owner, owner_text(grant.expired)))
         if self.events.wanted:
             waited = max(0.0, grant.sent - asking.started)
-            if asking.answered:
+            if asking.queued:
                 self.events.emit(Waited(name, owner, waited, True))
             self.events.emit(Acquired(name, owner, grant.fence, waited))
 
@@ -191,7 +194,7 @@ class BaseLocks(Generic[L]):
         name, owner, waited = asking.question.claim.name, owner_text(asking.owner), boottime() - asking.started
         if isinstance(error, LockTimeout):
             self.events.emit(TimedOut(name, owner, waited, error.holder.owner if error.holder else None))
-        if asking.answered:
+        if asking.queued:
             self.events.emit(Waited(name, owner, waited, False))
 
     def report_quick_grant(self, name: str, owner: Owner, fence: int) -> None:
@@ -204,6 +207,14 @@ class BaseLocks(Generic[L]):
 
         held = boottime() - tenure.since
         self.events.emit(Released(tenure.name, owner_text(tenure.owner), tenure.fence, held))
+
+    def report_detached(self, tenure: Tenure) -> None:
+        if not self.events.wanted:
+            return
+        from holdtight.events import Detached
+
+        held = boottime() - tenure.since
+        self.events.emit(Detached(tenure.name, owner_text(tenure.owner), tenure.fence, held))
 
     def report_no_release(
         self, prepared: Prepared, tenure: Tenure, error: LinkDown | ServerSaid, marker: int

@@ -11,6 +11,7 @@ from holdtight.values import LossReason
 
 __all__ = [
     "Acquired",
+    "Detached",
     "Event",
     "Events",
     "Lost",
@@ -75,6 +76,14 @@ class Lost(Event):
 
 @dataclass(frozen=True, slots=True)
 class Released(Event):
+    fence: int
+    held: float
+
+
+@dataclass(frozen=True, slots=True)
+class Detached(Event):
+    """The lease has ended here, and the lock is still held: by whoever adopts it."""
+
     fence: int
     held: float
 

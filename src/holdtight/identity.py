@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdtight.tenure import Tenure
 
-__all__ = ["Identity", "Key", "identity"]
+__all__ = ["Identity", "Key", "identity", "task_identity"]
 
 Key = tuple[object, str]
 """The client and the lock's name."""
@@ -84,6 +84,11 @@ _tasks: dict[Any, Identity] = {}
 
 def _forget(task: Any) -> None:
     _tasks.pop(task, None)
+
+
+def task_identity(task: Any) -> Identity:
+    """For asyncio code, which knows its task."""
+    return _tasks.get(task) or Identity(task)
 
 
 def identity() -> Identity:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdtight import AsyncLocks, LeaseLost, LockTimeout, LossReason, QueueFull
-from holdtight.events import Acquired, Event, Lost, PreviousExpired, Released, Renewed, TimedOut, Waited
+from holdtight.events import Acquired, Detached, Event, Lost, PreviousExpired, Released, Renewed, TimedOut, Waited
 from tests.scenarios.world import World
 
 
@@ -165,6 +165,16 @@ async def test_an_adoption_is_told_as_a_grant(world: World) -> None:
     assert isinstance(released, Released)
     assert acquired.owner == released.owner == lease.owner
     assert acquired.fence == released.fence == lease.fence
+
+
+async def test_a_detached_lease_is_told_to_have_ended_here(world: World) -> None:
+    heard = world.listen()
+    lease = await world.lock(ttl=20).acquire()
+    text = await lease.detach()
+    await (await world.client.adopt(text)).release()
+    assert kinds(heard) == [Acquired, Detached, Acquired, Released]
+    assert isinstance(heard[1], Detached)
+    assert (heard[1].owner, heard[1].fence) == (lease.owner, lease.fence)
 
 
 async def test_a_subscriber_that_fails_changes_nothing_for_others(world: World) -> None:

@@ -67,6 +67,7 @@ class AsyncLease(BaseLease):
         self._entered_once("detach")
         await self.lock.renew_tenure(self.tenure, number, last=True)
         self._close()
+        self.lock.report_detached(self.tenure)
         return Detached(self.name, self.tenure.owner).text()
 
     async def leave(self) -> LeaseLost | None:

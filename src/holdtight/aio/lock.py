@@ -19,7 +19,7 @@ from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
 from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
-from holdtight.identity import Identity, identity
+from holdtight.identity import Identity, identity, task_identity
 from holdtight.keeper import keeper, post
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
@@ -39,6 +39,7 @@ R = TypeVar("R")
 _clock = time.clock_gettime
 _new = object.__new__
 _running_loop = asyncio.get_running_loop
+_current_task = asyncio.current_task
 _PATIENCE = 2.0
 
 
@@ -279,10 +280,10 @@ class AsyncLock(BaseLock):
     # As a context manager and as a decorator.
 
     async def __aenter__(self) -> AsyncLease:
-        who = identity()
-        task = who.task
+        task = _current_task()
         if task is None:
             raise RuntimeError("async with on a lock must run inside a task")
+        who = task_identity(task)
         if who.stack or who.grants:
             lease = await self.take(self._wait, who)
         else:
@@ -293,7 +294,7 @@ class AsyncLock(BaseLock):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        block: Block = identity().leave_block(self.key)
+        block: Block = task_identity(_current_task()).leave_block(self.key)
         block.begin_exit()
         lease = block.lease
         tenure = lease.tenure

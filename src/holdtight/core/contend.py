@@ -57,6 +57,8 @@ class Asking:
     in_line = False
     """The server may know us as waiter or holder."""
     answered = False
+    queued = False
+    """We have stood in line."""
     marker = 0
     """Until when an unanswered attempt of ours may still arrive, in the server's ms; 0 for none."""
     pending = 0
@@ -176,7 +178,7 @@ def _wait_after(asking: Asking, answer: Answer) -> Generator[Step | Park, Any, N
     """Until it is worth asking again; raises when it never will be."""
     match answer:
         case Queued():
-            asking.answered = asking.in_line = True
+            asking.answered = asking.in_line = asking.queued = True
             asking.failures = 0
             asking.position = answer.position
             yield from _stand_in_line(asking, answer)

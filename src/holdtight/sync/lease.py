@@ -58,6 +58,7 @@ class Lease(BaseLease):
         self._entered_once("detach")
         self.lock.renew_tenure(self.tenure, number, last=True)
         self._close()
+        self.lock.report_detached(self.tenure)
         return Detached(self.name, self.tenure.owner).text()
 
     def leave(self, error: BaseException | None) -> None:
