@@ -33,6 +33,7 @@ __all__ = ["Charge", "Keeper", "keeper", "post"]
 RECORD_TICK = 2.5
 THREAD_NAME = "holdtight-keeper"
 RETRY_SHARE = 8
+SLICE = 50
 SHORTEST_RETRY = 0.01
 SHORT_INTERVAL = 1.0
 """Below it there is no time to connect when the first renewal is due: other threads may hold the interpreter."""
@@ -79,6 +80,7 @@ class Keeper:
         self._posts: deque[Callable[[], None]] = deque()
         self._agenda: list[tuple[float, int, Callable[[float], None]]] = []
         self._count = itertools.count()
+        self._watched: set[Charge] = set()
         self._stations: dict[Place, Station] = {}
         self._poller = select.poll()
         self._starting = threading.Lock()
@@ -232,6 +234,7 @@ class Keeper:
 
     def _empty(self, lane: Lane, now: float) -> float:
         charges = lane.charges
+        taken = 0
         while charges:
             try:
                 charge, due = next(iter(charges.items()))
@@ -243,6 +246,9 @@ class Keeper:
                 return due
             if charges.pop(charge, None) is not None and charge.alive:
                 self._dispatch(charge, now)
+                taken += 1
+                if taken == SLICE:
+                    return now  # the poll in between lets other threads run
         if lane.check_at > now:
             return lane.check_at
         self._armed.pop(lane, None)
@@ -261,13 +267,21 @@ class Keeper:
         if charge.deadline <= now:
             charge.overdue()
             return
-        if charge.deadline < float("inf"):
+        if charge.deadline < float("inf") and charge not in self._watched:
+            self._watched.add(charge)
             self._later(charge.deadline, lambda when: self._watch(charge, when))
         self._station(charge.place).enqueue(charge)
 
     def _watch(self, charge: Charge, now: float) -> None:
-        if charge.alive and charge.deadline <= now:
+        """One entry on the agenda for each charge: it moves on with the deadline."""
+        self._watched.discard(charge)
+        if not charge.alive:
+            return
+        if charge.deadline <= now:
             charge.overdue()
+        else:
+            self._watched.add(charge)
+            self._later(charge.deadline, lambda when: self._watch(charge, when))
 
     def _later(self, when: float, what: Callable[[float], None]) -> None:
         heapq.heappush(self._agenda, (when, next(self._count), what))

@@ -55,9 +55,8 @@ class Renewal:
             self._finish(tenure.reason)
             return None
         self._sent = now if self._sent is None else self._sent
-        ttl_ms = max(1, round(self._asked(now) * 1000))
         patience = min(LONGEST_PATIENCE, tenure.deadline - now)
-        return tenure.terms.prepared.renew_request(tenure.owner, now=now, ttl_ms=ttl_ms, patience=patience)
+        return tenure.terms.prepared.renew_request(tenure.owner, now, self._asked(now), patience)
 
     def whole(self, request: bytes) -> bytes:
         return script.RENEW.whole(request)

@@ -175,10 +175,12 @@ class Tenure:
         """The next renewal; None if there is nothing to ask and only the deadline counts."""
         if not self.terms.renew or not self.alive or self.waiting or now >= self.deadline:
             return None
-        self._asked = self._next_ttl(now)
-        ttl_ms = max(1, round(self._asked * 1000))
         patience = min(LONGEST_PATIENCE, self.deadline - now)
-        return self.terms.prepared.renew_request(self.owner, now=now, ttl_ms=ttl_ms, patience=patience)
+        if self.hold_until is None:
+            self._asked = self.ttl
+            return self.terms.prepared.renew_request(self.owner, now, self.ttl, patience)
+        self._asked = next_ttl(self.ttl, now, self.hold_until, self.terms.prepared.store.drift)
+        return self.terms.prepared.renew_request(self.owner, now, self._asked, patience)
 
     def whole(self, request: bytes) -> bytes:
         return script.RENEW.whole(request)
@@ -196,14 +198,12 @@ class Tenure:
             self.unanswered(str(reply))
         return False
 
-    def _next_ttl(self, now: float) -> float:
-        return next_ttl(self.ttl, now, self.hold_until, self.terms.prepared.store.drift)
-
     def renewed(self, sent: float, ttl: float) -> None:
-        deadline = sent + self.terms.prepared.store.drift.valid(ttl)
+        terms = self.terms
+        deadline = sent + (terms.valid if ttl == terms.ttl else terms.prepared.store.drift.valid(ttl))
         self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)
         self.doubt = None
-        if self.terms.events.wanted:
+        if terms.events.loud:
             from holdtight.events import Renewed
 
             event = Renewed(self.name, owner_text(self.owner), self.fence, self.remaining())

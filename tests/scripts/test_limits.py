@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from tests.scripts.clockwork import ClockworkDesk
-from tests.scripts.model import CLAIM, HEARTBEAT, TAIL
+from tests.scripts.model import CLAIM, HEARTBEAT, SWEEP, TAIL
 from tests.scripts.workbench import ALICE, BOB, CAROL, fence_of
 from tests.support.servers import FLAVOURS, start
 
@@ -64,13 +65,13 @@ def test_a_lapsed_holder_is_seen_for_as_long_as_its_key_stays(desk: ClockworkDes
 @pytest.mark.parametrize("verb", ["attempt", "renew", "adopt"])
 def test_a_request_is_late_one_microsecond_after_its_limit(desk: ClockworkDesk, verb: str) -> None:
     desk.attempt(ALICE)
-    act = {
+    acts: dict[str, Callable[[int], Any]] = {
         "attempt": lambda limit: desk.attempt(ALICE, not_after=limit),
         "renew": lambda limit: desk.renew(ALICE, not_after=limit),
         "adopt": lambda limit: desk.adopt(ALICE, BOB, not_after=limit),
-    }[verb]
-    assert act(NOW - 1) == [-1, START]
-    assert act(NOW) not in ([-1, START], [0, b""])
+    }
+    assert acts[verb](NOW - 1) == [-1, START]
+    assert acts[verb](NOW) == (1 if verb == "renew" else [1, b"%d" % desk.state().fence, START, b""])
 
 
 def test_a_marker_counts_through_the_millisecond_it_names(desk: ClockworkDesk) -> None:
@@ -156,3 +157,16 @@ def test_a_fence_just_ahead_of_the_clock_outlives_a_short_lease(desk: ClockworkD
         fence = desk.state().fence
         desk.set_clock(NOW + lead - 1)
         assert fence_of(desk.attempt(BOB)) > fence
+
+
+def test_a_full_line_is_searched_for_dead_in_another_part_each_time(desk: ClockworkDesk) -> None:
+    """Where hundreds live before them, those behind are found too, in a while."""
+    desk.attempt(ALICE)
+    living, dead = 2 * SWEEP, SWEEP
+    desk.crowd(living)
+    desk.crowd(dead, dead=True)
+    parts = living + dead - SWEEP + 1
+    desk.set_clock((START // parts + 1) * parts * 1000)
+    assert desk.attempt(BOB, limit=living + 1)[::2] == [-2, living + dead], "a part where all live"
+    at(desk, desk.now() - START + parts - 1)
+    assert desk.attempt(BOB, limit=living + 1)[4] == living + 1, "the last part"

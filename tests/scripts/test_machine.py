@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from tests.scripts.clockwork import ClockworkDesk
 from tests.scripts.model import Model, long_form
-from tests.scripts.workbench import Inbox, owner, read_entry
+from tests.scripts.workbench import Inbox, State, owner, read_entry
 from tests.support.servers import StartServer
 
 EXAMPLES = int(os.environ.get("HOLDTIGHT_EXAMPLES", "0"))
@@ -103,6 +103,17 @@ class Machine(RuleBasedStateMachine):
         expected = self.model.renew(who, ttl=ttl, not_after=limit)
         self._compare(self.desk.renew(who, ttl=ttl, not_after=limit), expected)
 
+    @precondition(lambda self: self.model.holder)
+    @rule(ttl=ttls)
+    def renew_the_holder(self, ttl: int) -> None:
+        self.renew(self.model.holder or b"", ttl, 2_000_000)
+
+    @precondition(lambda self: self.model.line)
+    @rule()
+    def all_touch(self) -> None:
+        for entry in list(self.model.line):
+            self.touch(entry.owner, entry.inbox)
+
     @rule(who=owners, inbox=inboxes)
     def touch(self, who: bytes, inbox: bytes) -> None:
         self._compare(self.desk.touch(who, inbox), self.model.touch(who, inbox))
@@ -164,38 +175,42 @@ class Machine(RuleBasedStateMachine):
     # What must be true after each step
 
     @invariant()
-    def heard_the_same(self) -> None:
+    def agrees_with_the_model(self) -> None:
+        state = self.desk.state()
+        self._heard_the_same()
+        self._is_the_same(state)
+        self._ends_in_time(state)
+        self._is_told_by_an_inspection()
+
+    def _heard_the_same(self) -> None:
         rung, self.model.bells = self.model.bells, []
         assert self.ear.rung() == rung
 
-    @invariant()
-    def state_is_the_same(self) -> None:
-        model, state = self.model, self.desk.state()
+    def _is_the_same(self, state: State) -> None:
+        model = self.model
         assert state.line == model.line
-        main = model.main
-        if main is None:
+        if model.main is None:
             assert not state.value
         else:
-            assert (state.owner, state.fence, state.main_until) == (main.owner, main.fence, main.until)
-        stored = {who: until for who, until in state.markers.items() if until >= model.now}
-        assert stored == model.live_markers()
-        if state.value and (state.line or stored):
+            expected = (model.main.owner, model.main.fence, model.main.until)
+            assert (state.owner, state.fence, state.main_until) == expected
+        markers = {who: until for who, until in state.markers.items() if until >= model.now}
+        assert markers == model.live_markers()
+        if state.value and (state.line or markers):
             assert state.flagged, "a flag that is not set hides the line, or a marker"
 
-    @invariant()
-    def everything_ends_in_time(self) -> None:
+    def _ends_in_time(self, state: State) -> None:
         """No key without an expiry, none that lives longer than what it is for."""
-        model, state = self.model, self.desk.state()
+        model = self.model
         self.last_end = max(self.last_end, model.line_until, model.last_until + 1)
         if state.line:
             assert state.line_until == model.line_until
-        if self.desk.wire.call("EXISTS", self.desk.keys.waiters):
+        if state.line or state.markers or state.floor:
             assert state.side_until is not None
             assert state.side_until <= self.last_end
             assert all(entry.expiry <= state.side_until for entry in state.line)
 
-    @invariant()
-    def inspection_tells_it(self) -> None:
+    def _is_told_by_an_inspection(self) -> None:
         holder, fence, label, left, alive = self.model.inspect()
         now, value, shown_left, line, waiting = self.desk.inspect()
         held = value[:2] == b"x1" and shown_left > 0

@@ -136,16 +136,17 @@ def test_one_of_the_many_who_asks_himself_has_his_turn_back(desk: Desk, inbox: I
 
 
 def test_who_joins_after_a_stop_is_found(desk: Desk, inbox: Inbox) -> None:
-    """The last in line leave while a sweep is under way, and somebody else comes after them."""
+    """Behind the place where a sweep stopped, also when those who stood there last have left meanwhile."""
     desk.attempt(ALICE)
     crowd = desk.crowd(SWEEP, inbox=b"nobody listens")
-    assert desk.release(ALICE) == 2
+    desk.attempt(BOB, limit=20_000)
+    assert [desk.release(ALICE), desk.withdraw(ALICE)] == [2, 1]
+    assert fence_of(desk.attempt(BOB))
     for who in crowd[-10:]:
         desk.withdraw(who)
-    fence_of(desk.attempt(ALICE))
-    desk.attempt(BOB, limit=20_000, inbox=INBOX)
-    desk.release(ALICE)
-    assert inbox.bells() == [b"g" + BOB]
+    desk.attempt(CAROL, limit=20_000, inbox=INBOX)
+    desk.release(BOB)
+    assert inbox.bells() == [b"g" + CAROL]
 
 
 def test_the_dead_do_not_fill_a_long_line_for_ever(desk: Desk) -> None:

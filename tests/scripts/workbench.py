@@ -225,7 +225,7 @@ class Desk:
 
     def crowd(self, number: int, *, dead: bool = False, inbox: bytes = b"", ttl: int = 30_000) -> list[bytes]:
         """That many more in line, by the shortest way; behind a holder, whose flag is set."""
-        here = [owner(f"crowd {n}") for n in range(number)]
+        here = [owner(f"{'dead' if dead else 'crowd'} {n}") for n in range(number)]
         now = self.now()
         expiry = now - 1 if dead else now + HEARTBEAT
         text = b"x-%013d%09d%013d%02d%b" % (expiry, ttl, now, len(inbox), inbox)

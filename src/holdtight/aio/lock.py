@@ -106,7 +106,7 @@ class AsyncLock(BaseLock):
         head = prepared.ask if wait == 0 else prepared.attempt
         try:
             reply = await connection.ask(
-                b"%b%b$16\r\n%d\r\n$24\r\n%b\r\n" % (head, connection.inbox_word, limit, owner), longest
+                b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, connection.inbox_word, limit, owner), longest
             )
         except LinkDown as down:
             return await self._slowly(

@@ -45,6 +45,7 @@ class Prepared:
 
     __slots__ = (
         "_adopt",
+        "_renew_body",
         "_touch",
         "_withdraw",
         "ask",
@@ -75,6 +76,7 @@ class Prepared:
         self.release = script.RELEASE.head(*names)
         self._withdraw = script.WITHDRAW.head(*names)
         self.renew_head = script.RENEW.head(names.main, names.waiters)
+        self._renew_body = _renewal(claim.ttl)
         self._touch = script.TOUCH.head(names.queue, names.waiters)
         self._adopt = script.ADOPT.head(names.main, names.waiters)
 
@@ -83,7 +85,7 @@ class Prepared:
         limit = self.store.not_after(now, patience)
         return Step(
             self.attempt if queue else self.ask,
-            b"$16\r\n%d\r\n$24\r\n%b\r\n" % (limit, owner),
+            b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (limit, owner),
             self.store.read_attempt,
             patience=patience,
             replacement=script.ATTEMPT.whole,
@@ -127,16 +129,17 @@ class Prepared:
 
     def renew_step(self, owner: Owner, *, now: float, ttl: float, patience: float = LONGEST_PATIENCE) -> Step:
         return Step(
-            self.renew_request(owner, now=now, ttl_ms=max(1, round(ttl * 1000)), patience=patience),
+            self.renew_request(owner, now, ttl, patience),
             None,
             read_renewal,
             patience=patience,
             replacement=script.RENEW.whole,
         )
 
-    def renew_request(self, owner: Owner, *, now: float, ttl_ms: int, patience: float) -> bytes:
+    def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes:
         limit = self.store.not_after(now, patience)
-        return self.renew_head + b"$24\r\n%b\r\n" % owner + bulk(ttl_ms) + bulk(ttl_ms + TAIL_MS) + bulk(limit)
+        body = self._renew_body if ttl == self.claim.ttl else _renewal(ttl)
+        return b"%b$24\r\n%b\r\n%b$16\r\n%016d\r\n" % (self.renew_head, owner, body, limit)
 
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
         return self._touch + bulk(owner) + bulk(inbox)
@@ -232,6 +235,11 @@ class Store:
                 return QueueIsFull(waiting)
             case _:
                 return Withdrawn()
+
+
+def _renewal(ttl: float) -> bytes:
+    ttl_ms = max(1, round(ttl * 1000))
+    return bulk(ttl_ms) + bulk(ttl_ms + TAIL_MS)
 
 
 def read_release(reply: Any, sent: float) -> "int | Denied":

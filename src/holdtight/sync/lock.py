@@ -102,7 +102,7 @@ class Lock(BaseLock):
         limit = int((started + lead + longest) * 1e6)
         head = prepared.ask if wait == 0 else prepared.attempt
         try:
-            reply = link.call(b"%b%b$16\r\n%d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner), longest)
+            reply = link.call(b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner), longest)
         except LinkDown as down:
             transport.lose(link, down)
             return self._slowly(None, owner, wait, started, down, limit // 1000 + 50, who, or_none)

@@ -9,6 +9,9 @@ local time = call('TIME')
 local seconds, micros = time[1], time[2]
 local now_us = seconds * 1000000 + micros
 if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
+if #seconds ~= 10 then
+  return redis.error_reply("HTCLOCK the server's clock is not set: fences are made of its time")
+end
 
 --@include constants
 local kind, last, left, flagged, expired = 't1', 0, 0, false, ''

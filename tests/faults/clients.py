@@ -1,0 +1,165 @@
+"""Clients of both colours behind one blocking face, so that one test serves both; and a look at the server.
+
+A client may be used from any thread: that of `AsyncLocks` runs a loop in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+import pytest
+
+from holdtight import AsyncLocks, Locks, NotOwner
+from holdtight.lease import BaseLease
+from holdtight.redis import script
+from holdtight.redis.script import Script
+from tests.support.processes import PATIENCE
+from tests.support.servers import RunningServer
+
+__all__ = [
+    "COLOURS",
+    "Client",
+    "Colour",
+    "OpenClient",
+    "asks",
+    "load_scripts",
+    "lock_keys",
+    "open_client",
+    "release_lost",
+    "start",
+    "tidy",
+    "waiting",
+]
+
+T = TypeVar("T")
+Colour: TypeAlias = Literal["sync", "asyncio"]
+COLOURS: tuple[Colour, ...] = ("sync", "asyncio")
+LONGEST_BOOKKEEPING_MS = 10_000
+
+
+class Client(Protocol):
+    locks: Any
+
+    def acquire(self, name: str, **options: Any) -> BaseLease: ...
+    def try_acquire(self, name: str, **options: Any) -> BaseLease | None: ...
+    def release(self, lease: BaseLease) -> None: ...
+    def close(self) -> None: ...
+
+
+class Blocking:
+    def __init__(self, url: str, **settings: Any) -> None:
+        self.locks: Any = Locks(url, **settings)
+
+    def acquire(self, name: str, **options: Any) -> BaseLease:
+        lease: BaseLease = self.locks.lock(name, **options).acquire()
+        return lease
+
+    def try_acquire(self, name: str, **options: Any) -> BaseLease | None:
+        lease: BaseLease | None = self.locks.lock(name, **options).try_acquire()
+        return lease
+
+    def release(self, lease: Any) -> None:
+        lease.release()
+
+    def close(self) -> None:
+        self.locks.close()
+
+
+class OnALoop:
+    def __init__(self, url: str, **settings: Any) -> None:
+        self.locks: Any = AsyncLocks(url, **settings)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="a test's loop", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(3 * PATIENCE)
+
+    def acquire(self, name: str, **options: Any) -> BaseLease:
+        lease: BaseLease = self.run(self.locks.lock(name, **options).acquire())
+        return lease
+
+    def try_acquire(self, name: str, **options: Any) -> BaseLease | None:
+        lease: BaseLease | None = self.run(self.locks.lock(name, **options).try_acquire())
+        return lease
+
+    def release(self, lease: Any) -> None:
+        self.run(lease.release())
+
+    def close(self) -> None:
+        self.run(self.locks.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
+        self._loop.close()
+
+
+OpenClient: TypeAlias = Callable[..., Client]
+"""What the fixture of this name gives: open_client(url, **settings), of the colour under test."""
+
+
+def open_client(colour: Colour, url: str, **settings: Any) -> Client:
+    return Blocking(url, **settings) if colour == "sync" else OnALoop(url, **settings)
+
+
+def start(work: Callable[[], T]) -> Future[T]:
+    """Does it in a thread that holds up nobody's exit."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="a test's thread", daemon=True).start()
+    return done
+
+
+def release_lost(client: Client, lease: BaseLease) -> None:
+    """The end of a lease that is lost: it says so once, and asks for no more."""
+    with pytest.raises(NotOwner):
+        client.release(lease)
+    client.release(lease)
+
+
+# The server, from outside
+
+
+def load_scripts(server: RunningServer) -> None:
+    """So that every request is one EVALSHA, with no NOSCRIPT before it."""
+    with server.connect() as client:
+        for each in vars(script).values():
+            if isinstance(each, Script):
+                client.call("SCRIPT", "LOAD", each.body)
+
+
+def asks(asked: Script) -> Callable[[bytes], bool]:
+    """Matches requests of this script, in either form."""
+    return lambda raw: asked.sha.encode() in raw or asked.body in raw
+
+
+def waiting(server: RunningServer, name: str) -> int:
+    """How many stand in line."""
+    return int(server.command("ZCARD", f"ht:{{{name}}}:q"))
+
+
+def lock_keys(server: RunningServer) -> dict[str, int]:
+    """Every key but the clients' records, with the milliseconds it has left."""
+    with server.connect() as client:
+        left = {key: int(client.call("PTTL", key)) for key in server.keys("*") if ":client:" not in key}
+    return {key: ms for key, ms in left.items() if ms != -2}
+
+
+def tidy(server: RunningServer) -> None:
+    """Nothing is there but bookkeeping that is gone within ten seconds: nobody holds, nobody waits."""
+    for key, ms in lock_keys(server).items():
+        assert 0 <= ms <= LONGEST_BOOKKEEPING_MS, f"{key} stays for {ms} ms"
+        kind = server.command("TYPE", key)
+        assert kind != "zset", f"{key}: somebody stands in line: {server.command('ZRANGE', key, 0, -1)}"
+        if kind == "hash":
+            fields = [field.encode("utf-8", "surrogateescape") for field in server.command("HKEYS", key)]
+            assert all(field == b"f" or len(field) == 25 for field in fields), f"{key} has waiters: {fields}"

@@ -1,0 +1,47 @@
+"""What `test_line.py` runs in children: waiters that join the line when told, and say when served."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+
+from holdtight import AsyncLocks, Locks
+
+
+def say(*words: object) -> None:
+    with _speaking:
+        print(*words, flush=True)
+
+
+_speaking = threading.Lock()
+
+
+def in_threads(url: str) -> None:
+    """Each line of input is a label of one more waiter, in a thread of its own, who holds it for a moment."""
+    locks = Locks(url)
+
+    def wait(label: str) -> None:
+        with locks.lock("a", ttl=5, label=label) as lease:
+            say(label, lease.fence, time.monotonic())
+
+    for line in sys.stdin:
+        threading.Thread(target=wait, args=(line.strip(),), daemon=True).start()
+
+
+def in_tasks(url: str) -> None:
+    """The same with tasks on one loop."""
+
+    async def main() -> None:
+        locks = AsyncLocks(url)
+        tasks = set()
+
+        async def wait(label: str) -> None:
+            async with locks.lock("a", ttl=5, label=label) as lease:
+                say(label, lease.fence, time.monotonic())
+
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            tasks.add(asyncio.create_task(wait(line.strip())))
+
+    asyncio.run(main())

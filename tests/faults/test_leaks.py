@@ -1,0 +1,135 @@
+"""After thousands of acquisitions threads, descriptors, tasks and server clients are back to the start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from holdtight import AsyncLocks, Locks
+from holdtight.keeper import keeper
+from tests.faults.clients import tidy
+from tests.support.processes import wait_for
+from tests.support.servers import RunningServer
+
+ROUNDS = 2000
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def warm_up(server: RunningServer) -> None:
+    """What a process starts once and keeps: the keeper and its pipe, the herald."""
+    with Locks(server.url) as locks:
+        locks.lock("warm", ttl=0.2).acquire().release()
+        lease = locks.lock("warm", ttl=0.2).acquire()
+        lease.on_lost(lambda _: None)
+        lease.tenure.terms.events.emit_later  # noqa: B018
+        lease.release()
+    wait_for(lambda: not server.clients())
+
+
+def all_back(server: RunningServer, threads: set[threading.Thread], fds: int) -> None:
+    wait_for(lambda: not server.clients(), what="the clients to leave the server")
+    wait_for(lambda: not (set(threading.enumerate()) - threads), what="threads to end")
+    wait_for(lambda: descriptors() <= fds, what="descriptors to be closed")
+    assert keeper().statistics()["charges"] == 0
+    tidy(server)
+
+
+def test_two_thousand_contended_acquisitions_by_threads_leave_nothing(private_server: RunningServer) -> None:
+    warm_up(private_server)
+    threads, fds = set(threading.enumerate()), descriptors()
+    with Locks(private_server.url) as locks, ThreadPoolExecutor(8) as pool:
+
+        def work(_: int) -> int:
+            with locks.lock("a", ttl=5) as lease:
+                return lease.fence
+
+        fences = list(pool.map(work, range(ROUNDS)))
+    assert len(set(fences)) == ROUNDS
+    all_back(private_server, threads, fds)
+
+
+def test_two_thousand_contended_acquisitions_by_tasks_leave_nothing(private_server: RunningServer) -> None:
+    warm_up(private_server)
+    threads, fds = set(threading.enumerate()), descriptors()
+
+    async def main() -> None:
+        tasks = asyncio.all_tasks()
+        async with AsyncLocks(private_server.url) as locks:
+
+            async def work() -> None:
+                for _ in range(ROUNDS // 20):
+                    async with locks.lock("a", ttl=5):
+                        pass
+
+            await asyncio.gather(*(work() for _ in range(20)))
+        assert asyncio.all_tasks() == tasks
+
+    asyncio.run(main())
+    all_back(private_server, threads, fds)
+
+
+def test_waits_that_time_out_leave_nothing(private_server: RunningServer) -> None:
+    warm_up(private_server)
+    threads, fds = set(threading.enumerate()), descriptors()
+
+    async def main() -> None:
+        async with AsyncLocks(private_server.url) as locks:
+            results = await asyncio.gather(
+                *(locks.lock("a", wait=0.01).acquire() for _ in range(200)), return_exceptions=True
+            )
+            assert {type(each).__name__ for each in results} == {"LockTimeout"}
+
+    with Locks(private_server.url) as holder:
+        held = holder.lock("a").acquire()
+        asyncio.run(main())
+        held.release()
+    all_back(private_server, threads, fds)
+
+
+def test_a_lease_that_is_released_after_the_client_was_closed_leaves_nothing(
+    private_server: RunningServer,
+) -> None:
+    warm_up(private_server)
+    threads, fds = set(threading.enumerate()), descriptors()
+
+    async def main() -> None:
+        async with AsyncLocks(private_server.url) as locks:
+            lease = await locks.lock("a").acquire()
+        await lease.release()
+        await asyncio.to_thread(wait_for, lambda: not private_server.clients())
+
+    asyncio.run(main())
+    with Locks(private_server.url) as locks:
+        lease = locks.lock("a").acquire()
+    lease.release()
+    all_back(private_server, threads, fds)
+
+
+def test_an_acquire_that_is_cancelled_while_it_connects_leaves_no_connection(
+    private_server: RunningServer,
+) -> None:
+    warm_up(private_server)
+    threads, fds = set(threading.enumerate()), descriptors()
+
+    async def main() -> None:
+        for turns in range(20):
+            async with AsyncLocks(private_server.url) as locks:
+                task = asyncio.create_task(locks.lock("a").acquire())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                try:
+                    lease = await task
+                except asyncio.CancelledError:
+                    pass
+                else:
+                    await lease.release()
+        await asyncio.to_thread(wait_for, lambda: not private_server.clients())
+
+    asyncio.run(main())
+    all_back(private_server, threads, fds)
