@@ -82,9 +82,7 @@ def popen(
 ) -> subprocess.Popen[bytes]:
     """Starts a program (by its full path) in a process group of its own; it ends with this process."""
     command = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *program]
-    return _fork(
-        lambda: subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, process_group=0)
-    )
+    return _fork(lambda: subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, process_group=0))
 
 
 def spawn(code: str | Callable[..., object], *args: str, env: Mapping[str, str] | None = None) -> Child:
@@ -151,9 +149,7 @@ class Child:
         """The next line that the child says."""
         line = self.next_line(within)
         if line is None:
-            raise AssertionError(
-                f"the child said nothing more, exit code {self.wait(within)}:\n{self.errors}"
-            )
+            raise AssertionError(f"the child said nothing more, exit code {self.wait(within)}:\n{self.errors}")
         return line
 
     def next_line(self, within: float = PATIENCE) -> str | None:

@@ -33,9 +33,7 @@ class RawClient:
         )
 
     def send(self, *args: str | bytes | float) -> None:
-        words = [
-            arg if isinstance(arg, bytes) else str(arg).encode("utf-8", "surrogateescape") for arg in args
-        ]
+        words = [arg if isinstance(arg, bytes) else str(arg).encode("utf-8", "surrogateescape") for arg in args]
         parts = [b"*%d\r\n" % len(words), *(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)]
         self.socket.sendall(b"".join(parts))
 

