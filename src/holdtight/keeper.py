@@ -223,7 +223,7 @@ class Keeper:
             if station.fd == fd:
                 station.ready(boottime())
                 return
-        self._poller.unregister(fd)
+        self.unregister(fd)  # closed meanwhile
 
     def _take_due(self, now: float) -> float:
         """Moves due charges to their stations. Returns when the next is due."""

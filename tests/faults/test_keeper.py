@@ -137,7 +137,9 @@ def test_a_subscriber_that_raises_changes_nothing(
     ("attribute", "value"),
     [("deadline", None), ("ttl", "long"), ("owner", None), ("terms", None), ("interval", None)],
 )
-def test_a_lease_in_a_bad_state_harms_no_other(private_server: RunningServer, attribute: str, value: Any) -> None:
+def test_a_lease_in_a_bad_state_harms_no_other(
+    private_server: RunningServer, attribute: str, value: Any
+) -> None:
     """Broken before, among and behind good ones, so that it is in the middle of a batch."""
     with Locks(private_server.url) as locks:
         leases = [locks.lock(f"a-{number}", ttl=0.6).acquire() for number in range(30)]
@@ -181,4 +183,6 @@ def test_long_waits_and_many_renewals_leave_nothing_on_the_keepers_agenda(
         done = next(each for each in waiters if each.done())
         waiters.remove(done)
         other.release(done.result())
-    wait_for(lambda: keeper().statistics()["agenda"] <= before + 10, within=35, what="the agenda to empty itself")
+    wait_for(
+        lambda: keeper().statistics()["agenda"] <= before + 10, within=35, what="the agenda to empty itself"
+    )

@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from holdtight import AsyncLocks, Locks
+from holdtight.herald import tell
 from holdtight.keeper import keeper
 from tests.faults.clients import tidy
 from tests.support.processes import wait_for
@@ -24,10 +25,7 @@ def warm_up(server: RunningServer) -> None:
     """What a process starts once and keeps: the keeper and its pipe, the herald."""
     with Locks(server.url) as locks:
         locks.lock("warm", ttl=0.2).acquire().release()
-        lease = locks.lock("warm", ttl=0.2).acquire()
-        lease.on_lost(lambda _: None)
-        lease.tenure.terms.events.emit_later  # noqa: B018
-        lease.release()
+    tell(lambda: None)
     wait_for(lambda: not server.clients())
 
 
@@ -80,14 +78,12 @@ def test_waits_that_time_out_leave_nothing(private_server: RunningServer) -> Non
     async def main() -> None:
         async with AsyncLocks(private_server.url) as locks:
             results = await asyncio.gather(
-                *(locks.lock("a", wait=0.01).acquire() for _ in range(200)), return_exceptions=True
+                *(locks.lock("a", wait=0.3).acquire() for _ in range(200)), return_exceptions=True
             )
             assert {type(each).__name__ for each in results} == {"LockTimeout"}
 
-    with Locks(private_server.url) as holder:
-        held = holder.lock("a").acquire()
+    with Locks(private_server.url) as holder, holder.lock("a"):
         asyncio.run(main())
-        held.release()
     all_back(private_server, threads, fds)
 
 

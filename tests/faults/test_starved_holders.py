@@ -28,6 +28,26 @@ def test_a_lock_outlives_an_event_loop_that_is_blocked(private_server: RunningSe
         asyncio.run(main())
 
 
+def test_a_loop_that_was_blocked_reads_what_has_come_before_it_loses_patience(
+    private_server: RunningServer,
+) -> None:
+    """The request had not even left when the loop was blocked for longer than one waits for a reply."""
+
+    async def main() -> None:
+        async with AsyncLocks(private_server.url) as locks:
+            lock = locks.lock("a", ttl=0.3, wait=0)
+            for _ in range(5):
+                async with lock:
+                    pass
+                task = asyncio.create_task(lock.acquire())
+                asyncio.get_running_loop().call_soon(
+                    time.sleep, 0.2
+                )  # behind the task, before its request leaves
+                await (await task).release()
+
+    asyncio.run(main())
+
+
 def test_a_lock_outlives_busy_threads(private_server: RunningServer) -> None:
     stop = threading.Event()
 

@@ -26,6 +26,7 @@ from holdtight.values import Owner
 __all__ = ["Connection"]
 
 FLUSH_AFTER = 32
+HELD_UP = 0.05
 MOST_UNHEARD = 1024
 _NEVER = float("inf")
 _Push = hiredis.PushNotification
@@ -169,8 +170,11 @@ class Connection:
         """A reply that does not come in time ends the connection: should it never come, all later ones would be taken
         for the answers to the requests before theirs."""
         self._sweeper = None
-        self._sweep_at = _NEVER
+        due, self._sweep_at = self._sweep_at, _NEVER
         now = self._clock()
+        if now > due + HELD_UP:
+            self._arm(now + HELD_UP)  # the loop was blocked, not the server silent: first see what has come
+            return
         earliest = min((deadline for _, deadline in self._pending), default=_NEVER)
         if now >= earliest:
             self.fail(LinkDown("it did not answer in time", sent=True))

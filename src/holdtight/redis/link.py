@@ -124,10 +124,10 @@ class Link:
         return reply
 
     def call(self, request: bytes, timeout: float) -> Any:
-        """One round trip, bare: almost always a request goes out, and its reply comes in, in one piece."""
+        """One round trip on a link that owes nothing, bare: almost always both ways go in one piece."""
         if timeout != self._timeout:
             self.set_timeout(timeout)
-        self.owed += 1
+        self.owed = 1
         try:
             sent = self._send(request)
             if sent != len(request):
@@ -141,7 +141,7 @@ class Link:
             raise _down(error) from error
         if reply is _NOTHING or reply.__class__ is _Push:
             return self.reply()
-        self.owed -= 1
+        self.owed = 0
         return reply
 
     def park(self, owner: Owner, until: float) -> Bell | None:

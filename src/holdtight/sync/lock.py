@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdtight.base import BaseLock
 from holdtight.clock import CLOCK_ID, boottime, wait_seconds
@@ -263,17 +263,26 @@ class Lock(BaseLock):
 
     def __enter__(self) -> Lease:
         who = identity()
+        lease: Any  # None only if it was asked for
         if who.stack or who.grants:
             lease = self.take(self._wait, who)
         else:
-            lease = cast(Lease, self._attempt(self._wait, who, False))
-        who.enter_block(self.key, lease)
-        return lease
+            lease = self._attempt(self._wait, who, False)
+        if who.task is None:
+            who.stack.append((self.key, lease))
+        else:
+            who.enter_block(self.key, lease)
+        return lease  # type: ignore[no-any-return]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lease: Lease = identity().leave_block(self.key)
+        who = identity()
+        stack = who.stack
+        if who.task is None and stack and stack[-1][0] is self.key:
+            lease: Lease = stack.pop()[1]
+        else:
+            lease = who.leave_block(self.key)
         tenure = lease.tenure
         if (
             tenure.entered != 1
