@@ -29,12 +29,10 @@ class _Herald:
         if self._thread is None:
             with self._starting:
                 if self._thread is None:
-                    thread = threading.Thread(target=self._run, name="holdtight-herald", daemon=True)
                     try:
-                        thread.start()
-                    except RuntimeError:  # no more threads: the next teller tries again
-                        return
-                    self._thread = thread
+                        self._thread = process.start_thread(self._run, "holdtight-herald")
+                    except RuntimeError:
+                        return  # no more threads: the next teller tries again
 
     def _run(self) -> None:
         while True:

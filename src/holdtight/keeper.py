@@ -118,8 +118,11 @@ class Keeper:
 
     def drop(self, charge: Charge) -> None:
         lane = self._lanes.get(charge.interval)
-        if lane is not None:
-            lane.charges.pop(charge, None)
+        if lane is not None and lane.charges.pop(charge, None) is not None:
+            return
+        for lane in list(self._armed):  # one that had been forgotten, armed again by a lock that knew it
+            if lane.interval == charge.interval:
+                lane.charges.pop(charge, None)
 
     def at(self, when: float, what: Callable[[float], None]) -> None:
         self.post(lambda: self._later(when, what))
@@ -164,9 +167,7 @@ class Keeper:
         os.set_blocking(self._ear, False)
         os.set_blocking(self._mouth, False)
         self._poller.register(self._ear, select.POLLIN)
-        thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
-        thread.start()
-        self._thread = thread
+        self._thread = process.start_thread(self._run, THREAD_NAME)
 
     def charges(self, place: Place) -> Iterator[Charge]:
         """What waits on the lanes for this server."""

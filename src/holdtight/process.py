@@ -7,12 +7,13 @@ other code of the child runs.
 
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-__all__ = ["Forkable", "abandon_descriptor", "current", "on_fork", "tell_of_fork"]
+__all__ = ["Forkable", "abandon_descriptor", "current", "on_fork", "start_thread", "tell_of_fork"]
 
 
 class Forkable(Protocol):
@@ -52,6 +53,23 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
+    """A daemon thread in the background. Signals are kept out of it: one that the kernel gives to a thread of ours
+    would leave the main thread asleep, and a Ctrl-C without effect until it wakes. RuntimeError if there can be no
+    more threads."""
+
+    def run() -> None:
+        import signal
+
+        own = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - own)
+        target()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 def abandon_descriptor(fd: int) -> None:

@@ -5,7 +5,6 @@ TLS, credentials) happens in a thread of its own. A link that stays silent is cl
 under way on it is Unknown.
 """
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import hiredis
 from holdtight.clock import Backoff, boottime
 from holdtight.herald import report
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.process import abandon_descriptor
+from holdtight.process import abandon_descriptor, start_thread
 from holdtight.redis.link import Link
 from holdtight.redis.node import RECORD_SECONDS
 from holdtight.redis.resp import command
@@ -229,7 +228,7 @@ class Station:
             self._keeper.post(lambda: self._connected(link, cause))
 
         try:
-            threading.Thread(target=connect, name="holdtight-connect", daemon=True).start()
+            start_thread(connect, "holdtight-connect")
         except RuntimeError as error:
             self._connecting = False
             self._fail(f"no thread to connect with: {error}", boottime())

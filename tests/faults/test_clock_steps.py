@@ -72,9 +72,7 @@ def stepped_server(
     try:
         wait_for(lambda: server_time(server) > before + HOUR / 2, within=2)
     except AssertionError:
-        pytest.skip(
-            f"needs a {flavour} that takes its time from the C library: the clock shim does not reach it"
-        )
+        pytest.skip(f"needs a {flavour} that takes its time from the C library: the clock shim does not reach it")
     step(server, clock, 0)
     return server
 
@@ -147,9 +145,7 @@ def test_fences_rise_when_the_holder_crashed_in_the_future(
     other.release(after)
 
 
-def test_the_line_moves_on_over_a_step(
-    stepped_server: RunningServer, clock: Clock, open_client: OpenClient
-) -> None:
+def test_the_line_moves_on_over_a_step(stepped_server: RunningServer, clock: Clock, open_client: OpenClient) -> None:
     """A step ahead ends the lease on the server, and the waiter gets it; a step back keeps nobody waiting."""
     client, other = open_client(stepped_server.url), open_client(stepped_server.url)
     held = client.acquire("a", ttl=3)

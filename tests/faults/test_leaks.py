@@ -7,10 +7,13 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from holdtight import AsyncLocks, Locks
 from holdtight.herald import tell
 from holdtight.keeper import keeper
-from tests.faults.clients import tidy
+from holdtight.sync.lock import Lock
+from tests.faults.clients import start, tidy, waiting
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
 
@@ -69,6 +72,36 @@ def test_two_thousand_contended_acquisitions_by_tasks_leave_nothing(private_serv
 
     asyncio.run(main())
     all_back(private_server, threads, fds)
+
+
+@pytest.mark.parametrize("way", ["block", "release", "contended"])
+def test_a_lock_that_lay_idle_takes_its_leases_off_the_keepers_hands(private_server: RunningServer, way: str) -> None:
+    """The keeper has forgotten the lane that the lock knows, and given its interval to another."""
+    ttl = 0.37
+    with Locks(private_server.url) as locks:
+        lock = locks.lock("a", ttl=ttl)
+        with lock:
+            pass
+        lanes = keeper().statistics()["lanes"]
+        wait_for(lambda: keeper().statistics()["lanes"] < lanes, what="the keeper to forget the lane")
+        younger = locks.lock("b", ttl=ttl)
+        if way == "release":
+            lock.acquire().release()
+        elif way == "block":
+            with lock, younger:
+                pass
+        else:
+            held = lock.acquire()
+            waiter = start(lambda: use(lock))
+            wait_for(lambda: waiting(private_server, "a") == 1)
+            held.release()
+            waiter.result(10)
+        assert keeper().statistics()["charges"] == 0
+
+
+def use(lock: Lock) -> None:
+    with lock:
+        pass
 
 
 def test_waits_that_time_out_leave_nothing(private_server: RunningServer) -> None:

@@ -66,9 +66,7 @@ def test_64_waiters_in_4_processes_are_served_in_the_order_of_the_server(line: L
     in_order = sorted(seen, key=lambda each: each[1])
     assert [label for label, _, _ in in_order] == line.labels
     assert sorted(seen, key=lambda each: each[2]) == in_order
-    assert in_order[-1][2] - released < 64 * CLAIM_WINDOW / 10, (
-        "nobody waited for anything but the ones before"
-    )
+    assert in_order[-1][2] - released < 64 * CLAIM_WINDOW / 10, "nobody waited for anything but the ones before"
     tidy(line.server)
 
 

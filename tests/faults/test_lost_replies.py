@@ -49,9 +49,7 @@ def test_a_lost_reply_to_the_first_attempt_costs_one_asking_and_no_second_grant(
     tidy(private_server)
 
 
-def test_a_lost_request_is_asked_again(
-    private_server: RunningServer, proxy: Proxy, open_client: OpenClient
-) -> None:
+def test_a_lost_request_is_asked_again(private_server: RunningServer, proxy: Proxy, open_client: OpenClient) -> None:
     client = open_client(proxy.url, connect_timeout=5)
     client.release(client.acquire("warm"))
     proxy.swallow_request(asks(script.ATTEMPT))

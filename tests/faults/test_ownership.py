@@ -147,14 +147,10 @@ def test_a_release_that_failed_for_good_ends_with_the_ttl(
     other.release(again)
 
 
-def test_a_block_that_ends_while_the_server_is_away_is_no_error(
-    private_server: RunningServer, proxy: Proxy
-) -> None:
+def test_a_block_that_ends_while_the_server_is_away_is_no_error(private_server: RunningServer, proxy: Proxy) -> None:
     failed = threading.Event()
     with Locks(proxy.url) as locks:
-        locks.events.subscribe(
-            lambda event: failed.set() if type(event).__name__ == "ReleaseFailed" else None
-        )
+        locks.events.subscribe(lambda event: failed.set() if type(event).__name__ == "ReleaseFailed" else None)
         with locks.lock("a", ttl=1):
             proxy.refuse()
             proxy.cut()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import signal
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -71,7 +73,7 @@ def test_ctrl_c_at_the_moment_of_the_hand_over(
 ) -> None:
     chance = random.Random(5)
     with Locks(private_server.url) as locks:
-        for _ in range(4):
+        for _ in range(3):
             held = locks.lock("a", ttl=10).acquire(wait=TTL + 1)
             child = start_child(ending.wait_until_interrupted, private_server.url, colour)
             wait_for(lambda: waiting(private_server, "a") == 1)
@@ -119,3 +121,17 @@ def test_sigterm_ends_a_waiter_at_once_and_its_entry_with_the_heartbeat(
         held.release()
         locks.lock("a").acquire(wait=5).release()
         assert time.monotonic() - started < 0.25, "the next one does not wait for the dead"
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc to see what a thread blocks")
+def test_no_signal_is_given_to_a_thread_of_ours(private_server: RunningServer) -> None:
+    """The kernel may give a Ctrl-C to any thread that does not block it, and the main thread would sleep on."""
+    with Locks(private_server.url) as locks, locks.lock("a", ttl=0.3) as lease:
+        lease.renew()
+        ours = [thread.native_id for thread in threading.enumerate() if thread.name.startswith("holdtight-")]
+        assert ours
+        for thread in ours:
+            status = Path(f"/proc/self/task/{thread}/status").read_text()
+            blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
+            assert blocked >> (signal.SIGINT - 1) & 1
+            assert blocked >> (signal.SIGTERM - 1) & 1

@@ -57,9 +57,7 @@ def test_no_wait_ends_within_the_deadline_of_one_reply(
     assert seconds < 1
 
 
-def test_a_wait_without_end_gives_up_on_a_server_that_never_answered(
-    proxy: Proxy, open_client: OpenClient
-) -> None:
+def test_a_wait_without_end_gives_up_on_a_server_that_never_answered(proxy: Proxy, open_client: OpenClient) -> None:
     client = open_client(proxy.url, connect_timeout=0.5)
     proxy.black_hole()
     seconds, error = took(lambda: client.acquire("a"))

@@ -40,9 +40,7 @@ def test_a_loop_that_was_blocked_reads_what_has_come_before_it_loses_patience(
                 async with lock:
                     pass
                 task = asyncio.create_task(lock.acquire())
-                asyncio.get_running_loop().call_soon(
-                    time.sleep, 0.2
-                )  # behind the task, before its request leaves
+                asyncio.get_running_loop().call_soon(time.sleep, 0.2)  # behind the task, before its request leaves
                 await (await task).release()
 
     asyncio.run(main())

@@ -333,7 +333,8 @@ class AsyncLock(BaseLock):
             return None
         tenure.entered = 0
         tenure.ended = True
-        self._lane.charges.pop(tenure, None)
+        if self._lane.charges.pop(tenure, None) is None:
+            keeper().drop(tenure)
         return connection.ask(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), _PATIENCE)
 
     async def _finish_giving_back(self, lease: AsyncLease, first: Any, error: BaseException | None) -> None:

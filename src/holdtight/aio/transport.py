@@ -1,7 +1,6 @@
 """Connections of one client: one per event loop, made when first needed and again when it broke."""
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from holdtight import keeper
 from holdtight.aio.connection import Connection
 from holdtight.clock import boottime
 from holdtight.plan import LinkDown, ServerSaid, Step
+from holdtight.process import start_thread
 from holdtight.redis.link import Link
 from holdtight.redis.topology import Place
 
@@ -68,7 +68,7 @@ class Transport:
                 if link is not None:
                     link.close()
 
-        threading.Thread(target=connect, name="holdtight-connect", daemon=True).start()
+        start_thread(connect, "holdtight-connect")
         return future
 
     def _settle(self, future: "asyncio.Future[Connection]", link: Link | None, error: Exception | None) -> None:

@@ -24,6 +24,7 @@ __all__ = ["Answer", "Asking", "Granted", "Question", "abandon", "acquire", "pat
 
 SHORTEST_PATIENCE = 0.1
 LONGEST_PATIENCE = 2.0
+MOST_SWEEPS = 100
 
 Answer = Outcome | LinkDown | ServerSaid
 
@@ -65,6 +66,7 @@ class Asking:
     """The same for the attempt that is under way."""
     failures = 0
     slow_grants = 0
+    sweeps = 0
     position = 0
 
     def __init__(
@@ -126,6 +128,8 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
                 granted = _check(asking, answer)
                 if granted is not None:
                     return granted
+            elif isinstance(answer, Denied) and answer.holder is None and asking.sweeps < MOST_SWEEPS:
+                asking.sweeps += 1  # nobody holds it: many dead waiters were in the way, and there are fewer now
             elif isinstance(answer, Denied) and asking.or_none:
                 yield from _undo(asking)  # an earlier attempt may still be on its way
                 return None

@@ -298,7 +298,8 @@ class Lock(BaseLock):
         lease.closed = True
         tenure.entered = 0
         tenure.ended = True
-        self._lane.charges.pop(tenure, None)
+        if self._lane.charges.pop(tenure, None) is None:
+            keeper().drop(tenure)
         try:
             self._give_back_at_once(tenure)
         except (NotOwner, Unavailable) as failure:
