@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Identity", "Key", "identity", "task_identity"]
 
+MOST_SPARE = 4096
+
 Key = tuple[object, str]
 """The client and the lock's name."""
 
 
 class Identity:
-    __slots__ = ("grants", "stack", "task")
+    __slots__ = ("_shared", "grants", "stack", "task")
 
     def __init__(self, task: Any = None) -> None:
         self.task = task
+        self._shared = False
+        """Leases know it, so that it cannot be used for another task."""
         self.stack: list[tuple[Key, Any]] = []
         """(key, lease) of every `with` block that is open, innermost last."""
         self.grants: dict[Key, Tenure] = {}
@@ -58,6 +62,7 @@ class Identity:
         )
 
     def remember(self, key: Key, tenure: "Tenure") -> None:
+        self._shared = True
         self.grants[key] = tenure
         task = self.task
         if task is not None:
@@ -71,6 +76,9 @@ class Identity:
     def _tidy(self) -> None:
         if self.task is not None and not self.stack and not self.grants:
             _tasks.pop(self.task, None)
+            if not self._shared and len(_spare) < MOST_SPARE:
+                self.task = None
+                _spare.append(self)
 
 
 class _Threads(threading.local):
@@ -80,6 +88,9 @@ class _Threads(threading.local):
 
 _threads = _Threads()
 _tasks: dict[Any, Identity] = {}
+_spare: list[Identity] = []
+"""Identities of tasks that remember nothing any more, for the next: making one anew for every block costs the
+collector more than it looks."""
 
 
 def _forget(task: Any) -> None:
@@ -88,7 +99,15 @@ def _forget(task: Any) -> None:
 
 def task_identity(task: Any) -> Identity:
     """For asyncio code, which knows its task."""
-    return _tasks.get(task) or Identity(task)
+    found = _tasks.get(task)
+    if found is not None:
+        return found
+    try:
+        found = _spare.pop()
+    except IndexError:
+        return Identity(task)
+    found.task = task
+    return found
 
 
 def identity() -> Identity:
@@ -96,5 +115,5 @@ def identity() -> Identity:
     if events is not None and events._get_running_loop() is not None:
         task = sys.modules["asyncio.tasks"].current_task()
         if task is not None:
-            return _tasks.get(task) or Identity(task)
+            return task_identity(task)
     return _threads.identity

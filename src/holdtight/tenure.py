@@ -12,7 +12,7 @@ knows tenures only, so that a lease which nobody references any more can be noti
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from holdtight import process
 from holdtight.clock import boottime
@@ -68,6 +68,10 @@ class Terms:
         self.interval = self.ttl / 3 if renew else self.valid
 
 
+class Cancellable(Protocol):
+    def lease_lost(self) -> None: ...
+
+
 class Tenure:
     # What is the same for almost every grant is left to the class: making a tenure is on the hot path.
     entered = 1
@@ -77,9 +81,9 @@ class Tenure:
     ended = False
     doubt: str | None = None
     """Why the last renewal ended Unknown, if it did."""
-    block: Callable[[], object] | None = None
-    """What cancels the body of an `async with` block; set without a lock by its own loop, which then looks whether
-    the loss came first."""
+    block: "Cancellable | None" = None
+    """The `async with` block whose body is to be cancelled; set without a lock by its own loop, which then looks
+    whether the loss came first."""
     hold_until: float | None = None
     waiting = False
     """Somebody waits for a renewal with terms of its own: ours would undo it if it came later."""
@@ -144,7 +148,7 @@ class Tenure:
         self.terms.events.emit_later(Lost(self.name, owner_text(self.owner), self.fence, reason))
         block = self.block  # its own loop may take it away meanwhile
         if block is not None:
-            self.deliver(block)
+            self.deliver(block.lease_lost)
         for hook in hooks or ():
             self.deliver(hook)
 

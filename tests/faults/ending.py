@@ -162,8 +162,14 @@ def two_runs_and_two_loops_at_once(url: str) -> None:
 
     asyncio.run(work(20))
     asyncio.run(work(20))
-    for _ in range(10):
-        threads = [threading.Thread(target=lambda: asyncio.run(work(20))) for _ in range(2)]
+    barrier = threading.Barrier(4)
+
+    def at_once() -> None:
+        barrier.wait()
+        asyncio.run(work(2))
+
+    for _ in range(50):
+        threads = [threading.Thread(target=at_once) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

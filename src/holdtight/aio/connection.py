@@ -5,7 +5,7 @@ loop. Everything that is asked for in one turn of the loop goes out in one write
 within a turn, so that client and server do not run in lockstep.
 
 # Invariants:
-# - `_pending` holds one future per request under way, in the order of the requests;
+# - `_pending` and `_deadlines` hold a future and a deadline per request under way, in the order of the requests;
 # - a future that is done (answered, cancelled, out of patience) stays in line to take its reply;
 # - `_sweep_at` is at or before the earliest deadline of all that are pending;
 # - a bell for an owner that is not listening (yet) is kept: reply and message may come in one read, before the
@@ -42,7 +42,8 @@ class Connection:
         self._new_future = loop.create_future
         self._call_soon = loop.call_soon
         self._clock = loop.time
-        self._pending: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._pending: deque[asyncio.Future[Any]] = deque()
+        self._deadlines: deque[float] = deque()
         self._out: list[bytes] = []
         self._rest = b""
         self._sweep_at = _NEVER
@@ -61,7 +62,8 @@ class Connection:
             future.set_exception(LinkDown("the connection is closed", sent=False))
             return future
         deadline = self._clock() + patience
-        self._pending.append((future, deadline))
+        self._pending.append(future)
+        self._deadlines.append(deadline)
         out = self._out
         out.append(request)
         if len(out) == 1:
@@ -103,13 +105,14 @@ class Connection:
         except (LinkDown, hiredis.ProtocolError) as error:
             self.fail(error if isinstance(error, LinkDown) else LinkDown(str(error), sent=True))
             return
-        take = self._pending.popleft
+        take, take_deadline = self._pending.popleft, self._deadlines.popleft
         for item in items:
             if item.__class__ is _Push:
                 self._ring(item)
                 continue
             try:
-                future, _ = take()
+                future = take()
+                take_deadline()
             except IndexError:
                 self.fail(LinkDown("the server answered more than was asked", sent=True))
                 return
@@ -158,7 +161,7 @@ class Connection:
     @property
     def silent(self) -> bool:
         """Somebody has run out of patience with it, and it has said nothing since."""
-        return bool(self._pending) and self._clock() >= self._pending[0][1]
+        return bool(self._pending) and self._clock() >= self._deadlines[0]
 
     def _arm(self, deadline: float) -> None:
         if self._sweeper is not None:
@@ -175,7 +178,7 @@ class Connection:
         if now > due + HELD_UP:
             self._arm(now + HELD_UP)  # the loop was blocked, not the server silent: first see what has come
             return
-        earliest = min((deadline for _, deadline in self._pending), default=_NEVER)
+        earliest = min(self._deadlines, default=_NEVER)
         if now >= earliest:
             self.fail(LinkDown("it did not answer in time", sent=True))
         elif earliest < _NEVER:
@@ -193,8 +196,9 @@ class Connection:
             self._loop.remove_writer(self._fd)
         self._link.close()
         pending, self._pending = self._pending, deque()
+        self._deadlines.clear()
         listeners, self._listeners = self._listeners, {}
-        for future, _ in pending:
+        for future in pending:
             if not future.done():
                 future.set_exception(LinkDown(cause.cause, sent=True, stale=cause.stale))
         for listener in listeners.values():

@@ -107,8 +107,8 @@ class Block:
         self.exiting = False
         tenure = lease.tenure
         self._around = tenure.block
-        """What cancels the block around this one on the same grant, if it is entered again."""
-        tenure.block = self.lease_lost
+        """The block around this one on the same grant, if it is entered again."""
+        tenure.block = self
         if tenure.reason is not None:
             tenure.deliver(self.lease_lost)
 
@@ -127,7 +127,7 @@ class Block:
         tenure = self.lease.tenure
         tenure.block = self._around
         if self._around is not None and tenure.reason is not None:
-            tenure.deliver(self._around)
+            tenure.deliver(self._around.lease_lost)
 
     async def exit(self, error: BaseException | None) -> None:
         """After `begin_exit`: gives back, takes our cancellation back, and tells of a loss."""

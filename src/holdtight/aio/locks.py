@@ -77,7 +77,10 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             if each.loop is loop:
                 found = each
             elif each.loop.is_closed():
-                self._transports.remove(each)
+                try:
+                    self._transports.remove(each)
+                except ValueError:
+                    continue  # another thread's loop was quicker
                 each.close()
         if found is None:
             found = Transport(self.place, loop, connect_timeout=self.settings.connect_timeout)

@@ -24,6 +24,8 @@ class Transport:
         self.place = place
         self.loop = loop
         self.connection: Connection | None = None
+        self.deliver = self._deliver
+        """Made once: every tenure has it, and what is made for each of them costs the collector."""
         self.closed = False
         self._connect_timeout = connect_timeout
         self._connecting: asyncio.Future[Connection] | None = None
@@ -108,7 +110,7 @@ class Transport:
                 raise ServerSaid(str(reply))
         return step.read(reply, sent)
 
-    def deliver(self, hook: Callable[[], object]) -> None:
+    def _deliver(self, hook: Callable[[], object]) -> None:
         """News from the keeper, to be told on this loop."""
         try:
             self.loop.call_soon_threadsafe(hook)
