@@ -49,6 +49,19 @@ def test_a_lost_reply_to_the_first_attempt_costs_one_asking_and_no_second_grant(
     tidy(private_server)
 
 
+@pytest.mark.parametrize("wait", [None, 4])
+def test_with_nothing_set_up_for_it_a_lost_reply_is_asked_for_again(
+    private_server: RunningServer, proxy: Proxy, open_client: OpenClient, wait: float | None
+) -> None:
+    client = open_client(proxy.url)
+    client.release(client.acquire("warm"))
+    lost = proxy.swallow_reply(asks(script.ATTEMPT))
+    lease = client.acquire("a", wait=wait)
+    assert lease.fence == fence_in(lost)
+    client.release(lease)
+    tidy(private_server)
+
+
 def test_a_lost_request_is_asked_again(private_server: RunningServer, proxy: Proxy, open_client: OpenClient) -> None:
     client = open_client(proxy.url, connect_timeout=5)
     client.release(client.acquire("warm"))

@@ -329,9 +329,9 @@ def test_a_grant_that_is_always_too_slow_is_given_back_as_clock_drift() -> None:
 @pytest.mark.parametrize(
     ("wait", "ttl", "patience"),
     [
-        (None, 30.0, 2.0),  # the reply deadline is two seconds at most
+        (None, 30.0, 1.0),  # half of connect_timeout: the first reply may get lost, and there is time to ask again
         (None, 1.0, 0.988),  # the ttl less drift
-        (0.5, 30.0, 0.5),  # what is left of the wait
+        (0.5, 30.0, 0.25),  # half of what is left of the wait
         (0.01, 30.0, 0.1),  # but long enough for an answer
         (0, 30.0, 2.0),
         (0, 3.0, 1.0),  # a third of the ttl
@@ -341,6 +341,16 @@ def test_the_deadline_of_one_reply(wait: float | None, ttl: float, patience: flo
     attempt = ask(None, wait=wait, lock=Lock(ttl=ttl)).asks("attempt")
     assert attempt.details["patience"] == pytest.approx(patience)
     assert attempt.details["queue"] is (wait != 0)
+
+
+@pytest.mark.parametrize(("wait", "patience"), [(None, 2.0), (3.5, 1.5)])
+def test_after_the_first_answer_a_reply_may_take_all_that_is_left(wait: float | None, patience: float) -> None:
+    run = ask(None, wait=wait, lock=Lock(ttl=30.0))
+    run.asks("attempt")
+    run.answer(Queued(HOLDER, 1.0, 1, 1.0))
+    run.clock.now += 2.0
+    run.answer(Bell())
+    assert run.asks("attempt").details["patience"] == pytest.approx(patience)
 
 
 def test_abandoning_the_first_attempt_withdraws_it_with_its_limit() -> None:

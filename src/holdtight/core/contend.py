@@ -99,18 +99,25 @@ class Asking:
 
     def patience(self, now: float) -> float:
         left = self.wait if not self.wait else max(self.wait_until - now, SHORTEST_PATIENCE)
-        return patience(self.question, left)
+        return patience(self.question, left, None if self.answered else self.connect_timeout)
 
     def unavailable(self, cause: object) -> Unavailable:
         waited = self.clock() - self.started
         return Unavailable.because(self.question.claim.name, self.server, str(cause), waited)
 
 
-def patience(question: Question, wait: float | None) -> float:
-    """How long to wait for one reply when `wait` seconds are left in all."""
+def patience(question: Question, wait: float | None, connect_timeout: float | None) -> float:
+    """How long to wait for one reply when `wait` seconds are left in all.
+
+    `connect_timeout` bounds what is spent before the first answer, None after it. Half of the time is for the first
+    try, so that a reply that was lost on the way can be asked for again.
+    """
     if wait == 0:
         return min(question.claim.ttl / 3, LONGEST_PATIENCE)
     longest = min(question.valid, LONGEST_PATIENCE)
+    if connect_timeout is not None:
+        longest = min(longest, connect_timeout / 2)
+        wait = wait if wait is None else wait / 2
     return longest if wait is None else min(longest, max(wait, SHORTEST_PATIENCE))
 
 

@@ -51,7 +51,7 @@ class Lock(BaseLock):
         self._wait = options.wait
         self._unusual = options.reentrant or options.max_hold is not None
         self._lane = keeper().lane(self.terms.interval)
-        self._patience = patience(self.prepared, options.wait)
+        self._patience = patience(self.prepared, options.wait, locks.settings.connect_timeout)
 
     # Taking.
 
@@ -98,7 +98,10 @@ class Lock(BaseLock):
         except IndexError:
             return self._slowly(None, owner, wait, started, None, 0, who, or_none)
         prepared = self.prepared
-        longest = self._patience if wait is self._wait else patience(prepared, wait)
+        if wait is self._wait:
+            longest = self._patience
+        else:
+            longest = patience(prepared, wait, locks.settings.connect_timeout)
         limit = int((started + lead + longest) * 1e6)
         head = prepared.ask if wait == 0 else prepared.attempt
         try:
