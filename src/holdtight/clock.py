@@ -4,15 +4,19 @@ Inside Python a moment is a float of seconds on `boottime()`; milliseconds exist
 the wire. No wall clock of this machine ever decides whether a lease is valid.
 """
 
-import random
 import re
+import sys
 import time
-from datetime import timedelta
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 __all__ = ["BACKOFF", "DRIFT", "Backoff", "Drift", "Duration", "boottime", "seconds", "ttl_seconds", "wait_seconds"]
 
-Duration = int | float | str | timedelta
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    Duration = int | float | str | timedelta
+else:
+    Duration = object  # datetime is loaded by who uses it
 
 CLOCK_ID: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -40,8 +44,9 @@ def _shown(value: object) -> str:
 
 def seconds(value: object, argument: str) -> float:
     """A duration as a user writes it, in seconds; ValueError or TypeError names `argument`."""
-    if isinstance(value, timedelta):
-        number = value.total_seconds()
+    datetime = sys.modules.get("datetime")
+    if datetime is not None and isinstance(value, datetime.timedelta):
+        number = float(cast(Any, value).total_seconds())
     elif isinstance(value, str):
         match = _TEXT.fullmatch(value.strip())
         if match is None:
@@ -150,6 +155,8 @@ class Backoff(_Frozen):
     def pause(self, tries: int) -> float:
         """Seconds to wait after `tries` failures (1 for the first)."""
         ceiling = min(self.cap, self.first * 2.0 ** min(tries - 1, 30))
+        import random
+
         return ceiling * random.uniform(0.5, 1.0)
 
 

@@ -4,18 +4,33 @@ Callbacks, event subscribers, log handlers and warnings that the keeper causes a
 one after another. The thread starts with the first of them and is a daemon: it holds up no exit.
 """
 
-import logging
 import queue
+import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdtight import process
 
-__all__ = ["logger", "report", "tell"]
+if TYPE_CHECKING:
+    import logging
 
-logger = logging.getLogger("holdtight")
-logger.addHandler(logging.NullHandler())
+__all__ = ["get_logger", "is_logged", "report", "tell"]
+
+
+def get_logger() -> "logging.Logger":
+    """Ours, silent by default. `logging` is loaded with the first thing to be said, or by who configures it."""
+    import logging
+
+    logger = logging.getLogger("holdtight")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger
+
+
+def is_logged(level: int) -> bool:
+    """Whether anybody can want to read it: who has not loaded `logging` has not configured it."""
+    return "logging" in sys.modules and get_logger().isEnabledFor(level)
 
 
 class _Herald:
@@ -40,7 +55,7 @@ class _Herald:
             try:
                 function(*args)
             except BaseException:  # sys.exit() in a callback must not silence all later ones
-                logger.exception("a callback of holdtight's failed: %r", function)
+                get_logger().exception("a callback of holdtight's failed: %r", function)
             del function, args
 
 
@@ -54,7 +69,7 @@ def tell(function: Callable[..., object], *args: Any) -> None:
 
 def report(what: str, error: Exception, *args: Any) -> None:
     """Has something that went wrong in the keeper logged, with its traceback."""
-    tell(lambda: logger.error(what, *args, exc_info=error))
+    tell(lambda: get_logger().error(what, *args, exc_info=error))
 
 
 def _after_fork() -> None:

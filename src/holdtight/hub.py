@@ -3,12 +3,11 @@
 The events themselves stand in events.py, which is loaded with the first that is told.
 """
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from holdtight.herald import logger, tell
+from holdtight.herald import get_logger, is_logged, tell
 
 if TYPE_CHECKING:
     from holdtight.events import Event
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Events"]
 
 Subscriber = Callable[[Any], object]
+_DEBUG, _WARNING = 10, 30  # as in logging, which need not be loaded
 _LOUD = frozenset({"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired"})
 
 
@@ -30,7 +30,7 @@ class Events:
 
     def refresh(self) -> None:
         """Looks whether anybody wants to know. The log's level is looked at now and then, not for every lock."""
-        self.loud = bool(self.subscribers) or logger.isEnabledFor(logging.DEBUG)
+        self.loud = bool(self.subscribers) or is_logged(_DEBUG)
 
     def subscribe(self, function: "Callable[[Event], object]") -> Callable[[], None]:
         """Calls `function` with every event from now on. Returns what ends the subscription."""
@@ -63,11 +63,11 @@ class Events:
     def emit(self, event: "Event") -> None:
         """To log and subscribers, in this thread."""
         kind = type(event).__name__
-        level = logging.WARNING if kind in _LOUD else logging.DEBUG
-        if logger.isEnabledFor(level):
-            logger.log(level, "%s %s", kind, event.name, extra={"holdtight": event})
+        level = _WARNING if kind in _LOUD else _DEBUG
+        if is_logged(level):
+            get_logger().log(level, "%s %s", kind, event.name, extra={"holdtight": event})
         for subscriber in self.subscribers:
             try:
                 subscriber(event)
             except Exception:
-                logger.exception("an event subscriber failed on %r", event)
+                get_logger().exception("an event subscriber failed on %r", event)

@@ -78,7 +78,8 @@ class Keeper:
         self._armed: dict[Lane, None] = {}
         """Where to look."""
         self._posts: deque[Callable[[], None]] = deque()
-        self._agenda: list[tuple[float, int, Callable[[float], None]]] = []
+        self._agenda: list[tuple[float, int, Callable[[float], None] | Charge]] = []
+        """What to do, or whose deadline to look at."""
         self._count = itertools.count()
         self._watched: set[Charge] = set()
         self._stations: dict[Place, Station] = {}
@@ -270,7 +271,7 @@ class Keeper:
             return
         if charge.deadline < float("inf") and charge not in self._watched:
             self._watched.add(charge)
-            self._later(charge.deadline, lambda when: self._watch(charge, when))
+            heapq.heappush(self._agenda, (charge.deadline, next(self._count), charge))
         self._station(charge.place).enqueue(charge)
 
     def _watch(self, charge: Charge, now: float) -> None:
@@ -282,7 +283,7 @@ class Keeper:
             charge.overdue()
         else:
             self._watched.add(charge)
-            self._later(charge.deadline, lambda when: self._watch(charge, when))
+            heapq.heappush(self._agenda, (charge.deadline, next(self._count), charge))
 
     def _later(self, when: float, what: Callable[[float], None]) -> None:
         heapq.heappush(self._agenda, (when, next(self._count), what))
@@ -291,7 +292,10 @@ class Keeper:
         while self._agenda and self._agenda[0][0] <= now:
             _, _, what = heapq.heappop(self._agenda)
             try:
-                what(now)
+                if callable(what):
+                    what(now)
+                else:
+                    self._watch(what, now)
             except Exception as error:
                 report("something on the keeper's agenda failed", error)
         return self._agenda[0][0] if self._agenda else float("inf")

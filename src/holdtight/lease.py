@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import json
 import threading
 import warnings
 import weakref
@@ -29,11 +28,15 @@ class Detached(NamedTuple):
     owner: Owner
 
     def text(self) -> str:
+        import json
+
         body = json.dumps([self.name, owner_text(self.owner)], ensure_ascii=False)
         return _MARK + base64.urlsafe_b64encode(body.encode()).decode().rstrip("=")
 
     @classmethod
     def read(cls, text: object) -> "Detached":
+        import json
+
         if not isinstance(text, str):
             raise TypeError(f"text must be a str that detach() gave, not {type(text).__name__}")
         try:

@@ -24,8 +24,10 @@ from holdtight.events import (
     ReleaseFailed,
     RenewalFailed,
 )
-from holdtight.herald import logger, tell
+from holdtight.herald import get_logger, tell
 from holdtight.values import LossReason
+
+logger = get_logger()
 
 ACQUIRED = Acquired("orders", "me", 7, 0.1)
 LOST = Lost("orders", "me", 7, LossReason.TAKEN)

@@ -53,12 +53,12 @@ def test_logging_is_silent_by_default() -> None:
     script = """
 from holdtight import values
 from holdtight.events import Events, Lost
-from holdtight.herald import logger
+from holdtight.herald import get_logger
 def fail(event): raise ValueError
 events = Events()
 events.subscribe(fail)
 events.emit(Lost("orders", "me", 7, values.LossReason.TAKEN))
-logger.error("nobody asked")
+get_logger().error("nobody asked")
 """
     assert run(script) == ""
 

@@ -391,4 +391,4 @@ def test_waiting_for_the_loss_ends_with_the_release(world: World) -> None:
 def test_nothing_of_this_started_the_keeper_or_told_the_herald(world: World) -> None:
     assert world.keeper._thread is None
     assert keeper_module.keeper() is not world.keeper
-    assert herald.logger.name == "holdtight"
+    assert herald.get_logger().name == "holdtight"

@@ -6,9 +6,7 @@ subscribes to the connection's own inbox, so that nobody is ever queued who cann
 """
 
 import itertools
-import json
 import os
-import secrets
 import socket
 import threading
 import time
@@ -42,7 +40,7 @@ class Client:
 
     def renew_identity(self) -> None:
         """At birth, and in a forked child: nothing of the parent's identity is ours."""
-        self.id = secrets.token_bytes(CLIENT_ID_SIZE)
+        self.id = os.urandom(CLIENT_ID_SIZE)
         self.owners: deque[Owner] = deque()
         """Fresh owners in store; `owner()` refills."""
         self._inboxes = itertools.count(1)
@@ -69,6 +67,8 @@ class Client:
 
     def record(self) -> bytes:
         """The request that writes, or refreshes, our record: who looks at a lock learns host and pid from it."""
+        import json  # with the first connection, not with the package
+
         about = {"host": socket.gethostname(), "pid": os.getpid(), "started": _STARTED}
         return command("SET", self.record_key, json.dumps(about), "EX", RECORD_SECONDS)
 

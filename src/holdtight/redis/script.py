@@ -6,11 +6,19 @@ header that does not fit its body does not run. `call` and `sub` are there too. 
 it will not need.
 """
 
-import hashlib
 import os
 import re
+from typing import TYPE_CHECKING
 
 from holdtight.redis.resp import bulk
+
+if TYPE_CHECKING:
+    from hashlib import sha1
+else:
+    try:
+        from _sha1 import sha1  # without OpenSSL, which takes longer to load than anything of ours
+    except ImportError:
+        from hashlib import sha1
 
 __all__ = ["ADOPT", "ATTEMPT", "INSPECT", "RELEASE", "RENEW", "TOUCH", "WITHDRAW", "Script"]
 
@@ -46,7 +54,7 @@ class Script:
         names += f"local {', '.join(self.keys)} = {', '.join(f'K[{i + 1}]' for i in range(len(self.keys)))}\n"
         names += f"local {', '.join(self.argv)} = {', '.join(f'A[{i + 1}]' for i in range(len(self.argv)))}\n"
         self.body = (names + _COMMENT.sub("", body)).encode("ascii")
-        self.sha = hashlib.sha1(self.body, usedforsecurity=False).hexdigest()
+        self.sha = sha1(self.body, usedforsecurity=False).hexdigest()
         self._by_hash = bulk("EVALSHA") + bulk(self.sha)
         self._whole = bulk("EVAL") + bulk(self.body)
 

@@ -4,7 +4,6 @@ A `Prepared` claim keeps the parts of its requests that never change already pac
 uncontended path only appends an owner and a time.
 """
 
-import json
 from typing import Any, cast
 
 from holdtight.clock import Drift
@@ -41,21 +40,17 @@ LISTED_WAITERS = 500
 
 
 class Prepared:
-    """One claim on one store, its requests packed as far as they can be."""
+    """One claim on one store. The requests of every acquisition are packed as far as they can be; the others when they
+    are needed: a process may hold a hundred thousand of these."""
 
     __slots__ = (
-        "_adopt",
-        "_renew_body",
-        "_touch",
-        "_withdraw",
-        "ask",
+        "_ask",
         "attempt",
         "claim",
         "keys",
         "max_waiters",
         "patience",
         "release",
-        "renew_head",
         "store",
         "ttl_ms",
         "valid",
@@ -69,16 +64,20 @@ class Prepared:
         self.ttl_ms = max(1, round(claim.ttl * 1000))
         self.valid = store.drift.valid(claim.ttl)
         self.patience = min(self.valid, LONGEST_PATIENCE)
-        label = bulk(claim.label or "")
-        head = script.ATTEMPT.head(*names) + bulk(self.ttl_ms) + bulk(self.ttl_ms + TAIL_MS)
-        self.attempt = head + bulk(store.max_waiters) + label
-        self.ask = head + bulk(0) + label
+        self.attempt = self._attempt_head(store.max_waiters)
+        self._ask: bytes | None = None
         self.release = script.RELEASE.head(*names)
-        self._withdraw = script.WITHDRAW.head(*names)
-        self.renew_head = script.RENEW.head(names.main, names.waiters)
-        self._renew_body = _renewal(claim.ttl)
-        self._touch = script.TOUCH.head(names.queue, names.waiters)
-        self._adopt = script.ADOPT.head(names.main, names.waiters)
+
+    def _attempt_head(self, limit: int) -> bytes:
+        head = script.ATTEMPT.head(*self.keys) + bulk(self.ttl_ms) + bulk(self.ttl_ms + TAIL_MS)
+        return head + bulk(limit) + bulk(self.claim.label or "")
+
+    @property
+    def ask(self) -> bytes:
+        """As `attempt`, without joining a line."""
+        if self._ask is None:
+            self._ask = self._attempt_head(0)
+        return self._ask
 
     def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step:
         """Asks for the lock; the same question serves a first request, a confirmation and a retry."""
@@ -112,7 +111,7 @@ class Prepared:
 
     def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step:
         return Step(
-            self._withdraw + bulk(owner) + bulk(marker),
+            script.WITHDRAW.head(*self.keys) + bulk(owner) + bulk(marker),
             None,
             read_release,
             patience=1.0,
@@ -138,11 +137,12 @@ class Prepared:
 
     def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes:
         limit = self.store.not_after(now, patience)
-        body = self._renew_body if ttl == self.claim.ttl else _renewal(ttl)
-        return b"%b$24\r\n%b\r\n%b$16\r\n%016d\r\n" % (self.renew_head, owner, body, limit)
+        ttl_ms = max(1, round(ttl * 1000))
+        head = script.RENEW.head(self.keys.main, self.keys.waiters)
+        return b"%b$24\r\n%b\r\n%b%b$16\r\n%016d\r\n" % (head, owner, bulk(ttl_ms), bulk(ttl_ms + TAIL_MS), limit)
 
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
-        return self._touch + bulk(owner) + bulk(inbox)
+        return script.TOUCH.head(self.keys.queue, self.keys.waiters) + bulk(owner) + bulk(inbox)
 
     def arrival_limit(self, now: float, patience: float) -> int:
         """`not_after` of an attempt sent now, in ms and rounded up: what a marker must outlive."""
@@ -169,7 +169,12 @@ class Prepared:
         limit = self.store.not_after(now, self.patience)
         label = bulk(self.claim.label or "")
         return Step(
-            self._adopt + bulk(old) + bulk(owner) + bulk(self.ttl_ms) + label + bulk(limit),
+            script.ADOPT.head(self.keys.main, self.keys.waiters)
+            + bulk(old)
+            + bulk(owner)
+            + bulk(self.ttl_ms)
+            + label
+            + bulk(limit),
             None,
             self.store.read_attempt,
             patience=self.patience,
@@ -237,11 +242,6 @@ class Store:
                 return Withdrawn()
 
 
-def _renewal(ttl: float) -> bytes:
-    ttl_ms = max(1, round(ttl * 1000))
-    return bulk(ttl_ms) + bulk(ttl_ms + TAIL_MS)
-
-
 def read_release(reply: Any, sent: float) -> "int | Denied":
     """1 done, 2 done and dead waiters are left to sweep, Denied if it was not ours."""
     if isinstance(reply, int):
@@ -292,6 +292,8 @@ def _waiter(owner: bytes, entry: bytes) -> Waiter:
 
 
 def _record(item: bytes | None) -> dict[str, Any]:
+    import json
+
     try:
         found: Any = json.loads(item) if item else {}
     except ValueError:

@@ -4,7 +4,6 @@ A waiting thread sleeps on its own link, which is subscribed to its own inbox: r
 and no second thread stands in between.
 """
 
-import random
 import time
 from types import TracebackType
 from typing import Any, TypeVar
@@ -110,6 +109,8 @@ class Driver:
             keeper().add(self._standing, boottime())
         if not link.inbox:
             # Nobody can ring here: look now and then.
+            import random
+
             time.sleep(max(0.0, min(park.until - boottime(), random.uniform(*POLL_SECONDS))))
             return Bell() if boottime() < park.until else None
         try:
