@@ -139,7 +139,7 @@ class NotPermitted(LockError, PermissionError):
         what = f"lock {name!r}: " if name else ""
         return cls(
             f"{what}{server} refused: {answer}. Check user and password, and that the user may run "
-            "evalsha, eval, script|load, hello, subscribe and publish on the namespace's keys and channels.",
+            "what docs/permissions.md lists on the namespace's keys and channels.",
             name=name,
             nodes={server: answer},
         )
