@@ -12,6 +12,7 @@ from holdtight.errors import DeadlockDetected, LeaseLost, LockError, LockTimeout
 from holdtight.hub import Events
 from holdtight.identity import Identity
 from holdtight.keeper import keeper
+from holdtight.lease import BaseLease
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.redis import answers
 from holdtight.redis.keys import keys_of
@@ -43,6 +44,14 @@ class BaseLock:
     @property
     def name(self) -> str:
         return self._name
+
+    def see_to(self, lease: BaseLease, who: Identity) -> None:
+        """What only some locks ask for."""
+        tenure = lease.tenure
+        if tenure.hold_until is not None:
+            keeper().add(tenure, tenure.since)
+        if self.options.reentrant:
+            lease.share(who)
 
     def report_detached(self, tenure: Tenure) -> None:
         self._locks.report_detached(tenure)

@@ -148,18 +148,10 @@ class AsyncLock(BaseLock):
         lease.lock = self
         lease.tenure = tenure
         if self._unusual:
-            self._see_to(lease, who)
+            self.see_to(lease, who)
         if locks.events.loud:
             locks.report_quick_grant(self._name, owner, fence)
         return lease
-
-    def _see_to(self, lease: AsyncLease, who: Identity) -> None:
-        """What only some locks ask for."""
-        tenure = lease.tenure
-        if tenure.hold_until is not None:
-            keeper().add(tenure, tenure.since)
-        if self.options.reentrant:
-            lease.share(who)
 
     async def _slowly(
         self,
@@ -196,7 +188,7 @@ class AsyncLock(BaseLock):
         keeper().add(tenure, sent)
         lease = AsyncLease(self, tenure)
         if self._unusual:
-            self._see_to(lease, who)
+            self.see_to(lease, who)
         return lease
 
     def _handle(self, tenure: Tenure, who: Identity) -> AsyncLease:

@@ -144,18 +144,10 @@ class Lock(BaseLock):
         lease.lock = self
         lease.tenure = tenure
         if self._unusual:
-            self._see_to(lease, who)
+            self.see_to(lease, who)
         if locks.events.loud:
             locks.report_quick_grant(self._name, owner, fence)
         return lease
-
-    def _see_to(self, lease: Lease, who: Identity) -> None:
-        """What only some locks ask for."""
-        tenure = lease.tenure
-        if tenure.hold_until is not None:
-            keeper().add(tenure, tenure.since)
-        if self.options.reentrant:
-            lease.share(who)
 
     def _slowly(
         self,
@@ -189,7 +181,7 @@ class Lock(BaseLock):
         keeper().add(tenure, sent)
         lease = Lease(self, tenure)
         if self._unusual:
-            self._see_to(lease, who)
+            self.see_to(lease, who)
         return lease
 
     def _handle(self, tenure: Tenure, who: Identity) -> Lease:
