@@ -72,6 +72,15 @@ PROBES = {
 }
 
 
+def alike(found: Any, expected: Any) -> bool:
+    """The same; but a time to live, alone or in a list, may have become less: the real clock goes on."""
+    if isinstance(found, list) and isinstance(expected, list):
+        return len(found) == len(expected) and all(map(alike, found, expected))
+    if isinstance(found, int) and isinstance(expected, int) and expected > 0:
+        return found - 100 < expected <= found
+    return bool(found == expected)
+
+
 @pytest.mark.parametrize("probe", PROBES.values(), ids=PROBES.keys())
 def test_commands_answer_alike(clockwork: ClockworkDesk, probe: str) -> None:
     def answer(text: bytes) -> Any:
@@ -82,10 +91,7 @@ def test_commands_answer_alike(clockwork: ClockworkDesk, probe: str) -> None:
 
     real = f"local call = redis.call\n{probe}".encode()
     expected, found = answer(real), answer(on_test_clock(real))
-    if isinstance(expected, int) and expected > 0:
-        assert found - 100 < expected <= found, "the real clock goes on"
-    else:
-        assert found == expected
+    assert alike(found, expected)
 
 
 def test_the_clock_is_the_tests(clockwork: ClockworkDesk) -> None:
