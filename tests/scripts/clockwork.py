@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 
+from holdtight.memory.engine import SWEEP
 from holdtight.redis.script import Script
-from tests.scripts.model import SWEEP
 from tests.scripts.workbench import Desk
 
 __all__ = ["ClockworkDesk", "on_test_clock"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scripts.model import TAIL
+from holdtight.memory.engine import TAIL
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, fence_of
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from holdtight.memory.engine import SWEEP
 from holdtight.redis import script
 from holdtight.redis.script import Script
 from tests.scripts.clockwork import ClockworkDesk, on_test_clock
-from tests.scripts.model import SWEEP
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, fence_of
 from tests.support.raw import ServerSaid
 from tests.support.servers import RunningServer

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from holdtight.memory.engine import CLAIM, HEARTBEAT, TAIL
 from tests.scripts.conftest import INBOX
-from tests.scripts.model import CLAIM, HEARTBEAT, TAIL
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, Inbox, fence_of
 from tests.support.servers import RunningServer
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from holdtight.memory.engine import CLAIM, HEARTBEAT, SWEEP, TAIL
 from tests.scripts.clockwork import ClockworkDesk
-from tests.scripts.model import CLAIM, HEARTBEAT, SWEEP, TAIL
 from tests.scripts.workbench import ALICE, BOB, CAROL, fence_of
 from tests.support.servers import FLAVOURS, start
 

@@ -24,8 +24,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from holdtight.memory.engine import Name, long_form
 from tests.scripts.clockwork import ClockworkDesk
-from tests.scripts.model import Model, long_form
 from tests.scripts.workbench import Inbox, State, owner, read_entry
 from tests.support.servers import StartServer
 
@@ -59,7 +59,7 @@ class Machine(RuleBasedStateMachine):
         self.ear.rung()
         self.true_us, self.ahead, self.crowds = START + micros, 0, 0
         self.last_end = 0
-        self.model = Model(self.true_us, sweep=SWEEP, listening=set(INBOXES))
+        self.model = Name(self.true_us, sweep=SWEEP, listening=set(INBOXES))
         self._set_clock()
 
     # The verbs

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from holdtight.memory.engine import HEARTBEAT, TAIL
 from tests.scripts.conftest import INBOX
-from tests.scripts.model import HEARTBEAT, TAIL
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, Inbox, fence_of
 from tests.support.raw import ServerSaid
 

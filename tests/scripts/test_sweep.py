@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from holdtight.memory.engine import CLAIM, SWEEP
 from tests.scripts.conftest import INBOX
-from tests.scripts.model import CLAIM, SWEEP
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, Inbox, fence_of
 
 MANY = 10_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from holdtight.memory.engine import HEARTBEAT
 from tests.scripts.conftest import INBOX
-from tests.scripts.model import HEARTBEAT
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, Inbox
 
 

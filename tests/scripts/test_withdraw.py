@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from holdtight.memory.engine import TAIL
 from tests.scripts.conftest import INBOX
-from tests.scripts.model import TAIL
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, Inbox, fence_of, owner
 
 WHILE = 2_000

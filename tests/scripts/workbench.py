@@ -17,10 +17,10 @@ from typing import Any
 
 import hiredis
 
+from holdtight.memory.engine import HEARTBEAT, TAIL, Entry
 from holdtight.redis import script
 from holdtight.redis.keys import Keys, keys_of
 from holdtight.redis.script import Script
-from tests.scripts.model import HEARTBEAT, TAIL, Entry
 from tests.support.raw import RawClient, ServerSaid
 from tests.support.servers import RunningServer
 

@@ -1,4 +1,4 @@
-"""What one name on the server is meant to do, in Python: the scripts' specification.
+"""What one name does, in Python: the memory store's engine, and the specification that the Lua scripts are held to.
 
 A name is free, held, or lapsed: held by somebody whose time is up but who may still be seen for TAIL ms,
 so that the next taker learns of it. Beside it stands a line of waiters, each alive until its own expiry, all
@@ -7,16 +7,14 @@ offered nothing until he asks himself. Markers refuse owners that have withdrawn
 
 Points of time are ms on the server's clock; fences and arrival limits (`not_after`) are µs. Replies are
 those of the scripts, except that the short form of a grant (the bare fence) is not told apart: see
-`long_form`. How things are stored (flags, scores, the fence's floor) is not modelled; the invariants of
-test_machine.py say what must be true of it.
+`long_form`. How a server stores things (flags, scores, the fence's floor) has no counterpart here; tests/scripts says
+what must be true of it.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CLAIM", "HEARTBEAT", "SWEEP", "TAIL", "Entry", "Main", "Model", "long_form"]
+__all__ = ["CLAIM", "HEARTBEAT", "SWEEP", "TAIL", "Entry", "Main", "Name", "long_form"]
 
 TAIL = 10_000
 CLAIM = 500
@@ -56,7 +54,7 @@ class Main:
 
 
 @dataclass
-class Model:
+class Name:
     now_us: int
     sweep: int = SWEEP
     main: Main | None = None

@@ -1,0 +1,1 @@
+"""The same kinds in this process: a store without a server."""
