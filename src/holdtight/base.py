@@ -5,13 +5,12 @@ import weakref
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from holdtight import process
-from holdtight.clock import boottime
 from holdtight.core.contend import Asking
 from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, LockTimeout, Unavailable
 from holdtight.hub import Events
 from holdtight.identity import Identity
-from holdtight.keeper import keeper
+from holdtight.keeper import Post, post
 from holdtight.lease import BaseLease
 from holdtight.place import Place
 from holdtight.plan import LinkDown, ServerSaid
@@ -49,7 +48,7 @@ class BaseLock:
         """What only some locks ask for."""
         tenure = lease.tenure
         if tenure.hold_until is not None:
-            keeper().add(tenure, tenure.since)
+            tenure.place.post.keeper.add(tenure, tenure.since)
         if self.options.reentrant:
             lease.share(who)
 
@@ -66,7 +65,7 @@ class BaseLock:
             wait=wait,
             connect_timeout=locks.settings.connect_timeout,
             retry=locks.settings.retry,
-            clock=boottime,
+            clock=locks.place.clock,
             or_none=or_none,
         )
 
@@ -101,12 +100,13 @@ class BaseLocks(Generic[L]):
     def _open(self, settings: Settings) -> None:
         refuse_patched_threads()
         self.settings = settings
-        self.client = Client(settings.namespace)
-        self.place = _place(settings, self.client)
+        here = _post(settings)
+        self.client = Client(settings.namespace, here.clock)
+        self.place = _place(settings, self.client, here)
         self.store = Store(
             self.client, server=self.place.display, drift=settings.drift, max_waiters=settings.max_waiters
         )
-        self.events = Events()
+        self.events = Events(here.tell)
         self.place.refreshers.append(self.events.refresh)
         self._cache: dict[object, L] = {}
         self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
@@ -168,16 +168,15 @@ class BaseLocks(Generic[L]):
 
     def _entered(self) -> dict[str, int]:
         """How often each of our own grants is entered, by owner."""
-        return {
-            owner_text(each.owner): each.entered for each in keeper().charges(self.place) if isinstance(each, Tenure)
-        }
+        charges = self.place.post.keeper.charges(self.place)
+        return {owner_text(each.owner): each.entered for each in charges if isinstance(each, Tenure)}
 
     def _close(self) -> None:
         self.closed = True
         with _sharing:
             if _shared.get((type(self), self.settings)) is self:
                 del _shared[type(self), self.settings]
-        keeper().forget(self.place)
+        self.place.post.keeper.forget(self.place)
 
     # What happened, told.
 
@@ -200,7 +199,7 @@ class BaseLocks(Generic[L]):
             return
         from holdtight.events import TimedOut, Waited
 
-        name, owner, waited = asking.question.claim.name, owner_text(asking.owner), boottime() - asking.started
+        name, owner, waited = asking.question.claim.name, owner_text(asking.owner), self.place.clock() - asking.started
         if isinstance(error, LockTimeout):
             self.events.emit(TimedOut(name, owner, waited, error.holder.owner if error.holder else None))
         if asking.queued:
@@ -214,7 +213,7 @@ class BaseLocks(Generic[L]):
     def report_release(self, tenure: Tenure) -> None:
         from holdtight.events import Released
 
-        held = boottime() - tenure.since
+        held = self.place.clock() - tenure.since
         self.events.emit(Released(tenure.name, owner_text(tenure.owner), tenure.fence, held))
 
     def report_detached(self, tenure: Tenure) -> None:
@@ -222,7 +221,7 @@ class BaseLocks(Generic[L]):
             return
         from holdtight.events import Detached
 
-        held = boottime() - tenure.since
+        held = self.place.clock() - tenure.since
         self.events.emit(Detached(tenure.name, owner_text(tenure.owner), tenure.fence, held))
 
     def report_no_release(
@@ -232,7 +231,7 @@ class BaseLocks(Generic[L]):
         from holdtight.events import ReleaseFailed
 
         step = prepared.withdraw_step(tenure.owner, marker=marker)
-        keeper().ask(Errand(self.place, step))
+        self.place.post.keeper.ask(Errand(self.place, step))
         self.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
         return self.meaning(error, tenure.name)
 
@@ -245,7 +244,7 @@ class BaseLocks(Generic[L]):
 
     def marker_of(self, tenure: Tenure) -> int:
         """The marker that must go along with a release, 0 once nothing can be on its way any more."""
-        return tenure.marker if self.client.server_time(boottime()) * 1000 <= tenure.marker else 0
+        return tenure.marker if self.client.server_time(self.place.clock()) * 1000 <= tenure.marker else 0
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.place.display} namespace={self.settings.namespace!r}>"
@@ -254,17 +253,27 @@ class BaseLocks(Generic[L]):
         return _restore_locks, (type(self), self.settings)
 
 
-def _place(settings: Settings, client: Client) -> Place:
-    # Loaded with the first client, not with the package.
+# What follows loads the places with the first client, not with the package.
+
+
+def _post(settings: Settings) -> Post:
+    """This process's own, unless the target brings a clock of its own."""
+    from holdtight.redis.targets import Memory
+
+    realm = settings.target.realm if isinstance(settings.target, Memory) else None
+    return post if realm is None else realm.post
+
+
+def _place(settings: Settings, client: Client, here: Post) -> Place:
     from holdtight.redis.targets import Memory
 
     if isinstance(settings.target, Memory):
         from holdtight.memory.place import MemoryPlace
 
-        return MemoryPlace(settings.target, client)
+        return MemoryPlace(settings.target, client, here)
     from holdtight.redis.topology import RedisPlace
 
-    return RedisPlace(settings.target, client, settings.tls)
+    return RedisPlace(settings.target, client, here, settings.tls)
 
 
 _sharing = threading.Lock()

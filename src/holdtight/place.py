@@ -6,11 +6,14 @@ them alike, but for one thing: a place that answers `at_once` needs no thread to
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdtight.plan import Bell
 from holdtight.redis.node import Client
 from holdtight.values import Owner
+
+if TYPE_CHECKING:
+    from holdtight.keeper import Post
 
 __all__ = ["Link", "Place"]
 
@@ -48,13 +51,16 @@ class Link(Protocol):
 
 
 class Place:
-    """One server, as one client of this process goes to it."""
+    """One server, as one client of this process goes to it, and the time that counts there."""
 
     at_once = False
     """Links open and answer without any waiting."""
 
-    def __init__(self, client: Client, display: str) -> None:
+    def __init__(self, client: Client, post: "Post", display: str) -> None:
         self.client = client
+        self.post = post
+        self.clock = post.clock
+        """What decides about this client's leases and waits. `post` has the keeper that goes by it."""
         self.display = display
         self.refreshers: list[Callable[[], None]] = []
         """What is to be looked at now and then while this client is in use."""

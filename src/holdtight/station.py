@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from holdtight.clock import Backoff, boottime
+from holdtight.clock import Backoff
 from holdtight.herald import report
 from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid
@@ -238,12 +238,12 @@ class Station:
             start_thread(connect, "holdtight-connect")
         except RuntimeError as error:
             self._connecting = False
-            self._fail(f"no thread to connect with: {error}", boottime())
+            self._fail(f"no thread to connect with: {error}", self._keeper.clock())
 
     def _connected(self, link: Link | None, cause: str) -> None:
         self._connecting = False
         if link is None:
-            self._fail(cause, boottime())
+            self._fail(cause, self._keeper.clock())
         elif self._retired:
             link.close()
         else:
@@ -256,7 +256,7 @@ class Station:
         """The record has been written by a connection that was just made."""
         self._recorded = True
         self._idle_ticks = 0
-        self._refresh_at = boottime() + REFRESH_SECONDS
+        self._refresh_at = self._keeper.clock() + REFRESH_SECONDS
 
     def keep_record(self, now: float, *, busy: bool) -> bool:
         """Refreshes the record, or removes it after a while without charges. False: nothing left to do."""

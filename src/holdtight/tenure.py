@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdtight import process
-from holdtight.clock import boottime
 from holdtight.core.renewal import Verdict, judge, next_ttl
 from holdtight.hub import Events
 from holdtight.place import Place
@@ -117,7 +116,7 @@ class Tenure:
     def remaining(self) -> float:
         if self.reason is not None or self.ended or self.epoch != process.current.epoch:
             return 0.0
-        return max(0.0, self.deadline - boottime())
+        return max(0.0, self.deadline - self.place.clock())
 
     def lost(self) -> bool:
         if self.reason is not None:
@@ -127,7 +126,7 @@ class Tenure:
         if self.epoch != process.current.epoch:
             self.reason = LossReason.FORKED
             return True
-        if boottime() >= self.deadline:
+        if self.place.clock() >= self.deadline:
             self.lose(self._overdue())
             return True
         return False

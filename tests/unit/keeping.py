@@ -122,7 +122,7 @@ class Still(Keeper):
     """The keeper, standing still: `turn(now)` does what its thread would do at that moment."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(lambda: self.now)
         self.now = 1000.0
         self.wakes = 0
         self.watched: dict[int, bool] = {}
@@ -151,10 +151,7 @@ class Still(Keeper):
         if now is not None:
             self.now = now
         self.do_posts()
-        wake_at = min(self._take_due(self.now), self._do_agenda(self.now))
-        for station in list(self._stations.values()):
-            wake_at = min(wake_at, station.advance(self.now))
-        return wake_at
+        return self._do_due(self.now)
 
     def connected(self, place: Place) -> Link:
         """Waits for the thread that connects, and goes on."""

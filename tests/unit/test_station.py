@@ -9,8 +9,6 @@ from typing import Any
 import hiredis
 import pytest
 
-from holdtight import keeper as keeper_module
-from holdtight import station as module
 from holdtight.herald import tell
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.station import BATCH
@@ -18,11 +16,8 @@ from tests.unit.keeping import Charge, Link, Place, Still
 
 
 @pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch) -> Still:
-    still = Still()
-    monkeypatch.setattr(keeper_module, "boottime", lambda: still.now)
-    monkeypatch.setattr(module, "boottime", lambda: still.now)
-    return still
+def keeper() -> Still:
+    return Still()
 
 
 def due(keeper: Still, *charges: Charge) -> None:

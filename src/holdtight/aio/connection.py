@@ -18,6 +18,7 @@ from typing import Any
 
 import hiredis
 
+from holdtight.keeper import Post
 from holdtight.place import Link
 from holdtight.plan import Bell, LinkDown
 from holdtight.process import tell_of_fork
@@ -34,8 +35,9 @@ _Push = hiredis.PushNotification
 
 
 class Connection:
-    def __init__(self, link: Link, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, link: Link, loop: asyncio.AbstractEventLoop, post: Post) -> None:
         self._link = link
+        self._post = post
         self._loop = loop
         self.inbox = link.inbox
         self.inbox_word = link.inbox_word
@@ -141,8 +143,8 @@ class Connection:
         if len(self._unheard) > MOST_UNHEARD:
             del self._unheard[next(iter(self._unheard))]
 
-    async def park(self, owner: Owner, seconds: float) -> Bell | None:
-        """Until a bell for this owner, or the time has passed."""
+    async def park(self, owner: Owner, until: float) -> Bell | None:
+        """Until a bell for this owner, or until the time has come."""
         bell = self._unheard.pop(owner, None)
         if bell is not None:
             return bell
@@ -150,7 +152,7 @@ class Connection:
             raise LinkDown("the connection is closed", sent=False)
         listener: asyncio.Future[Bell | None] = self._new_future()
         self._listeners[owner] = listener
-        timer = self._loop.call_later(max(0.0, min(seconds, 86400.0)), _time_is_up, listener)
+        timer = self._post.call_at(self._loop, until, _time_is_up, listener)
         try:
             return await listener
         finally:

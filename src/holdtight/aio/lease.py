@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from holdtight.clock import boottime, ttl_seconds, wait_seconds
+from holdtight.clock import ttl_seconds, wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, Unavailable
 from holdtight.lease import BaseLease, Detached
 from holdtight.tenure import Tenure
@@ -26,24 +26,24 @@ class AsyncLease(BaseLease):
         limit = wait_seconds(timeout, "timeout")
         if self.lost:
             return True
-        loop = asyncio.get_running_loop()
+        loop, post = asyncio.get_running_loop(), self.tenure.place.post
         gone = loop.create_future()
 
-        def tell() -> None:
-            if not gone.done():
-                gone.set_result(None)
-
         def hook() -> None:  # delivered on the loop that acquired, which need not be this one
-            loop.call_soon_threadsafe(tell)
+            post.call_soon(loop, _finish, gone)
 
         if not self.tenure.on_loss(hook):
             return self.lost
-        until = None if limit is None else boottime() + limit
+        until = float("inf") if limit is None else post.clock() + limit
         try:
             while not gone.done() and not self.closed and self.tenure.alive:
-                left = _GLANCE if until is None else min(_GLANCE, until - boottime())
-                await asyncio.wait([gone], timeout=max(0.0, left))
-                if until is not None and boottime() >= until:
+                due = loop.create_future()
+                timer = post.call_at(loop, min(post.clock() + _GLANCE, until), _finish, due)
+                try:
+                    await asyncio.wait([gone, due], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    timer.cancel()
+                if post.clock() >= until:
                     break
         finally:
             self.tenure.drop_hook(hook)
@@ -85,6 +85,11 @@ class AsyncLease(BaseLease):
         if was_lost:
             failure = LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
         return failure
+
+
+def _finish(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class Block:

@@ -18,7 +18,7 @@ __all__ = ["LocalConnection"]
 
 class LocalConnection(Connection):
     def _attach(self) -> None:
-        loop, me = self._loop, weakref.ref(self)
+        post, loop, me = self._post, self._loop, weakref.ref(self)
 
         def ring(message: bytes) -> None:
             connection = me()
@@ -26,10 +26,7 @@ class LocalConnection(Connection):
                 connection._ring(*bell_in(message))
 
         def hear(message: bytes) -> None:
-            try:
-                loop.call_soon_threadsafe(ring, message)
-            except RuntimeError:
-                pass  # the loop is closed, and with it everybody who could be told
+            post.call_soon(loop, ring, message)
 
         cast(Link, self._link).listen(hear)
 

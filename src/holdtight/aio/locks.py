@@ -9,7 +9,7 @@ from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base import BaseLocks
-from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration, boottime
+from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.core.ending import adopt
 from holdtight.core.looking import look
 from holdtight.identity import identity
@@ -140,7 +140,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         detached = Detached.read(text)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
-        grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=boottime), detached.name)
+        grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
         if self.events.wanted:
             self.report_quick_grant(detached.name, owner, grant.fence)
         return lock.granted(self.transport(), owner, grant.fence, grant.sent, 0, identity())

@@ -7,12 +7,10 @@
 """
 
 from collections import deque
-from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from holdtight.clock import boottime
 from holdtight.memory.server import Hear, Server
 from holdtight.plan import Bell
 from holdtight.redis.link import bell_in
@@ -20,9 +18,11 @@ from holdtight.redis.node import Client, Session, greet
 from holdtight.redis.resp import bulk
 from holdtight.values import Owner
 
+if TYPE_CHECKING:
+    from holdtight.keeper import Post
+
 __all__ = ["Link", "open_link"]
 
-LONGEST_NAP = 3600.0
 _Reader = hiredis.Reader
 
 
@@ -39,22 +39,22 @@ def requests_in(data: bytes) -> list[list[bytes]]:
 class Link:
     """One connection, greeted."""
 
-    def __init__(self, server: Server, inbox: bytes) -> None:
+    def __init__(self, server: Server, inbox: bytes, post: "Post") -> None:
         self._server = server
         self._execute = server.execute
-        self._bells: SimpleQueue[bytes] = SimpleQueue()
+        self._sleeper = post.sleeper()
         self._replies: deque[Any] = deque()
         self.owed = 0
         self.inbox = inbox
         self.inbox_word = bulk(inbox)
-        self.listen(self._bells.put)
+        self.listen(self._sleeper.wake)
 
     def listen(self, hear: Hear) -> None:
         """Has the inbox's messages told to `hear`, which must not know the link: else it would never be dropped."""
         self._server.subscribe(self.inbox, hear)
 
     def call(self, request: bytes, timeout: float) -> Any:
-        self._drop_bells()
+        self._sleeper.forget()
         (words,) = requests_in(request)
         return self._execute(words)
 
@@ -70,24 +70,13 @@ class Link:
         self.owed = len(self._replies)
         return reply
 
-    def _drop_bells(self) -> None:
-        bells = self._bells
-        while not bells.empty():
-            bells.get()
-
     def park(self, owner: Owner, until: float) -> Bell | None:
         """Blocks until a bell for this owner, or until the time has come."""
-        while True:
-            left = until - boottime()
-            try:
-                message = self._bells.get(timeout=min(left, LONGEST_NAP)) if left > 0 else self._bells.get_nowait()
-            except Empty:
-                if left <= 0:
-                    return None
-                continue
+        while (message := self._sleeper.sleep(until)) is not None:
             rung, bell = bell_in(message)
             if rung == owner:
                 return bell
+        return None
 
     # For the keeper: everything is ready as soon as it was asked for.
 
@@ -114,7 +103,7 @@ class Link:
         self.close()
 
 
-def open_link(server: Server, client: Client) -> Link:
+def open_link(server: Server, client: Client, post: "Post") -> Link:
     """Greets as on every connection: our record is written, and the server's time learned."""
     greeting = greet(client, user=None, password=None, db=0, name=None, protocol=3)
     request, _ = next(greeting)
@@ -126,4 +115,4 @@ def open_link(server: Server, client: Client) -> Link:
             )
     except StopIteration as stop:
         session: Session = stop.value
-    return Link(server, session.inbox)
+    return Link(server, session.inbox, post)

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from holdtight import process
 from holdtight.clock import boottime
@@ -11,6 +12,9 @@ from holdtight.memory.server import Server
 from holdtight.place import Place
 from holdtight.redis.node import Client
 from holdtight.redis.targets import Memory
+
+if TYPE_CHECKING:
+    from holdtight.keeper import Post
 
 __all__ = ["MemoryPlace", "Stores"]
 
@@ -37,12 +41,12 @@ class Stores:
                 found = self._servers[name] = Server(self._micros)
             return found
 
-    def open(self, name: str, client: Client) -> Link:
+    def open(self, name: str, client: Client, post: "Post") -> Link:
         with self._changing:
             server = self.server(name)
             server.expected += 1  # so that it is not forgotten before there is a link to it
         try:
-            return open_link(server, client)
+            return open_link(server, client, post)
         finally:
             with self._changing:
                 server.expected -= 1
@@ -76,9 +80,10 @@ class MemoryPlace(Place):
 
     at_once = True
 
-    def __init__(self, target: Memory, client: Client) -> None:
-        super().__init__(client, target.display())
+    def __init__(self, target: Memory, client: Client, post: "Post") -> None:
+        super().__init__(client, post, target.display())
         self._name = target.name
+        self._stores: Stores = stores if target.realm is None else target.realm.stores
 
     def open(self, timeout: float) -> Link:
-        return stores.open(self._name, self.client)
+        return self._stores.open(self._name, self.client, self.post)

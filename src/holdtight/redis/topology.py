@@ -13,6 +13,7 @@ from holdtight.redis.node import Client
 if TYPE_CHECKING:
     import ssl
 
+    from holdtight.keeper import Post
     from holdtight.redis.targets import Address, Embedded, Single
 
 __all__ = ["RedisPlace"]
@@ -21,8 +22,8 @@ __all__ = ["RedisPlace"]
 class RedisPlace(Place):
     """A Redis or Valkey server."""
 
-    def __init__(self, target: "Single | Embedded", client: Client, tls: "ssl.SSLContext | None") -> None:
-        super().__init__(client, target.display())
+    def __init__(self, target: "Single | Embedded", client: Client, post: "Post", tls: "ssl.SSLContext | None") -> None:
+        super().__init__(client, post, target.display())
         self.target = target
         self._tls = tls
         self._tls_lock = threading.Lock()

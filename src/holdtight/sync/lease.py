@@ -1,9 +1,9 @@
 """A lease for blocking code."""
 
-import threading
+import functools
 from typing import TYPE_CHECKING, Any
 
-from holdtight.clock import boottime, ttl_seconds, wait_seconds
+from holdtight.clock import ttl_seconds, wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, Unavailable
 from holdtight.lease import BaseLease, Detached
 
@@ -25,19 +25,20 @@ class Lease(BaseLease):
         limit = wait_seconds(timeout, "timeout")
         if self.lost:
             return True
-        gone = threading.Event()
-        if not self.tenure.on_loss(gone.set):
+        clock = self.tenure.place.clock
+        sleeper = self.tenure.place.post.sleeper()
+        news = functools.partial(sleeper.wake, True)
+        if not self.tenure.on_loss(news):
             return self.lost
-        until = None if limit is None else boottime() + limit
+        until = float("inf") if limit is None else clock() + limit
         try:
             while not self.closed and self.tenure.alive:
-                left = _GLANCE if until is None else min(_GLANCE, until - boottime())
-                if gone.wait(max(0.0, left)):
+                if sleeper.sleep(min(clock() + _GLANCE, until)):
                     return True
-                if until is not None and boottime() >= until:
+                if clock() >= until:
                     break
         finally:
-            self.tenure.drop_hook(gone.set)
+            self.tenure.drop_hook(news)
         return self.lost
 
     def renew(self, ttl: Any = None) -> None:

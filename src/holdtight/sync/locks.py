@@ -4,7 +4,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdtight.base import BaseLocks
-from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration, boottime
+from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.core.ending import adopt
 from holdtight.core.looking import look
 from holdtight.identity import identity
@@ -108,7 +108,7 @@ class Locks(BaseLocks[Lock]):
         detached = Detached.read(text)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
-        grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=boottime), detached.name)
+        grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
         if self.events.wanted:
             self.report_quick_grant(detached.name, owner, grant.fence)
         return lock.granted(owner, grant.fence, grant.sent, 0, identity())

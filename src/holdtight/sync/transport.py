@@ -12,7 +12,7 @@ from typing import Any
 
 import hiredis
 
-from holdtight import keeper, process
+from holdtight import process
 from holdtight.clock import boottime
 from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
@@ -59,7 +59,7 @@ class Transport:
         except BaseException:
             self._leave()
             raise
-        keeper.keeper().watch(self.place)
+        self.place.post.keeper.watch(self.place)
         return link
 
     def _announced(self, link: Link, timeout: float) -> Link:
@@ -71,7 +71,7 @@ class Transport:
                 self.place.client.recorded_until = 0.0
                 self.scrap(link)
                 raise
-            keeper.keeper().watch(self.place)
+            self.place.post.keeper.watch(self.place)
         return link
 
     def give(self, link: Link) -> None:
@@ -106,12 +106,12 @@ class Transport:
         """One round trip; error replies are raised."""
         patience = step.patience if patience is None else patience
         request = step.packed(link.inbox_word)
-        sent = boottime()
+        sent = self.place.clock()
         reply = link.call(request, patience)
         if isinstance(reply, hiredis.ReplyError):
             if not str(reply).startswith("NOSCRIPT"):
                 raise ServerSaid(str(reply))
-            sent = boottime()
+            sent = self.place.clock()
             reply = link.call(step.replacement(request), patience)
             if isinstance(reply, hiredis.ReplyError):
                 raise ServerSaid(str(reply))
