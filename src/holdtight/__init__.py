@@ -19,6 +19,7 @@ from holdtight.errors import (
     StaleFence,
     Unavailable,
 )
+from holdtight.profiles import Profile
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.locks import Locks
@@ -53,6 +54,7 @@ __all__ = [
     "NotPermitted",
     "NotSupported",
     "OutOfMemory",
+    "Profile",
     "QueueFull",
     "QuorumNotReached",
     "ScriptError",

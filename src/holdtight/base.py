@@ -8,7 +8,7 @@ from holdtight import process
 from holdtight.clock import boottime
 from holdtight.core.contend import Asking
 from holdtight.errand import Errand
-from holdtight.errors import DeadlockDetected, LeaseLost, LockError, LockTimeout, Unavailable
+from holdtight.errors import DeadlockDetected, LeaseLost, LockError, LockTimeout, NotSupported, Unavailable
 from holdtight.hub import Events
 from holdtight.identity import Identity
 from holdtight.keeper import keeper
@@ -21,7 +21,7 @@ from holdtight.redis.store import Prepared, Store
 from holdtight.redis.topology import Place
 from holdtight.settings import UNSET, Options, Settings, refuse_patched_threads
 from holdtight.tenure import Tenure, Terms
-from holdtight.values import Claim, Grant, Owner, check_name, owner_text
+from holdtight.values import Claim, Grant, Kind, Owner, check_name, owner_text
 
 __all__ = ["BaseLock", "BaseLocks"]
 
@@ -37,7 +37,9 @@ class BaseLock:
         self._locks: Any = locks
         self._name = name
         self.options = options
-        self.prepared: Prepared = locks.store.prepare(Claim(name, options.ttl, options.label))
+        self.prepared: Prepared = locks.store.prepare(
+            Claim(name, options.ttl, options.label, options.kind, options.n, options.permits)
+        )
         self.terms = Terms(self.prepared, locks.place, locks.events, renew=options.renew, max_hold=options.max_hold)
         self.key = (locks, name)
 
@@ -71,11 +73,21 @@ class BaseLock:
         )
 
     def entered_by(self, who: Identity) -> Tenure | None:
-        """The tenure to share if this identity holds the lock and may enter again, counted; None if it must ask."""
+        """The tenure to share if this identity holds the lock and may enter again, counted; None if it must ask.
+
+        A reader's entry into its own write grant shares that; the other way round would wait for itself.
+        """
+        if self.options.kind is Kind.PERMITS:
+            self._not_more_than_there_are(who)
+            return None
         in_block = next((lease.tenure for key, lease in reversed(who.stack) if key == self.key), None)
         tenure: Tenure | None = (who.grants.get(self.key) if self.options.reentrant else None) or in_block
         if tenure is None or tenure.ended or tenure.epoch != process.current.epoch:
             return None  # what a forked child finds here is its parent's
+        if tenure.kind is Kind.PERMITS:
+            return None  # the server refuses that, and says why
+        if self.options.kind is Kind.EXCLUSIVE and tenure.kind is Kind.SHARED:
+            raise NotSupported.upgrade(self._name, who.what)
         if not self.options.reentrant:
             raise DeadlockDetected.with_self(self._name, who.what)
         if tenure.lost():
@@ -83,11 +95,18 @@ class BaseLock:
         tenure.entered += 1
         return tenure
 
+    def _not_more_than_there_are(self, who: Identity) -> None:
+        """One more permit is not the same one again; but who holds the last ones waits for himself."""
+        ours = (lease.tenure for key, lease in who.stack if key == self.key)
+        held = sum(each.terms.prepared.claim.n for each in ours if each.kind is Kind.PERMITS and each.alive)
+        if held + self.options.n > self.options.permits:
+            raise DeadlockDetected.with_self(self._name, who.what)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} ttl={self.options.ttl:g}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore_lock, (self._locks, self._name, self.options)
+        return _restore_lock, (type(self), self._locks, self._name, self.options)
 
 
 L = TypeVar("L", bound=BaseLock)
@@ -108,7 +127,7 @@ class BaseLocks(Generic[L]):
         )
         self.events = Events()
         self.place.refreshers.append(self.events.refresh)
-        self._cache: dict[object, L] = {}
+        self._cache: dict[object, Any] = {}
         self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
         """The lock that a name was last asked for with, and the very arguments: code in a loop gives the same ones."""
         self.closed = False
@@ -126,8 +145,8 @@ class BaseLocks(Generic[L]):
         ttl: Any = UNSET,
         wait: Any = UNSET,
         reentrant: bool = False,
-        renew: bool = True,
-        max_hold: Any = None,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
         label: Any = UNSET,
     ) -> L:
         """An exclusive lock under this name, as configuration: nothing is sent."""
@@ -150,20 +169,39 @@ class BaseLocks(Generic[L]):
         kinds = (ttl.__class__, wait.__class__, max_hold.__class__, reentrant.__class__, renew.__class__)
         key = (name, ttl, wait, reentrant, renew, max_hold, label, kinds)
         try:
-            made = self._cache[key]
+            made = cast(L, self._cache[key])
             self._latest_by_name[name] = (made, ttl, wait, label, max_hold, reentrant, renew)
             return made
         except (KeyError, TypeError):
             pass
         check_name(name)
         options = Options.checked(
-            self.settings, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
+            self.settings, name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
         )
         made = cast(L, self._lock_type(self, name, options))
+        self._keep(key, made)
+        return made
+
+    def _keep(self, key: object, made: Any) -> None:
         if len(self._cache) >= CACHED_LOCKS:
             self._cache.clear()
             self._latest_by_name.clear()
         self._cache[key] = made
+
+    def _of_kind(self, cls: Any, name: str, given: dict[str, Any]) -> Any:
+        """A lock object of another kind, the same one for the same arguments."""
+        # Types are part of the key, as in `lock`.
+        key = (cls, name, *given.items(), *map(type, given.values()))
+        try:
+            return self._cache[key]
+        except (KeyError, TypeError):
+            pass
+        check_name(name)
+        made = cls.checked(self, name, given)
+        try:
+            self._keep(key, made)
+        except TypeError:
+            pass  # an argument that cannot be hashed
         return made
 
     def _entered(self) -> dict[str, int]:
@@ -269,8 +307,8 @@ def _restore_locks(cls: type[BaseLocks[Any]], settings: Settings) -> Any:
     return made
 
 
-def _restore_lock(locks: BaseLocks[Any], name: str, options: Options) -> Any:
-    return locks._lock_type(locks, name, options)  # pyright: ignore[reportPrivateUsage]
+def _restore_lock(cls: Any, locks: BaseLocks[Any], name: str, options: Options) -> Any:
+    return cls(locks, name, options)
 
 
 def _after_fork() -> None:

@@ -71,7 +71,7 @@ class BaseLease:
 
     @property
     def kind(self) -> Kind:
-        return self.tenure.terms.prepared.claim.kind
+        return self.tenure.kind
 
     @property
     def owner(self) -> str:

@@ -22,7 +22,7 @@ from holdtight.redis import script
 from holdtight.redis.node import Client
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared
 from holdtight.redis.topology import Place
-from holdtight.values import LossReason, Owner, owner_text
+from holdtight.values import Kind, LossReason, Owner, owner_text
 
 __all__ = ["Tenure", "Terms", "learn_if_late"]
 
@@ -111,6 +111,10 @@ class Tenure:
     @property
     def name(self) -> str:
         return self.terms.prepared.claim.name
+
+    @property
+    def kind(self) -> Kind:
+        return self.terms.prepared.claim.kind
 
     # What a lease shows.
 

@@ -38,6 +38,18 @@ LONGEST_LABEL = 128
 
 class Kind(enum.Enum):
     EXCLUSIVE = "exclusive"
+    """Also what `rwlock(name).write()` asks for."""
+    SHARED = "shared"
+    """A reader's."""
+    PERMITS = "permits"
+    """A semaphore's."""
+
+    @property
+    def text(self) -> str:
+        return _KINDS[self]
+
+
+_KINDS = {Kind.EXCLUSIVE: "an exclusive lock", Kind.SHARED: "a read-write lock", Kind.PERMITS: "a semaphore"}
 
 
 class LossReason(enum.Enum):
@@ -98,12 +110,14 @@ def owner_text(owner: Owner) -> str:
 
 
 class Claim(NamedTuple):
-    """What is asked: which name, for how long."""
+    """What is asked: which name, for how long, in which mode. `n` of `permits` are asked for, of a semaphore only."""
 
     name: str
     ttl: float
     label: str | None = None
     kind: Kind = Kind.EXCLUSIVE
+    n: int = 1
+    permits: int = 0
 
 
 class Holder(NamedTuple):

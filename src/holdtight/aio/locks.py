@@ -1,6 +1,7 @@
 """`AsyncLocks`: a client for asyncio code."""
 
 import asyncio
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +16,7 @@ from holdtight.core.looking import look
 from holdtight.identity import identity
 from holdtight.lease import Detached
 from holdtight.plan import LinkDown, Plan, ServerSaid
+from holdtight.profiles import Profile
 from holdtight.redis.resp import command
 from holdtight.settings import UNSET, Settings
 from holdtight.values import LockInfo, check_name
@@ -40,7 +42,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ttl: Duration = 30,
         wait: Duration | None = None,
         label: str | None = None,
-        profiles: Any = None,
+        profiles: Mapping[str, Profile] | None = None,
         acks: int = 0,
         on_unavailable: str = "raise",
         drift: Drift = DRIFT,

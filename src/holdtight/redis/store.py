@@ -163,7 +163,9 @@ class Prepared:
         return answers.is_passing(said)
 
     def meaning(self, said: ServerSaid) -> LockError:
-        return answers.meaning(said, name=self.claim.name, server=self.store.server, key=self.keys.main)
+        return answers.meaning(
+            said, name=self.claim.name, server=self.store.server, key=self.keys.main, kind=self.claim.kind
+        )
 
     def adopt_step(self, old: Owner, owner: Owner, *, now: float) -> Step:
         limit = self.store.not_after(now, self.patience)

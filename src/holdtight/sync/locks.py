@@ -1,5 +1,6 @@
 """`Locks`: a client for blocking code."""
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,6 +11,7 @@ from holdtight.core.looking import look
 from holdtight.identity import identity
 from holdtight.lease import Detached
 from holdtight.plan import LinkDown, Plan, ServerSaid
+from holdtight.profiles import Profile
 from holdtight.redis.resp import command
 from holdtight.settings import UNSET, Settings
 from holdtight.sync.driver import Driver
@@ -39,7 +41,7 @@ class Locks(BaseLocks[Lock]):
         ttl: Duration = 30,
         wait: Duration | None = None,
         label: str | None = None,
-        profiles: Any = None,
+        profiles: Mapping[str, Profile] | None = None,
         acks: int = 0,
         on_unavailable: str = "raise",
         drift: Drift = DRIFT,
