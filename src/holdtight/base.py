@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from holdtight import process
 from holdtight.clock import boottime
 from holdtight.core.contend import Asking
-from holdtight.errand import Errand
-from holdtight.errors import DeadlockDetected, LeaseLost, LockError, LockTimeout, NotSupported, Unavailable
+from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
 from holdtight.hub import Events
 from holdtight.identity import Identity
 from holdtight.keeper import keeper
@@ -19,13 +18,16 @@ from holdtight.redis.keys import keys_of
 from holdtight.redis.node import Client
 from holdtight.redis.store import Prepared, Store
 from holdtight.redis.topology import Place
+from holdtight.reports import Reports
 from holdtight.settings import UNSET, Options, Settings, refuse_patched_threads
 from holdtight.tenure import Tenure, Terms
-from holdtight.values import Claim, Grant, Kind, Owner, check_name, owner_text
+from holdtight.values import Claim, Kind, LossReason, Owner, check_name, owner_text
 
 __all__ = ["BaseLock", "BaseLocks"]
 
 CACHED_LOCKS = 4096
+
+B = TypeVar("B", bound="BaseLock")
 
 
 class BaseLock:
@@ -47,6 +49,16 @@ class BaseLock:
     def name(self) -> str:
         return self._name
 
+    def asking_for(self: B, n: object) -> B:
+        """Of a semaphore: the same with another number of permits."""
+        if n == self.options.n and n.__class__ is int:
+            return self
+        return cast(B, self._locks.keep_sibling(self, self.options.asking_for(n)))
+
+    def reading(self: B) -> B:
+        """The same name for reading."""
+        return cast(B, self._locks.keep_sibling(self, self.options._replace(kind=Kind.SHARED)))
+
     def see_to(self, lease: BaseLease, who: Identity) -> None:
         """What only some locks ask for."""
         tenure = lease.tenure
@@ -57,6 +69,15 @@ class BaseLock:
 
     def report_detached(self, tenure: Tenure) -> None:
         self._locks.report_detached(tenure)
+
+    def not_downgraded(self, tenure: Tenure, error: BaseException) -> None:
+        """A refusal changes nothing. Otherwise others may be reading already: the writer's lease is lost."""
+        if isinstance(error, LockError) and not isinstance(error, (Unavailable, LeaseLost)):
+            tenure.waiting = False
+            keeper().ask(tenure)
+        else:
+            reason = error.reason if isinstance(error, LeaseLost) else None
+            tenure.lose(reason or LossReason.UNREACHABLE)
 
     def asking(self, owner: Owner, wait: float | None, started: float, *, or_none: bool) -> Asking:
         locks = self._locks
@@ -112,10 +133,12 @@ class BaseLock:
 L = TypeVar("L", bound=BaseLock)
 
 
-class BaseLocks(Generic[L]):
+class BaseLocks(Reports, Generic[L]):
     """A client: one namespace on one server."""
 
-    _lock_type: ClassVar[Any]
+    lock_type: ClassVar[Any]
+    rwlock_type: ClassVar[Any]
+    semaphore_type: ClassVar[Any]
 
     def _open(self, settings: Settings) -> None:
         refuse_patched_threads()
@@ -178,7 +201,7 @@ class BaseLocks(Generic[L]):
         options = Options.checked(
             self.settings, name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
         )
-        made = cast(L, self._lock_type(self, name, options))
+        made = cast(L, self.lock_type(self, name, options))
         self._keep(key, made)
         return made
 
@@ -188,20 +211,36 @@ class BaseLocks(Generic[L]):
             self._latest_by_name.clear()
         self._cache[key] = made
 
-    def _of_kind(self, cls: Any, name: str, given: dict[str, Any]) -> Any:
-        """A lock object of another kind, the same one for the same arguments."""
-        # Types are part of the key, as in `lock`.
-        key = (cls, name, *given.items(), *map(type, given.values()))
+    def _rwlock(self, name: str, **given: Any) -> Any:
+        """The same object for the same arguments, as `lock` gives."""
+        key = ("rwlock", name, *given.values(), *map(type, given.values()))
         try:
             return self._cache[key]
         except (KeyError, TypeError):
             pass
         check_name(name)
-        made = cls.checked(self, name, given)
+        made = self.rwlock_type(self, name, {word: value for word, value in given.items() if value is not UNSET})
+        self._keep(key, made)
+        return made
+
+    def _semaphore(self, name: str, **given: Any) -> Any:
+        key = ("semaphore", name, *given.values(), *map(type, given.values()))
         try:
+            return self._cache[key]
+        except (KeyError, TypeError):
+            pass
+        check_name(name)
+        made = self.semaphore_type(self, name, Options.checked(self.settings, name, kind=Kind.PERMITS, **given))
+        self._keep(key, made)
+        return made
+
+    def keep_sibling(self, lock: BaseLock, options: Options) -> Any:
+        """A lock object like that one with other options, made once."""
+        key = (type(lock), lock.name, options)
+        made = self._cache.get(key)
+        if made is None:
+            made = type(lock)(self, lock.name, options)
             self._keep(key, made)
-        except TypeError:
-            pass  # an argument that cannot be hashed
         return made
 
     def _entered(self) -> dict[str, int]:
@@ -216,63 +255,6 @@ class BaseLocks(Generic[L]):
             if _shared.get((type(self), self.settings)) is self:
                 del _shared[type(self), self.settings]
         keeper().forget(self.place)
-
-    # What happened, told.
-
-    def report_grant(self, asking: Asking, grant: Grant) -> None:
-        if grant.expired is None and not self.events.wanted:
-            return
-        from holdtight.events import Acquired, PreviousExpired, Waited
-
-        name, owner = asking.question.claim.name, owner_text(asking.owner)
-        if grant.expired is not None:
-            self.events.emit(PreviousExpired(name, owner, owner_text(grant.expired)))
-        if self.events.wanted:
-            waited = max(0.0, grant.sent - asking.started)
-            if asking.queued:
-                self.events.emit(Waited(name, owner, waited, True))
-            self.events.emit(Acquired(name, owner, grant.fence, waited))
-
-    def report_failure(self, asking: Asking, error: BaseException) -> None:
-        if not self.events.wanted:
-            return
-        from holdtight.events import TimedOut, Waited
-
-        name, owner, waited = asking.question.claim.name, owner_text(asking.owner), boottime() - asking.started
-        if isinstance(error, LockTimeout):
-            self.events.emit(TimedOut(name, owner, waited, error.holder.owner if error.holder else None))
-        if asking.queued:
-            self.events.emit(Waited(name, owner, waited, False))
-
-    def report_quick_grant(self, name: str, owner: Owner, fence: int) -> None:
-        from holdtight.events import Acquired
-
-        self.events.emit(Acquired(name, owner_text(owner), fence, 0.0))
-
-    def report_release(self, tenure: Tenure) -> None:
-        from holdtight.events import Released
-
-        held = boottime() - tenure.since
-        self.events.emit(Released(tenure.name, owner_text(tenure.owner), tenure.fence, held))
-
-    def report_detached(self, tenure: Tenure) -> None:
-        if not self.events.wanted:
-            return
-        from holdtight.events import Detached
-
-        held = boottime() - tenure.since
-        self.events.emit(Detached(tenure.name, owner_text(tenure.owner), tenure.fence, held))
-
-    def report_no_release(
-        self, prepared: Prepared, tenure: Tenure, error: LinkDown | ServerSaid, marker: int
-    ) -> LockError:
-        """The server could not be told. The keeper goes on trying for a while; then the ttl ends the grant."""
-        from holdtight.events import ReleaseFailed
-
-        step = prepared.withdraw_step(tenure.owner, marker=marker)
-        keeper().ask(Errand(self.place, step))
-        self.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
-        return self.meaning(error, tenure.name)
 
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """One of our errors for what the transport met."""

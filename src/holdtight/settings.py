@@ -198,6 +198,12 @@ class Options(NamedTuple):
         for argument, value in (("reentrant", reentrant), ("renew", renew)):
             if not isinstance(value, bool):
                 raise TypeError(f"{argument} must be True or False, not {value!r}")
+        if reentrant and kind is Kind.PERMITS:
+            raise NotSupported(
+                "a semaphore cannot be reentrant: entering again would count as one permit where two are in use. "
+                "Ask for as many as are needed with acquire(n=…)",
+                name=name,
+            )
         longest = None if max_hold is None or max_hold is UNSET else seconds(max_hold, "max_hold")
         if longest is not None and longest < 0.01:
             raise ValueError(f"max_hold={max_hold!r} must be at least 10ms")

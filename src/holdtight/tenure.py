@@ -69,6 +69,8 @@ class Terms:
 
 
 class Cancellable(Protocol):
+    lease: Any
+
     def lease_lost(self) -> None: ...
 
 

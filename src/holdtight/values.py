@@ -43,13 +43,20 @@ class Kind(enum.Enum):
     """A reader's."""
     PERMITS = "permits"
     """A semaphore's."""
+    MULTI = "multi"
+    """Several at once."""
 
     @property
     def text(self) -> str:
         return _KINDS[self]
 
 
-_KINDS = {Kind.EXCLUSIVE: "an exclusive lock", Kind.SHARED: "a read-write lock", Kind.PERMITS: "a semaphore"}
+_KINDS = {
+    Kind.EXCLUSIVE: "an exclusive lock",
+    Kind.SHARED: "a read-write lock",
+    Kind.PERMITS: "a semaphore",
+    Kind.MULTI: "a multi-lock",
+}
 
 
 class LossReason(enum.Enum):

@@ -61,6 +61,12 @@ def test_the_call_overrides_the_profile(locks: Locks) -> None:
     assert (options.ttl, options.wait, options.max_hold, options.label, options.renew) == (3.0, 0.0, None, None, True)
 
 
+def test_profiles_hold_for_every_kind(locks: Locks) -> None:
+    for lock in (locks.rwlock("orders:1").read(), locks.rwlock("orders:1").write()):
+        assert (lock.options.ttl, lock.options.wait) == (10.0, 2.0)
+    assert locks.semaphore("orders:1", permits=3).options.ttl == 10.0
+
+
 def test_profiles_survive_pickling(locks: Locks) -> None:
     assert pickle.loads(pickle.dumps(locks)) is locks
     settings = pickle.loads(pickle.dumps(locks.settings))

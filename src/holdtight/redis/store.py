@@ -12,6 +12,7 @@ from holdtight.plan import ServerSaid, Step
 from holdtight.redis import answers, keys, script
 from holdtight.redis.node import Client
 from holdtight.redis.resp import bulk, command
+from holdtight.redis.several import Several
 from holdtight.values import (
     CLIENT_ID_SIZE,
     Claim,
@@ -37,6 +38,7 @@ TAIL_MS = 10_000
 _MARKER_SLACK_MS = 50
 """Another thread may learn the server's time between two looks at it."""
 LISTED_WAITERS = 500
+_MODES = {Kind.SHARED: "r", Kind.PERMITS: "p"}
 
 
 class Prepared:
@@ -69,8 +71,12 @@ class Prepared:
         self.release = script.RELEASE.head(*names)
 
     def _attempt_head(self, limit: int) -> bytes:
-        head = script.ATTEMPT.head(*self.keys) + bulk(self.ttl_ms) + bulk(self.ttl_ms + TAIL_MS)
-        return head + bulk(limit) + bulk(self.claim.label or "")
+        claim = self.claim
+        if claim.kind is Kind.EXCLUSIVE:
+            head = script.ATTEMPT.head(*self.keys)
+        else:
+            head = script.SHARE.head(*self.keys) + bulk(_MODES[claim.kind]) + bulk(claim.n) + bulk(claim.permits)
+        return head + bulk(self.ttl_ms) + bulk(self.ttl_ms + TAIL_MS) + bulk(limit) + bulk(claim.label or "")
 
     @property
     def ask(self) -> bytes:
@@ -87,7 +93,7 @@ class Prepared:
             b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (limit, owner),
             self.store.read_attempt,
             patience=patience,
-            replacement=script.ATTEMPT.whole,
+            replacement=script.ATTEMPT.whole if self.claim.kind is Kind.EXCLUSIVE else script.SHARE.whole,
         )
 
     def release_step(self, owner: Owner) -> Step:
@@ -125,15 +131,6 @@ class Prepared:
         step = self.withdraw_step(owner)
         step.undo = False
         return step
-
-    def renew_step(self, owner: Owner, *, now: float, ttl: float, patience: float = LONGEST_PATIENCE) -> Step:
-        return Step(
-            self.renew_request(owner, now, ttl, patience),
-            None,
-            read_renewal,
-            patience=patience,
-            replacement=script.RENEW.whole,
-        )
 
     def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes:
         limit = self.store.not_after(now, patience)
@@ -183,6 +180,22 @@ class Prepared:
             replacement=script.ADOPT.whole,
         )
 
+    def downgrade_step(self, owner: Owner, *, now: float) -> Step:
+        """Of a reader's claim: what `owner` holds exclusively becomes that, with no gap."""
+        limit = self.store.not_after(now, self.patience)
+        return Step(
+            script.DOWNGRADE.head(*self.keys)
+            + bulk(owner)
+            + bulk(self.ttl_ms)
+            + bulk(self.ttl_ms + TAIL_MS)
+            + bulk(self.claim.label or "")
+            + bulk(limit),
+            None,
+            self.store.read_attempt,
+            patience=self.patience,
+            replacement=script.DOWNGRADE.whole,
+        )
+
     def inspect_step(self) -> Step:
         name = self.claim.name
         return Step(
@@ -205,6 +218,9 @@ class Store:
 
     def prepare(self, claim: Claim) -> Prepared:
         return Prepared(self, claim)
+
+    def several(self, parts: list[Prepared]) -> Several:
+        return Several(parts)
 
     def not_after(self, now: float, patience: float) -> int:
         """The last moment, in the server's microseconds, at which a request sent now may still act."""
@@ -249,13 +265,6 @@ def read_release(reply: Any, sent: float) -> "int | Denied":
     if isinstance(reply, int):
         return reply
     return Denied(reply[1] or None, 0.0)
-
-
-def read_renewal(reply: Any, sent: float) -> "bool | Denied | Late":
-    """True renewed, Denied if it is not ours, Late if it came too late to count."""
-    if reply == 1:
-        return True
-    return Late() if reply[0] == -1 else Denied(reply[1] or None, 0.0)
 
 
 def read_inspection(name: str, reply: Any) -> LockInfo:
