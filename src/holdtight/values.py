@@ -138,6 +138,9 @@ class Holder(NamedTuple):
     since: float | None = None
     expires_in: float | None = None
     entered: int | None = None
+    kind: Kind = Kind.EXCLUSIVE
+    n: int = 1
+    """How many permits, of a semaphore."""
 
     def __str__(self) -> str:
         who = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}…"
@@ -154,6 +157,9 @@ class Waiter(NamedTuple):
     pid: int | None = None
     label: str | None = None
     since: float | None = None
+    kind: Kind = Kind.EXCLUSIVE
+    """What is waited for: to write, to read, or permits."""
+    n: int = 1
 
 
 class LockInfo(NamedTuple):

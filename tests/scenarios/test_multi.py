@@ -13,7 +13,9 @@ pytestmark = pytest.mark.parametrize("kind", ["exclusive"], indirect=True)
 
 async def test_all_are_held_and_all_are_given_back(world: World) -> None:
     client = world.client
-    several = client.multi("b", "a", client.rwlock("c", ttl=20).read(), client.semaphore("d", permits=2, ttl=20), ttl=20)
+    several = client.multi(
+        "b", "a", client.rwlock("c", ttl=20).read(), client.semaphore("d", permits=2, ttl=20), ttl=20
+    )
     async with several as lease:
         assert lease.kind is Kind.MULTI
         assert list(lease.fences) == ["a", "b", "c", "d"]
@@ -188,10 +190,9 @@ async def test_a_multi_as_a_decorator_and_from_a_pickle(world: World) -> None:
     several = world.client.multi("a", "b", ttl=20)
     copy = world.colour.dressed(pickle.loads(pickle.dumps(bare(several))))
 
-    @copy
-    async def under_both() -> list[bool]:
+    async def look() -> list[bool]:
         return [(await world.client.inspect(name)).locked for name in ("a", "b")]
 
-    assert await under_both() == [True, True]
+    assert await copy(look)() == [True, True]
     info = await several.inspect()
     assert (info.name, info.kind, info.locked) == ("a + b", Kind.MULTI, False)
