@@ -10,6 +10,7 @@ from holdtight.clock import Drift
 from holdtight.errors import LockError
 from holdtight.plan import ServerSaid, Step
 from holdtight.redis import answers, keys, script
+from holdtight.redis.inspection import read_inspection
 from holdtight.redis.node import Client
 from holdtight.redis.resp import bulk, command
 from holdtight.redis.several import Several
@@ -21,12 +22,10 @@ from holdtight.values import (
     Holder,
     Kind,
     Late,
-    LockInfo,
     Outcome,
     Owner,
     Queued,
     QueueIsFull,
-    Waiter,
     Withdrawn,
     owner_text,
 )
@@ -37,7 +36,7 @@ LONGEST_PATIENCE = 2.0
 TAIL_MS = 10_000
 _MARKER_SLACK_MS = 50
 """Another thread may learn the server's time between two looks at it."""
-LISTED_WAITERS = 500
+LISTED = 500
 _MODES = {Kind.SHARED: "r", Kind.PERMITS: "p"}
 
 
@@ -199,9 +198,9 @@ class Prepared:
     def inspect_step(self) -> Step:
         name = self.claim.name
         return Step(
-            script.INSPECT.head(*self.keys) + bulk(LISTED_WAITERS),
+            script.INSPECT.head(*self.keys) + bulk(LISTED),
             None,
-            lambda reply, sent: read_inspection(name, reply),
+            lambda reply, sent: read_inspection(name, reply, LISTED),
             patience=LONGEST_PATIENCE,
             replacement=script.INSPECT.whole,
         )
@@ -265,41 +264,6 @@ def read_release(reply: Any, sent: float) -> "int | Denied":
     if isinstance(reply, int):
         return reply
     return Denied(reply[1] or None, 0.0)
-
-
-def read_inspection(name: str, reply: Any) -> LockInfo:
-    """Without host and pid: those stand in the clients' own records, see `identified`."""
-    _, value, left, line, waiting = reply
-    held = value[:2] == b"x1" and left > 0
-    fence = int(value[27:43] if value[:2] == b"x1" else value[3:19]) if value else None
-    holders: tuple[Holder, ...] = ()
-    if held and fence is not None:
-        holder = Holder(
-            owner=owner_text(value[3:27]),
-            fence=fence,
-            label=value[43:].decode(errors="replace") or None,
-            since=fence / 1e6,
-            expires_in=left / 1000,
-        )
-        holders = (holder,)
-    waiters = tuple(_waiter(line[at], line[at + 1]) for at in range(0, len(line), 2))
-    return LockInfo(
-        name=name,
-        kind=Kind.EXCLUSIVE if held or waiters else None,
-        holders=holders,
-        waiters=waiters,
-        waiting=waiting if waiting > LISTED_WAITERS else len(waiters),
-        fence=fence,
-    )
-
-
-def _waiter(owner: bytes, entry: bytes) -> Waiter:
-    size = int(entry[37:39])
-    return Waiter(
-        owner=owner_text(owner),
-        label=entry[39 + size :].decode(errors="replace") or None,
-        since=int(entry[24:37]) / 1000,
-    )
 
 
 def _record(item: bytes | None) -> dict[str, Any]:
