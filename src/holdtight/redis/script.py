@@ -21,7 +21,7 @@ else:
     except ImportError:
         from hashlib import sha1
 
-__all__ = ["ADOPT", "ATTEMPT", "INSPECT", "RELEASE", "RENEW", "TOUCH", "WITHDRAW", "Script"]
+__all__ = ["ADOPT", "ATTEMPT", "INSPECT", "MULTI", "RELEASE", "RENEW", "TOUCH", "WITHDRAW", "Script"]
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "lua")
 _HEADER = re.compile(r"^-- (KEYS|ARGV|RETURN)\s+(\S.*)$", re.MULTILINE)
@@ -92,3 +92,4 @@ WITHDRAW = Script("withdraw")
 TOUCH = Script("touch")
 ADOPT = Script("adopt")
 INSPECT = Script("inspect")
+MULTI = Script("multi")
