@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from holdtight import process
 from holdtight.clock import boottime
@@ -21,7 +21,11 @@ from holdtight.redis.store import Prepared, Store
 from holdtight.redis.topology import Place
 from holdtight.settings import UNSET, Options, Settings, refuse_patched_threads
 from holdtight.tenure import Tenure, Terms
-from holdtight.values import Claim, Grant, Owner, check_name, owner_text
+from holdtight.values import Claim, Grant, Owner, Wait, check_name, owner_text
+
+if TYPE_CHECKING:
+    from holdtight.core.deadlock import Tally, Watch
+    from holdtight.redis.waits import Waits
 
 __all__ = ["BaseLock", "BaseLocks"]
 
@@ -56,7 +60,10 @@ class BaseLock:
     def report_detached(self, tenure: Tenure) -> None:
         self._locks.report_detached(tenure)
 
-    def asking(self, owner: Owner, wait: float | None, started: float, *, or_none: bool) -> Asking:
+    def asking(
+        self, owner: Owner, wait: float | None, started: float, who: Identity | None = None, *, or_none: bool
+    ) -> Asking:
+        """`who` will wait, if need be."""
         locks = self._locks
         return Asking(
             question=self.prepared,
@@ -68,6 +75,30 @@ class BaseLock:
             retry=locks.settings.retry,
             clock=boottime,
             or_none=or_none,
+            watch=self._watch(owner, started, who) if who is not None and who.stack and wait != 0 else None,
+        )
+
+    def _watch(self, owner: Owner, started: float, who: Identity) -> "Watch":
+        from holdtight.core.deadlock import Watch  # with the first who waits with a lock in hand
+
+        locks: BaseLocks[Any] = self._locks
+        namespace, epoch = locks.settings.namespace, process.current.epoch
+        blocks: list[Tenure] = [
+            lease.tenure for (client, _), lease in who.stack if cast(Any, client).settings.namespace == namespace
+        ]
+
+        def held() -> list[Owner]:
+            found = (each.owner for each in blocks if each.alive and each.epoch == epoch)
+            return list(dict.fromkeys(found))  # one that was entered twice is one grant
+
+        return Watch(
+            locks.waits,
+            Wait(owner, self._name, who.display(), self.options.label),
+            held,
+            started=started,
+            after=locks.settings.deadlock_after,
+            clock=boottime,
+            tally=locks.deadlocks,
         )
 
     def entered_by(self, who: Identity) -> Tenure | None:
@@ -111,6 +142,8 @@ class BaseLocks(Generic[L]):
         self._cache: dict[object, L] = {}
         self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
         """The lock that a name was last asked for with, and the very arguments: code in a loop gives the same ones."""
+        self._waits: Waits | None = None
+        self._deadlocks: Tally | None = None
         self.closed = False
         process.tell_of_fork(self)
         with _sharing:
@@ -166,6 +199,23 @@ class BaseLocks(Generic[L]):
         self._cache[key] = made
         return made
 
+    @property
+    def waits(self) -> "Waits":
+        if self._waits is None:
+            from holdtight.redis.waits import Waits
+
+            self._waits = Waits(self.store)
+        return self._waits
+
+    @property
+    def deadlocks(self) -> "Tally":
+        """How often those who wait here have looked for a deadlock, and how many were found."""
+        if self._deadlocks is None:
+            from holdtight.core.deadlock import Tally
+
+            self._deadlocks = Tally()
+        return self._deadlocks
+
     def _entered(self) -> dict[str, int]:
         """How often each of our own grants is entered, by owner."""
         return {
@@ -196,11 +246,13 @@ class BaseLocks(Generic[L]):
             self.events.emit(Acquired(name, owner, grant.fence, waited))
 
     def report_failure(self, asking: Asking, error: BaseException) -> None:
-        if not self.events.wanted:
+        if not self.events.wanted and not isinstance(error, DeadlockDetected):
             return
-        from holdtight.events import TimedOut, Waited
+        from holdtight.events import DeadlockFound, TimedOut, Waited
 
         name, owner, waited = asking.question.claim.name, owner_text(asking.owner), boottime() - asking.started
+        if isinstance(error, DeadlockDetected):
+            self.events.emit(DeadlockFound(name, owner, waited, error.cycle))
         if isinstance(error, LockTimeout):
             self.events.emit(TimedOut(name, owner, waited, error.holder.owner if error.holder else None))
         if asking.queued:

@@ -169,7 +169,7 @@ class AsyncLock(BaseLock):
         locks = self._locks
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
-        asking = self.asking(owner, wait, started, or_none=or_none)
+        asking = self.asking(owner, wait, started, who, or_none=or_none)
         with Driver(transport, connection) as driver:
             try:
                 granted = await driver.run(acquire(asking, first, limit))

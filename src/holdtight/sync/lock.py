@@ -164,7 +164,7 @@ class Lock(BaseLock):
         locks = self._locks
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
-        asking = self.asking(owner, wait, started, or_none=or_none)
+        asking = self.asking(owner, wait, started, who, or_none=or_none)
         with Driver(locks.transport, link) as driver:
             try:
                 granted = driver.run(acquire(asking, first, limit))
