@@ -225,9 +225,9 @@ class DeadlockDetected(LockError):
         error = cls(
             f"deadlock: lock {name!r} would never be acquired (waited {waited:.3g} s). Each of these waits for the "
             "next, and the last for the first:\n" + "\n".join(lines) + "\n"
-            "This wait was ended so that the others can go on: release what you hold, then try again. To avoid it, take "
-            "locks in the same order everywhere, take them all at once with multi(), or use reentrant=True where a "
-            "holder enters again.",
+            "This wait was ended so that the others can go on: release what you hold, then try again. To avoid it, "
+            "take locks in the same order everywhere, take them all at once with multi(), or use reentrant=True where "
+            "a holder enters again.",
             name=name,
             holder=holder,
             waited=waited,

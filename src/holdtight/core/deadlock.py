@@ -9,23 +9,23 @@ Whoever waits with locks in hand (of `with` blocks: only those end nowhere else)
 
 A waiter publishes before it looks, so the last of a cycle to publish sees all of it.
 
-Why two readings are proof. An edge of the cycle is "holder G keeps waiter W from name N, and the task or thread that has
-G waits as V". Owners are fresh for every acquisition, so no edge can end and come back: G is granted once, and V begins
-and ends once. An edge that was there in the first reading and is there in the second was there at every moment in
-between. So all of them were there at once, at the moment when the first reading ended. One reading alone proves
-nothing: its first edge may be gone before its last one comes to be.
+Why two readings are proof. An edge of the cycle is "grant G keeps waiter W from a name, and the task or thread that has
+G waits as V". Owners are fresh for every acquisition, and what has been published about G was published once G was
+safely held; so an edge that ends never comes back. One that is there in the first reading and in the second was there
+at every moment in between. So all of them were there at once: at the moment when the first reading ended. One
+reading alone proves nothing: its first edge may be gone before its last one comes to be.
 
-What is published binds G to V and nothing more; it may outlive the wait. That V waits is said by the line of its name
-(see blockers.lua), in the same breath as who keeps it from there. Whoever was handed a name and has not confirmed is
-about to run. A process that was killed waits no more. Both end the search.
+What is published binds G to V and nothing more; it may outlive the wait. That V still waits is said by the line of its
+name (see blockers.lua), in the same breath as who keeps it from there. Whoever was handed a name and has not confirmed
+is about to run, and a process that was killed waits no more: both end the search.
 
-The *victim* is the member with the highest waiter, which all members know alike: it gives up, the others go on waiting.
-A victim that does not act (its event loop is blocked) is stood in for by the next after GRACE seconds, and so on. A cycle
-ends just as well when one of its waits ends, or the ttl of a member that died.
+The *victim* is the member with the highest waiter, which all members know alike: it gives up, the others go on
+waiting. A victim that does not act (its event loop is blocked) is stood in for by the next after GRACE seconds, and so
+on. A cycle ends just as well when one of its waits ends, or the ttl of a member that died.
 
-A waiter that several owners keep from a name (a writer, by readers) needs all of them to end, so a cycle through any one
-of them is a deadlock: `blockers_step` returns them all. A waiter for whom it is enough that some of them end (permits)
-must be answered with nobody.
+A waiter that several owners keep from a name (a writer, by readers) needs all of them to end, so a cycle through any
+one of them is a deadlock: `blockers_step` returns them all. A waiter for whom it is enough that some of them end
+(permits) must be answered with nobody.
 
 # Invariants:
 # - a run is not parked: after every Step it asks whether a bell has rung meanwhile, and if so ends at once;

@@ -5,11 +5,12 @@ first waits with a lock in hand, not with the package.
 """
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdtight.plan import Step
 from holdtight.redis import keys
-from holdtight.redis.resp import bulk, command
+from holdtight.redis.resp import command
 from holdtight.redis.script import Script
 from holdtight.values import OWNER_SIZE, Owner, Wait
 
@@ -68,7 +69,7 @@ class Waits:
         return self._store.records_step(owners)
 
 
-def _aside(request: bytes, read: Any) -> Step:
+def _aside(request: bytes, read: Callable[[Any, float], Any]) -> Step:
     return Step(request, None, read, patience=PATIENCE, replacement=bytes, aside=True)
 
 
