@@ -222,9 +222,11 @@ class DeadlockDetected(LockError):
         name = members[0].waits_for
         lines = [f"  {member}" for member in members]
         lines[0] += "  ← this one"
+        how = "Each of these waits for the next, and the last for the first" if lines[1:] else "It waits for itself"
         error = cls(
-            f"deadlock: lock {name!r} would never be acquired (waited {waited:.3g} s). Each of these waits for the "
-            "next, and the last for the first:\n" + "\n".join(lines) + "\n"
+            f"deadlock: lock {name!r} would never be acquired (waited {waited:.3g} s). {how}:\n"
+            + "\n".join(lines)
+            + "\n"
             "This wait was ended so that the others can go on: release what you hold, then try again. To avoid it, "
             "take locks in the same order everywhere, take them all at once with multi(), or use reentrant=True where "
             "a holder enters again.",

@@ -56,8 +56,9 @@ class Waits:
 
     def blockers_step(self, name: str, waiter: Owner) -> Step:
         """The owners that keep the waiter from the name; none if it does not wait there (any more)."""
+        names = keys.keys_of(self._namespace, name)
         return Step(
-            BLOCKERS.request(keys.keys_of(self._namespace, name), waiter),
+            BLOCKERS.request((names.main, names.queue, names.waiters), waiter),
             None,
             lambda reply, sent: tuple(reply),
             patience=PATIENCE,
