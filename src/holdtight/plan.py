@@ -20,8 +20,7 @@ A *driver* (one blocking, one asyncio) runs a plan. Its duties:
   carried the deed is gone, `otherwise` is handed to the keeper, which tries for a while, and the plan goes
   on at once;
 - a bell that rings while a Step with `aside=True` is under way is kept for the next Park: the Step says nothing about
-  what the bell is for. A Park whose time has come already asks whether anybody has rung;
-- a Step with `later=True` goes out when it suits, and the plan goes on at once with None.
+  what the bell is for. A Park whose time has come already asks whether anybody has rung.
 
 Only a plan asks again: it alone knows that asking again is safe.
 """
@@ -58,7 +57,7 @@ class ServerSaid(Exception):
 class Step:
     """One request. `packed(inbox)` is what goes on the wire; `read(reply, sent)` makes a value of the answer."""
 
-    __slots__ = ("after", "aside", "before", "later", "otherwise", "patience", "read", "replacement", "undo")
+    __slots__ = ("after", "aside", "before", "otherwise", "patience", "read", "replacement", "undo")
 
     def __init__(
         self,
@@ -71,7 +70,6 @@ class Step:
         undo: bool = False,
         otherwise: "Step | None" = None,
         aside: bool = False,
-        later: bool = False,
     ) -> None:
         self.before = before
         self.after = after
@@ -84,8 +82,6 @@ class Step:
         """What to send instead when the connection of the plan's earlier Steps is gone."""
         self.aside = aside
         """Asked by somebody who stands in line, about something else."""
-        self.later = later
-        """Nobody waits for the answer."""
 
     def packed(self, inbox: bytes) -> bytes:
         return self.before if self.after is None else self.before + inbox + self.after

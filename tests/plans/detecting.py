@@ -65,7 +65,7 @@ class Graph:
         return Named("publish", holder, wait=wait)
 
     def retract_step(self, holder: Owner, waiter: Owner) -> Step:
-        return Named("retract", holder, waiter=waiter)
+        return Named("retract", holder, undo=True, waiter=waiter)
 
     def published_step(self, holder: Owner) -> Step:
         return Named("published", holder)

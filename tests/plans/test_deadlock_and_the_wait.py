@@ -11,7 +11,7 @@ from holdtight.errors import LockTimeout
 from holdtight.plan import Bell, Park, ServerSaid
 from holdtight.values import Grant
 from tests.plans.detecting import ASIDE, QUEUED, Scene, owner
-from tests.plans.scripted import SENT, UNSENT, Named
+from tests.plans.scripted import LOADING, SENT, UNSENT, Named
 
 # The victim.
 
@@ -201,3 +201,15 @@ def test_an_interruption_while_taking_back_gives_the_new_grant_away_again() -> N
     scene.run.answer(1)
     scene.finish_run()
     assert isinstance(scene.run.error, KeyboardInterrupt)
+
+
+@pytest.mark.parametrize("failure", [SENT, LOADING])
+def test_what_cannot_be_taken_back_keeps_nobody_from_his_lock(failure: Exception) -> None:
+    scene = Scene(held=("mine", "other"))
+    scene.look()
+    scene.run.answer(Bell())
+    scene.run.answer(Grant(7, scene.clock()))
+    for _ in range(2):
+        scene.run.asks("retract")
+        scene.run.answer(failure)
+    assert scene.run.result is not None

@@ -52,8 +52,6 @@ class Driver:
                     value = await self._park(wish)
                 elif wish.undo:
                     value = await self._undo(wish)
-                elif wish.later:
-                    self._send_later(wish)
                 else:
                     value = await self._step(wish)
             except BaseException as raised:
@@ -64,14 +62,6 @@ class Driver:
             self._stop_standing()
             self._connection = await self._transport.connect(step.patience)
         return await self._transport.perform(self._connection, step)
-
-    def _send_later(self, step: Step) -> None:
-        connection = self._connection
-        if connection is None or not connection.alive or connection.silent:
-            keeper().ask(Errand(self._transport.place, step))
-        else:
-            request = step.replacement(step.packed(connection.inbox_word))
-            connection.ask(request, step.patience).add_done_callback(ignore)
 
     async def _undo(self, step: Step) -> Any:
         """On the connection of the deed if it lives, shielded from further cancellation; else by the keeper."""

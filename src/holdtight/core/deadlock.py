@@ -146,7 +146,10 @@ class Watch:
         """The wait is over, one way or the other."""
         while self._published:
             holder, _ = self._published.popitem()
-            yield self._ledger.retract_step(holder, self._wait.waiter)
+            try:
+                yield self._ledger.retract_step(holder, self._wait.waiter)
+            except (LinkDown, ServerSaid):
+                pass  # it lapses
 
     def _pause(self) -> float:
         return min(max(self._after, SHORTEST_PAUSE), LONGEST_PAUSE) * random.uniform(0.75, 1.25)

@@ -40,14 +40,14 @@ class Waits:
         return _aside(request, lambda reply, sent: None)
 
     def retract_step(self, holder: Owner, waiter: Owner) -> Step:
-        """It waits no more. Nobody waits for the answer."""
+        """It waits no more."""
         return Step(
             RETRACT.request((keys.waits(self._namespace, holder),), waiter),
             None,
             lambda reply, sent: None,
-            patience=PATIENCE,
+            patience=1.0,
             replacement=RETRACT.whole,
-            later=True,
+            undo=True,
         )
 
     def published_step(self, holder: Owner) -> Step:

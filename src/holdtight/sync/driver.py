@@ -68,9 +68,6 @@ class Driver:
     def _step(self, step: Step) -> Any:
         if step.undo:
             return self._undo(step)
-        if step.later:
-            keeper().ask(Errand(self._transport.place, step))
-            return None
         if self._link is None:
             self._link = self._transport.take(step.patience, beyond=self._beyond)
         try:
