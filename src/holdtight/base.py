@@ -2,133 +2,32 @@
 
 import threading
 import weakref
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from holdtight import process
+from holdtight.baselock import BaseLock
 from holdtight.clock import boottime
-from holdtight.core.contend import Asking
-from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
+from holdtight.errors import LockError, Unavailable
 from holdtight.hub import Events
-from holdtight.identity import Identity
 from holdtight.keeper import keeper
-from holdtight.lease import BaseLease
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.redis import answers
 from holdtight.redis.keys import keys_of
 from holdtight.redis.node import Client
-from holdtight.redis.store import Prepared, Store
+from holdtight.redis.store import Store
 from holdtight.redis.topology import Place
 from holdtight.reports import Reports
 from holdtight.settings import UNSET, Options, Settings, refuse_patched_threads
-from holdtight.tenure import Tenure, Terms
-from holdtight.values import Claim, Kind, LossReason, Owner, check_name, owner_text
+from holdtight.tenure import Tenure
+from holdtight.values import Kind, check_name, owner_text
 
-__all__ = ["BaseLock", "BaseLocks"]
+if TYPE_CHECKING:
+    from holdtight.core.deadlock import Tally
+    from holdtight.redis.waits import Waits
+
+__all__ = ["BaseLocks"]
 
 CACHED_LOCKS = 4096
-
-B = TypeVar("B", bound="BaseLock")
-
-
-class BaseLock:
-    """One lock's configuration. Immutable, safe to share, holds no grant."""
-
-    __slots__ = ("_locks", "_name", "key", "options", "prepared", "terms")
-
-    def __init__(self, locks: "BaseLocks[Any]", name: str, options: Options) -> None:
-        self._locks: Any = locks
-        self._name = name
-        self.options = options
-        self.prepared: Prepared = locks.store.prepare(
-            Claim(name, options.ttl, options.label, options.kind, options.n, options.permits)
-        )
-        self.terms = Terms(self.prepared, locks.place, locks.events, renew=options.renew, max_hold=options.max_hold)
-        self.key = (locks, name)
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def asking_for(self: B, n: object) -> B:
-        """Of a semaphore: the same with another number of permits."""
-        if n == self.options.n and n.__class__ is int:
-            return self
-        return cast(B, self._locks.keep_sibling(self, self.options.asking_for(n)))
-
-    def reading(self: B) -> B:
-        """The same name for reading."""
-        return cast(B, self._locks.keep_sibling(self, self.options._replace(kind=Kind.SHARED)))
-
-    def see_to(self, lease: BaseLease, who: Identity) -> None:
-        """What only some locks ask for."""
-        tenure = lease.tenure
-        if tenure.hold_until is not None:
-            keeper().add(tenure, tenure.since)
-        if self.options.reentrant:
-            lease.share(who)
-
-    def report_detached(self, tenure: Tenure) -> None:
-        self._locks.report_detached(tenure)
-
-    def not_downgraded(self, tenure: Tenure, error: BaseException) -> None:
-        """A refusal changes nothing. Otherwise others may be reading already: the writer's lease is lost."""
-        if isinstance(error, LockError) and not isinstance(error, (Unavailable, LeaseLost)):
-            tenure.waiting = False
-            keeper().ask(tenure)
-        else:
-            reason = error.reason if isinstance(error, LeaseLost) else None
-            tenure.lose(reason or LossReason.UNREACHABLE)
-
-    def asking(self, owner: Owner, wait: float | None, started: float, *, or_none: bool) -> Asking:
-        locks = self._locks
-        return Asking(
-            question=self.prepared,
-            owner=owner,
-            server=locks.place.display,
-            started=started,
-            wait=wait,
-            connect_timeout=locks.settings.connect_timeout,
-            retry=locks.settings.retry,
-            clock=boottime,
-            or_none=or_none,
-        )
-
-    def entered_by(self, who: Identity) -> Tenure | None:
-        """The tenure to share if this identity holds the lock and may enter again, counted; None if it must ask.
-
-        A reader's entry into its own write grant shares that; the other way round would wait for itself.
-        """
-        if self.options.kind is Kind.PERMITS:
-            self._not_more_than_there_are(who)
-            return None
-        in_block = next((lease.tenure for key, lease in reversed(who.stack) if key == self.key), None)
-        tenure: Tenure | None = (who.grants.get(self.key) if self.options.reentrant else None) or in_block
-        if tenure is None or tenure.ended or tenure.epoch != process.current.epoch:
-            return None  # what a forked child finds here is its parent's
-        if tenure.kind is Kind.PERMITS:
-            return None  # the server refuses that, and says why
-        if self.options.kind is Kind.EXCLUSIVE and tenure.kind is Kind.SHARED:
-            raise NotSupported.upgrade(self._name, who.what)
-        if not self.options.reentrant:
-            raise DeadlockDetected.with_self(self._name, who.what)
-        if tenure.lost():
-            raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
-        tenure.entered += 1
-        return tenure
-
-    def _not_more_than_there_are(self, who: Identity) -> None:
-        """One more permit is not the same one again; but who holds the last ones waits for himself."""
-        ours = (lease.tenure for key, lease in who.stack if key == self.key)
-        held = sum(each.terms.prepared.claim.n for each in ours if each.kind is Kind.PERMITS and each.alive)
-        if held + self.options.n > self.options.permits:
-            raise DeadlockDetected.with_self(self._name, who.what)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r} ttl={self.options.ttl:g}>"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _restore_lock, (type(self), self._locks, self._name, self.options)
-
 
 L = TypeVar("L", bound=BaseLock)
 
@@ -153,6 +52,8 @@ class BaseLocks(Reports, Generic[L]):
         self._cache: dict[object, Any] = {}
         self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
         """The lock that a name was last asked for with, and the very arguments: code in a loop gives the same ones."""
+        self._waits: Waits | None = None
+        self._deadlocks: Tally | None = None
         self.closed = False
         process.tell_of_fork(self)
         with _sharing:
@@ -243,6 +144,23 @@ class BaseLocks(Reports, Generic[L]):
             self._keep(key, made)
         return made
 
+    @property
+    def waits(self) -> "Waits":
+        if self._waits is None:
+            from holdtight.redis.waits import Waits
+
+            self._waits = Waits(self.store)
+        return self._waits
+
+    @property
+    def deadlocks(self) -> "Tally":
+        """How often those who wait here have looked for a deadlock, and how many were found."""
+        if self._deadlocks is None:
+            from holdtight.core.deadlock import Tally
+
+            self._deadlocks = Tally()
+        return self._deadlocks
+
     def _entered(self) -> dict[str, int]:
         """How often each of our own grants is entered, by owner."""
         return {
@@ -287,10 +205,6 @@ def _restore_locks(cls: type[BaseLocks[Any]], settings: Settings) -> Any:
     made = cls.__new__(cls)
     made._open(settings)  # pyright: ignore[reportPrivateUsage]
     return made
-
-
-def _restore_lock(cls: Any, locks: BaseLocks[Any], name: str, options: Options) -> Any:
-    return cls(locks, name, options)
 
 
 def _after_fork() -> None:

@@ -11,6 +11,7 @@ from holdtight.values import LossReason
 
 __all__ = [
     "Acquired",
+    "DeadlockFound",
     "Detached",
     "Downgraded",
     "Event",
@@ -52,6 +53,14 @@ class Waited(Event):
 class TimedOut(Event):
     waited: float
     holder: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlockFound(Event):
+    """A wait was ended because it was part of a cycle: the names around it, the first also last."""
+
+    waited: float
+    cycle: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

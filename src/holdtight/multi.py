@@ -9,7 +9,8 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
-from holdtight.base import BaseLock, BaseLocks
+from holdtight.base import BaseLocks
+from holdtight.baselock import BaseLock
 from holdtight.clock import wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
 from holdtight.identity import Identity

@@ -2,7 +2,8 @@
 
 from typing import Any, Generic, TypeVar
 
-from holdtight.base import BaseLock, BaseLocks
+from holdtight.base import BaseLocks
+from holdtight.baselock import BaseLock
 from holdtight.settings import UNSET, Options
 from holdtight.values import Kind
 

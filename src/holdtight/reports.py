@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from holdtight.clock import boottime
 from holdtight.errand import Errand
-from holdtight.errors import LockError, LockTimeout
+from holdtight.errors import DeadlockDetected, LockError, LockTimeout
 from holdtight.hub import Events
 from holdtight.keeper import keeper
 from holdtight.plan import LinkDown, ServerSaid
@@ -43,11 +43,13 @@ class Reports:
             self.events.emit(Acquired(name, owner, grant.fence, waited))
 
     def report_failure(self, asking: "Asking", error: BaseException) -> None:
-        if not self.events.wanted:
+        if not self.events.wanted and not isinstance(error, DeadlockDetected):
             return
-        from holdtight.events import TimedOut, Waited
+        from holdtight.events import DeadlockFound, TimedOut, Waited
 
         name, owner, waited = asking.question.claim.name, owner_text(asking.owner), boottime() - asking.started
+        if isinstance(error, DeadlockDetected):
+            self.events.emit(DeadlockFound(name, owner, waited, error.cycle))
         if isinstance(error, LockTimeout):
             self.events.emit(TimedOut(name, owner, waited, error.holder.owner if error.holder else None))
         if asking.queued:

@@ -16,10 +16,12 @@ __all__ = [
     "Late",
     "LockInfo",
     "LossReason",
+    "Member",
     "Outcome",
     "Owner",
     "QueueIsFull",
     "Queued",
+    "Wait",
     "Waiter",
     "Withdrawn",
     "check_label",
@@ -176,6 +178,34 @@ class LockInfo(NamedTuple):
     @property
     def locked(self) -> bool:
         return bool(self.holders)
+
+
+class Wait(NamedTuple):
+    """Somebody waits for `name` as the owner `waiter`; `who` is the thread or task, for people."""
+
+    waiter: Owner
+    name: str
+    who: str = ""
+    label: str | None = None
+
+
+class Member(NamedTuple):
+    """One member of a deadlock: it holds one lock (as `owner`) and waits for the next (as `waiter`)."""
+
+    holds: str
+    waits_for: str
+    owner: str
+    waiter: str
+    host: str | None = None
+    pid: int | None = None
+    who: str = ""
+    label: str | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}…"
+        who = f", {self.who}" if self.who else ""
+        label = f" ({self.label})" if self.label else ""
+        return f"{place}{who}{label} holds {self.holds!r} and waits for {self.waits_for!r}"
 
 
 class Grant(NamedTuple):

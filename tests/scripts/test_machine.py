@@ -181,6 +181,7 @@ class Machine(RuleBasedStateMachine):
         self._is_the_same(state)
         self._ends_in_time(state)
         self._is_told_by_an_inspection()
+        self._knows_who_keeps_whom()
 
     def _heard_the_same(self) -> None:
         rung, self.model.bells = self.model.bells, []
@@ -220,6 +221,10 @@ class Machine(RuleBasedStateMachine):
         assert (int(value[27:43] if value[:2] == b"x1" else value[3:19]) if value else None) == fence
         assert [read_entry(*pair) for pair in zip(line[::2], line[1::2], strict=True)] == alive
         assert (now, waiting) == (self.model.now, len(self.model.line))
+
+    def _knows_who_keeps_whom(self) -> None:
+        for entry in self.model.line[:3]:
+            assert self.desk.blockers(entry.owner) == self.model.blockers(entry.owner)
 
 
 @pytest.fixture

@@ -141,6 +141,8 @@ class Connection:
             return bell
         if not self.alive:
             raise LinkDown("the connection is closed", sent=False)
+        if seconds <= 0:
+            return None
         listener: asyncio.Future[Bell | None] = self._new_future()
         self._listeners[owner] = listener
         timer = self._loop.call_later(max(0.0, min(seconds, 86400.0)), _time_is_up, listener)

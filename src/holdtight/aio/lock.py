@@ -13,7 +13,7 @@ from holdtight.aio.driver import Driver
 from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease, Block
 from holdtight.aio.transport import Transport
-from holdtight.base import BaseLock
+from holdtight.baselock import BaseLock
 from holdtight.clock import CLOCK_ID, boottime, wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import downgrade, release
@@ -169,7 +169,7 @@ class AsyncLock(BaseLock):
         locks = self._locks
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
-        asking = self.asking(owner, wait, started, or_none=or_none)
+        asking = self.asking(owner, wait, started, who, or_none=or_none)
         with Driver(transport, connection) as driver:
             try:
                 granted = await driver.run(acquire(asking, first, limit))

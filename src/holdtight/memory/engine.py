@@ -200,6 +200,13 @@ class Name:
         label = self.main.label if self.main and self.left else b""
         return self.holder, fence, label, self.left, alive
 
+    def blockers(self, who: bytes) -> list[bytes]:
+        """Who keeps a waiter from the name, for the detector of deadlocks: nobody, unless it is sure."""
+        entry, holder = self.in_line(who), self.holder
+        if entry is None or holder is None or not self.is_alive(entry) or self.in_line(holder):
+            return []
+        return [holder] if not entry.inbox or entry.inbox in self.listening else []
+
     # How
 
     def _confirm(self, who: bytes, ttl: int) -> Reply:

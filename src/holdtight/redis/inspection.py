@@ -15,6 +15,7 @@ def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
     _, value, left, shared, line, waiting, _ = reply
     state = _STATES.get(value[:2])
     fence = int(value[27:43] if state is Kind.EXCLUSIVE else value[3:19]) if value else None
+    holders: tuple[Holder, ...]
     if state is Kind.EXCLUSIVE:
         holders = (_exclusive_holder(value, left),) if left > 0 else ()
     else:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from holdtight.base import BaseLock
+from holdtight.baselock import BaseLock
 from holdtight.clock import CLOCK_ID, boottime, wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import downgrade, release
@@ -164,7 +164,7 @@ class Lock(BaseLock):
         locks = self._locks
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
-        asking = self.asking(owner, wait, started, or_none=or_none)
+        asking = self.asking(owner, wait, started, who, or_none=or_none)
         with Driver(locks.transport, link) as driver:
             try:
                 granted = driver.run(acquire(asking, first, limit))
