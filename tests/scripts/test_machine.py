@@ -188,7 +188,7 @@ class Machine(RuleBasedStateMachine):
 
     def _is_the_same(self, state: State) -> None:
         model = self.model
-        assert state.line == model.line
+        assert state.line == list(model.line)
         if model.main is None:
             assert not state.value
         else:
