@@ -4,6 +4,7 @@ Everything that is asked on each attempt takes a bisection, or a sum over those 
 """
 
 from bisect import bisect_right, insort
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 __all__ = ["Holder", "Holders"]
@@ -36,6 +37,9 @@ class Holders:
     def __len__(self) -> int:
         """The dead that nobody has cleared away included."""
         return len(self._order)
+
+    def __iter__(self) -> Iterator[Holder]:
+        return (self._by_owner[who] for _, who in self._order)
 
     def __contains__(self, who: bytes) -> bool:
         return who in self._by_owner

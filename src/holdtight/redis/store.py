@@ -138,7 +138,7 @@ class Prepared:
     def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes:
         limit = self.store.not_after(now, patience)
         ttl_ms = max(1, round(ttl * 1000))
-        head = script.RENEW.head(self.keys.main, self.keys.waiters)
+        head = script.RENEW.head(self.keys.main, self.keys.waiters, self.keys.holders)
         return b"%b$24\r\n%b\r\n%b%b$16\r\n%016d\r\n" % (head, owner, bulk(ttl_ms), bulk(ttl_ms + TAIL_MS), limit)
 
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
@@ -258,7 +258,7 @@ def read_renewal(reply: Any, sent: float) -> "bool | Denied | Late":
 
 def read_inspection(name: str, reply: Any) -> LockInfo:
     """Without host and pid: those stand in the clients' own records, see `identified`."""
-    _, value, left, line, waiting = reply
+    _, value, left, _, line, waiting, _ = reply
     held = value[:2] == b"x1" and left > 0
     fence = int(value[27:43] if value[:2] == b"x1" else value[3:19]) if value else None
     holders: tuple[Holder, ...] = ()
