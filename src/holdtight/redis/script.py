@@ -2,8 +2,8 @@
 
 The header of a script names its KEYS and ARGV in order; the loader turns those names into locals, so a
 header that does not fit its body does not run. A last `...` stands for any number more, which the body finds
-in K and A. `call` and `sub` are there too. `--@include x` puts `lua/lib/x.lua` in that place, which lets a
-script answer its fast path before it pays for functions that it will not need.
+in K and A. `call` and `sub` are there too. `--@include x` puts `lua/lib/x.lua`, with what that includes, in that
+place, which lets a script answer its fast path before it pays for functions that it will not need.
 """
 
 import os
@@ -21,7 +21,19 @@ else:
     except ImportError:
         from hashlib import sha1
 
-__all__ = ["ADOPT", "ATTEMPT", "INSPECT", "MULTI", "RELEASE", "RENEW", "TOUCH", "WITHDRAW", "Script"]
+__all__ = [
+    "ADOPT",
+    "ATTEMPT",
+    "DOWNGRADE",
+    "INSPECT",
+    "MULTI",
+    "RELEASE",
+    "RENEW",
+    "SHARE",
+    "TOUCH",
+    "WITHDRAW",
+    "Script",
+]
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "lua")
 _HEADER = re.compile(r"^-- (KEYS|ARGV|RETURN)\s+(\S.*)$", re.MULTILINE)
@@ -32,6 +44,19 @@ _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 def _read(*path: str) -> str:
     with open(os.path.join(_FOLDER, *path), encoding="utf-8") as file:
         return file.read()
+
+
+_parts: dict[str, str] = {}
+
+
+def _part(name: str) -> str:
+    if name not in _parts:
+        _parts[name] = _with_includes(_read("lib", f"{name}.lua").rstrip("\n"))
+    return _parts[name]
+
+
+def _with_includes(source: str) -> str:
+    return _INCLUDE.sub(lambda found: _part(found[1]), source)
 
 
 class Script:
@@ -53,7 +78,7 @@ class Script:
             self.keys.remove("...")
             self.argv.remove("...")
         self.returns = header["RETURN"]
-        body = _INCLUDE.sub(lambda found: _read("lib", f"{found[1]}.lua").rstrip("\n"), source)
+        body = _with_includes(source)
         # Locals are several times faster than the globals and fields they stand for.
         names = "local K, A, call, sub = KEYS, ARGV, redis.call, string.sub\n"
         for words, table in ((self.keys, "K"), (self.argv, "A")):
@@ -86,10 +111,12 @@ class Script:
 
 
 ATTEMPT = Script("attempt")
+SHARE = Script("share")
 RELEASE = Script("release")
 RENEW = Script("renew")
 WITHDRAW = Script("withdraw")
 TOUCH = Script("touch")
 ADOPT = Script("adopt")
+DOWNGRADE = Script("downgrade")
 INSPECT = Script("inspect")
 MULTI = Script("multi")

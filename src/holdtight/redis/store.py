@@ -134,7 +134,7 @@ class Prepared:
     def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes:
         limit = self.store.not_after(now, patience)
         ttl_ms = max(1, round(ttl * 1000))
-        head = script.RENEW.head(self.keys.main, self.keys.waiters)
+        head = script.RENEW.head(self.keys.main, self.keys.waiters, self.keys.holders)
         return b"%b$24\r\n%b\r\n%b%b$16\r\n%016d\r\n" % (head, owner, bulk(ttl_ms), bulk(ttl_ms + TAIL_MS), limit)
 
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
