@@ -29,6 +29,7 @@ from holdtight import (
     Lock,
     LockInfo,
     Locks,
+    Multi,
     ReadWriteLock,
 )
 
@@ -226,7 +227,7 @@ class Blocking(Colour):
     def dressed(self, what: Any) -> Any:
         if isinstance(what, Locks):
             return DressedLocks(what)
-        return DressedLock(what) if isinstance(what, Lock) else DressedLease(what)
+        return DressedLock(what) if isinstance(what, (Lock, Multi)) else DressedLease(what)
 
 
 class Dress:

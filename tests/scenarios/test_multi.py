@@ -19,7 +19,7 @@ async def test_all_are_held_and_all_are_given_back(world: World) -> None:
     async with several as lease:
         assert lease.kind is Kind.MULTI
         assert list(lease.fences) == ["a", "b", "c", "d"]
-        assert len({*lease.fences.values()}) == 4
+        assert all(fence > 10**15 for fence in lease.fences.values())
         for name in ("a", "b"):
             assert await world.apart(client.lock(name).try_acquire()) is None
         assert await world.apart(client.lock("c").try_acquire()) is None
