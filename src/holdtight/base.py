@@ -10,12 +10,12 @@ from holdtight.clock import boottime
 from holdtight.errors import LockError, Unavailable
 from holdtight.hub import Events
 from holdtight.keeper import keeper
+from holdtight.place import Place
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.redis import answers
 from holdtight.redis.keys import keys_of
 from holdtight.redis.node import Client
 from holdtight.redis.store import Store
-from holdtight.redis.topology import Place
 from holdtight.reports import Reports
 from holdtight.settings import UNSET, Options, Settings, refuse_patched_threads
 from holdtight.tenure import Tenure
@@ -43,7 +43,7 @@ class BaseLocks(Reports, Generic[L]):
         refuse_patched_threads()
         self.settings = settings
         self.client = Client(settings.namespace)
-        self.place = Place(settings.target, self.client, settings.tls)
+        self.place = _place(settings, self.client)
         self.store = Store(
             self.client, server=self.place.display, drift=settings.drift, max_waiters=settings.max_waiters
         )
@@ -190,6 +190,19 @@ class BaseLocks(Reports, Generic[L]):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore_locks, (type(self), self.settings)
+
+
+def _place(settings: Settings, client: Client) -> Place:
+    # Loaded with the first client, not with the package.
+    from holdtight.redis.targets import Memory
+
+    if isinstance(settings.target, Memory):
+        from holdtight.memory.place import MemoryPlace
+
+        return MemoryPlace(settings.target, client)
+    from holdtight.redis.topology import RedisPlace
+
+    return RedisPlace(settings.target, client, settings.tls)
 
 
 _sharing = threading.Lock()

@@ -5,9 +5,9 @@ from typing import Any
 import hiredis
 
 from holdtight.clock import boottime
+from holdtight.place import Place
 from holdtight.plan import Step
 from holdtight.redis import script
-from holdtight.redis.topology import Place
 
 __all__ = ["Errand", "StandingInLine"]
 

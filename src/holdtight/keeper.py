@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from holdtight import process
 from holdtight.clock import boottime
 from holdtight.herald import report
-from holdtight.redis.topology import Place
+from holdtight.place import Place
 from holdtight.station import Station
 
 __all__ = ["Charge", "Keeper", "keeper", "post"]

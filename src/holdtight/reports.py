@@ -7,9 +7,9 @@ from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, LockError, LockTimeout
 from holdtight.hub import Events
 from holdtight.keeper import keeper
+from holdtight.place import Place
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.redis.store import Prepared
-from holdtight.redis.topology import Place
 from holdtight.tenure import Tenure
 from holdtight.values import Grant, Owner, owner_text
 

@@ -12,7 +12,7 @@ from holdtight.values import Kind, check_label
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.redis.targets import Embedded, Single
+    from holdtight.redis.targets import Embedded, Memory, Single
 
 __all__ = ["UNSET", "Options", "Settings", "refuse_patched_threads"]
 
@@ -21,7 +21,7 @@ MOST_PERMITS = 999_999_999
 
 
 class Settings(NamedTuple):
-    target: "Single | Embedded"
+    target: "Single | Embedded | Memory"
     namespace: str
     ttl: float
     wait: float | None
@@ -41,7 +41,17 @@ class Settings(NamedTuple):
                 "a client with an ssl.SSLContext cannot be pickled: give the TLS settings in the URL "
                 "(rediss://…?ssl_ca_certs=…&ssl_certfile=…) instead of tls="
             )
+        from holdtight.redis.targets import Memory
+
+        if isinstance(self.target, Memory):
+            raise TypeError(
+                f"a client of {self.target.display()} cannot be pickled: its locks are in this process, and elsewhere "
+                "the same name would be another store, which excludes nobody here"
+            )
         return Settings, tuple(self)
+
+    def __deepcopy__(self, memo: object) -> "Settings":
+        return self  # in this process it can stand for itself
 
     @classmethod
     def checked(
@@ -135,19 +145,24 @@ def _refuse_what_is_not_built_yet(acks: object, on_unavailable: object, sentinel
             )
 
 
-def _server(target: object, credentials: object, tls: bool) -> "Single | Embedded":
+def _server(target: object, credentials: object, tls: bool) -> "Single | Embedded | Memory":
     # Loaded with the first client, not with the package.
     from dataclasses import replace
 
     from holdtight.redis.credentials import check_credentials
-    from holdtight.redis.targets import Embedded, Single
+    from holdtight.redis.targets import Embedded, Memory, Single
     from holdtight.redis.url import parse
 
-    found = parse(target)
+    found, login = parse(target), check_credentials(credentials)
     if isinstance(found, Embedded):
         return found
+    if isinstance(found, Memory):
+        for argument, given in (("credentials", login is not None), ("tls", tls)):
+            if given:
+                raise ValueError(f"{argument}= was given for {found.display()}, which has no use for it")
+        return found
     if isinstance(found, Single):
-        address = found.address.with_credentials(check_credentials(credentials))
+        address = found.address.with_credentials(login)
         if tls and not address.tls:
             if address.path is not None:
                 raise ValueError("tls= was given for a unix socket, which does not need it")
@@ -155,7 +170,7 @@ def _server(target: object, credentials: object, tls: bool) -> "Single | Embedde
         return Single(address)
     raise NotSupported(
         f"target: {type(found).__name__} is not built yet in this version; one server (redis://, rediss://, unix://, "
-        "valkey://, valkeys://, embedded://) is"
+        "valkey://, valkeys://, embedded://) and memory:// are"
     )
 
 

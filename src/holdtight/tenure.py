@@ -18,10 +18,10 @@ from holdtight import process
 from holdtight.clock import boottime
 from holdtight.core.renewal import Verdict, judge, next_ttl
 from holdtight.hub import Events
+from holdtight.place import Place
 from holdtight.redis import script
 from holdtight.redis.node import Client
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared
-from holdtight.redis.topology import Place
 from holdtight.values import Kind, LossReason, Owner, owner_text
 
 __all__ = ["Tenure", "Terms", "learn_if_late"]

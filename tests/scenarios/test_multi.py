@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
-from holdtight import AsyncLease, DeadlockDetected, Kind, LeaseLost, LockTimeout, LossReason, NotSupported
+from holdtight import AsyncLease, AsyncMulti, DeadlockDetected, Kind, LeaseLost, LockTimeout, LossReason, NotSupported
 from tests.scenarios.colours import bare
-from tests.scenarios.world import World, main_key
+from tests.scenarios.world import World
 
 pytestmark = pytest.mark.parametrize("kind", ["exclusive"], indirect=True)
 
@@ -118,12 +118,15 @@ async def test_what_is_no_lock_of_this_client_is_refused(world: World) -> None:
         client.multi("a", 7)  # type: ignore[arg-type]
 
 
+def with_a_weak_part(world: World) -> AsyncMulti:
+    """Of the two, `b` is not renewed."""
+    return world.client.multi("a", world.client.lock("b", ttl=0.3, renew=False), ttl=20)
+
+
 async def test_loss_of_one_part_is_loss_of_the_whole(world: World) -> None:
-    lease = await world.client.multi("a", "b", ttl=1.5).acquire()
+    lease = await with_a_weak_part(world).acquire()
     heard: list[AsyncLease] = []
     lease.on_lost(heard.append)
-    with world.server.connect() as raw:
-        raw.call("DEL", main_key("b"))
     assert await lease.wait_lost(10)
     assert lease.lost
     assert lease.reason is LossReason.EXPIRED
@@ -139,15 +142,14 @@ async def test_loss_of_one_part_is_loss_of_the_whole(world: World) -> None:
 
 async def test_a_block_tells_of_the_loss_of_a_part(world: World) -> None:
     async def work() -> None:
-        async with world.client.multi("a", "b", ttl=1.5) as lease:
-            with world.server.connect() as raw:
-                raw.call("DEL", main_key("a"))
+        async with with_a_weak_part(world) as lease:
             await lease.wait_lost(10)
-            await world.sleep(5 if not world.blocking else 0)  # cancelled in asyncio
+            if not world.blocking:
+                await world.sleep(10)  # cancelled
 
-    with pytest.raises(LeaseLost, match="'a'"):
+    with pytest.raises(LeaseLost, match="'b'"):
         await work()
-    assert not (await world.client.inspect("b")).locked
+    assert not (await world.client.inspect("a")).locked
 
 
 async def test_a_part_that_is_held_here_already_is_refused_at_once(world: World) -> None:
@@ -186,6 +188,7 @@ async def test_a_multi_cannot_be_detached_or_downgraded(world: World) -> None:
                 await attempt
 
 
+@pytest.mark.real_server("a client of the memory store refuses to travel")
 async def test_a_multi_as_a_decorator_and_from_a_pickle(world: World) -> None:
     several = world.client.multi("a", "b", ttl=20)
     copy = world.colour.dressed(pickle.loads(pickle.dumps(bare(several))))

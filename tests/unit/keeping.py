@@ -13,24 +13,19 @@ from holdtight.plan import LinkDown
 _fds = itertools.count(10_000)
 
 
-class Sock:
-    def __init__(self) -> None:
-        self._fd = next(_fds)
-
-    def fileno(self) -> int:
-        return self._fd
-
-
 class Link:
     """The keeper's connection, scripted: what was sent, and what comes in."""
 
     def __init__(self) -> None:
-        self.sock = Sock()
+        self._fd = next(_fds)
         self.writes: list[list[bytes]] = []
         self.incoming: list[Any] = []
         self.broken: LinkDown | None = None
         self.closed = False
         self.takes = 1 << 30
+
+    def fileno(self) -> int:
+        return self._fd
 
     def stop_blocking(self) -> None: ...
 
@@ -63,6 +58,8 @@ class Client:
 
 class Place:
     """A server: `open` gives what the test prepared, raises it, or blocks on it."""
+
+    at_once = False
 
     def __init__(self, name: str = "a") -> None:
         self.display = name

@@ -9,10 +9,9 @@ import hiredis
 from holdtight import keeper
 from holdtight.aio.connection import Connection
 from holdtight.clock import boottime
+from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.process import start_thread
-from holdtight.redis.link import Link
-from holdtight.redis.topology import Place
 
 __all__ = ["Transport", "ignore"]
 
@@ -42,6 +41,8 @@ class Transport:
         connection = self.ready()
         if connection is not None:
             return connection
+        if self.place.at_once:
+            return self._connect_at_once(timeout)
         if self._connecting is None:
             self._connecting = self._start_connecting()
         self._wanted += 1
@@ -52,6 +53,13 @@ class Transport:
         if not done:
             raise LinkDown("connecting took too long", sent=False)
         return done.pop().result()
+
+    def _connect_at_once(self, timeout: float) -> Connection:
+        from holdtight.aio.local import LocalConnection
+
+        self.connection = LocalConnection(self.place.open(timeout), self.loop)
+        keeper.keeper().watch(self.place)
+        return self.connection
 
     def _start_connecting(self) -> "asyncio.Future[Connection]":
         future: asyncio.Future[Connection] = self.loop.create_future()

@@ -13,8 +13,8 @@ import hiredis
 from holdtight.clock import boottime
 from holdtight.errand import Errand, StandingInLine
 from holdtight.keeper import keeper
+from holdtight.place import Link
 from holdtight.plan import UNDO_SECONDS, Bell, LinkDown, Park, Plan, ServerSaid, Step
-from holdtight.redis.link import Link
 from holdtight.sync.transport import Transport
 
 __all__ = ["Driver"]

@@ -16,9 +16,9 @@ from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.herald import tell
 from holdtight.identity import Identity, identity
 from holdtight.keeper import keeper, post
+from holdtight.place import Link
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
-from holdtight.redis.link import Link
 from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.sync.driver import Driver

@@ -66,9 +66,9 @@ class Locks(BaseLocks[Lock]):
 
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
-        self.transport = Transport(
-            self.place, connect_timeout=settings.connect_timeout, max_connections=settings.max_connections
-        )
+        # A place that answers at once has no connections to be sparing with.
+        most = None if self.place.at_once else settings.max_connections
+        self.transport = Transport(self.place, connect_timeout=settings.connect_timeout, max_connections=most)
 
     def __enter__(self) -> "Locks":
         return self

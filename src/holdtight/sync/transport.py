@@ -14,9 +14,8 @@ import hiredis
 
 from holdtight import keeper, process
 from holdtight.clock import boottime
+from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
-from holdtight.redis.link import Link
-from holdtight.redis.topology import Place
 
 __all__ = ["Transport"]
 
@@ -131,7 +130,7 @@ class Transport:
 
     def after_fork(self) -> None:
         for link in self.idle:
-            process.abandon_descriptor(link.sock.fileno())
+            link.abandon()
         self.idle = []
         self._open = 0
         self._room = threading.Condition() if self._most else None
