@@ -25,7 +25,6 @@ class Promises:
         self._brought[who] = permits
 
     def forgotten(self) -> None:
-        self._seen.clear()
         self._highest = 0
 
     def clock_set_back(self, state: State, now: int) -> None:

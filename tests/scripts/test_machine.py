@@ -238,7 +238,8 @@ class Machine(RuleBasedStateMachine):
             return
         n, permits = amount if mode == "p" else (1, 0)
         how |= {"mode": mode, "n": n, "permits": permits}
-        self.promises.asked(who, permits)
+        if who not in self.model.holders:
+            self.promises.asked(who, permits)
         reply = self.desk.share(who, **how, label=label)
         self._compare(reply, lambda: self.model.share(who, **how, label=label.encode()))
 
