@@ -18,7 +18,9 @@ A *driver* (one blocking, one asyncio) runs a plan. Its duties:
   closed. Undo stands in the plan's own `except`, next to the deed;
 - a Step with `undo=True` gets a second and is shielded from further cancellation. When the connection that
   carried the deed is gone, `otherwise` is handed to the keeper, which tries for a while, and the plan goes
-  on at once.
+  on at once;
+- a bell that rings while a Step with `aside=True` is under way is kept for the next Park: the Step says nothing about
+  what the bell is for. A Park whose time has come already asks whether anybody has rung.
 
 Only a plan asks again: it alone knows that asking again is safe.
 """
@@ -55,7 +57,7 @@ class ServerSaid(Exception):
 class Step:
     """One request. `packed(inbox)` is what goes on the wire; `read(reply, sent)` makes a value of the answer."""
 
-    __slots__ = ("after", "before", "otherwise", "patience", "read", "replacement", "undo")
+    __slots__ = ("after", "aside", "before", "otherwise", "patience", "read", "replacement", "undo")
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class Step:
         replacement: Callable[[bytes], bytes],
         undo: bool = False,
         otherwise: "Step | None" = None,
+        aside: bool = False,
     ) -> None:
         self.before = before
         self.after = after
@@ -77,6 +80,8 @@ class Step:
         self.undo = undo
         self.otherwise = otherwise
         """What to send instead when the connection of the plan's earlier Steps is gone."""
+        self.aside = aside
+        """Asked by somebody who stands in line, about something else."""
 
     def packed(self, inbox: bytes) -> bytes:
         return self.before if self.after is None else self.before + inbox + self.after

@@ -21,7 +21,7 @@ from holdtight.place import Place
 from holdtight.redis import script
 from holdtight.redis.node import Client
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared
-from holdtight.values import LossReason, Owner, owner_text
+from holdtight.values import Kind, LossReason, Owner, owner_text
 
 __all__ = ["Tenure", "Terms", "learn_if_late"]
 
@@ -68,6 +68,8 @@ class Terms:
 
 
 class Cancellable(Protocol):
+    lease: Any
+
     def lease_lost(self) -> None: ...
 
 
@@ -110,6 +112,10 @@ class Tenure:
     @property
     def name(self) -> str:
         return self.terms.prepared.claim.name
+
+    @property
+    def kind(self) -> Kind:
+        return self.terms.prepared.claim.kind
 
     # What a lease shows.
 

@@ -10,11 +10,10 @@ from typing import Any
 import hiredis
 import pytest
 
-from holdtight.memory import server as module
 from holdtight.memory.engine import Name
 from holdtight.memory.link import requests_in
 from holdtight.memory.server import Server
-from holdtight.redis import script
+from holdtight.redis import script, waits
 from holdtight.redis.keys import keys_of
 from holdtight.redis.resp import command
 from holdtight.redis.script import Script
@@ -93,18 +92,20 @@ def test_a_release_rings_the_next_in_line(desk: Desk) -> None:
 def test_an_inspection_reads_as_that_of_the_script(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB)
-    now, value, left, line, waiting = desk.run(script.INSPECT, most=500)
+    now, value, left, sharing, line, waiting, living = desk.run(script.INSPECT, most=500)
     assert (now, value, left) == (START // 1000, b"x1-%b%d" % (ALICE, START), 30_000)
     assert line == [BOB, b"x-%013d%09d%013d05inbox" % (now + 5000, 30_000, now)]
-    assert waiting == 1
+    assert (sharing, waiting, living) == ([], 1, 0)
 
 
 def test_every_script_is_known_by_its_hash_and_by_its_text(desk: Desk) -> None:
-    scripts = [each for each in vars(script).values() if isinstance(each, Script)]
-    assert len(scripts) >= 7
+    scripts = [each for each in [*vars(script).values(), *vars(waits).values()] if isinstance(each, Script)]
+    assert len(scripts) >= 12
     for each in scripts:
-        assert each.sha.encode() in module._VERBS
-        assert each.body in module._VERBS
+        keys = [b"ht:{name}"] * 4
+        for word, body in ((b"EVALSHA", each.sha.encode()), (b"EVAL", each.body)):
+            answer = str(desk.server.execute([word, body, b"4", *keys]))
+            assert "NOSCRIPT" not in answer
 
 
 def test_a_script_that_comes_whole_does_the_same(desk: Desk) -> None:
@@ -256,7 +257,7 @@ def test_a_bell_that_was_rung_before_the_break_is_heard(desk: Desk, monkeypatch:
     desk.attempt(ALICE)
     desk.attempt(BOB)
 
-    def ctrl_c(self: Name, given: Any) -> None:
+    def ctrl_c(self: Name, *given: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Name, "_note_runner_up", ctrl_c)

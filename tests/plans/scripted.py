@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from holdtight.clock import Backoff, Drift
 from holdtight.core.contend import Answer, Asking, Granted, acquire
+from holdtight.core.deadlock import Watch
 from holdtight.errors import LockError
 from holdtight.plan import LinkDown, Park, Plan, ServerSaid, Step
 from holdtight.redis import answers
@@ -89,6 +90,9 @@ class Lock:
 
     def release_step(self, owner: Owner) -> Step:
         return Named("release", owner)
+
+    def downgrade_step(self, owner: Owner, *, now: float) -> Step:
+        return Named("downgrade", owner, now=now)
 
     def marker_step(self, owner: Owner, marker: int) -> Step:
         return Named("mark", owner, marker=marker)
@@ -181,10 +185,12 @@ def ask(
     retry: Backoff = SHORT_PAUSES,
     or_none: bool = False,
     clock: Clock | None = None,
+    watch: Watch | None = None,
 ) -> Run[Granted | None]:
     """An acquisition, from what its first attempt brought."""
     clock = clock or Clock()
     asking = asking_at(clock, lock=lock, wait=wait, connect_timeout=connect_timeout, retry=retry, or_none=or_none)
+    asking.watch = watch
     return Run(acquire(asking, first, limit), clock)
 
 

@@ -83,7 +83,6 @@ def test_what_only_a_quorum_uses_is_checked_all_the_same(argument: str, value: o
 @pytest.mark.parametrize(
     ("argument", "value"),
     [
-        ("profiles", {"orders:*": object()}),
         ("acks", 1),
         ("acks", True),
         ("on_unavailable", "local"),

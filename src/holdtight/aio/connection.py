@@ -150,6 +150,8 @@ class Connection:
             return bell
         if not self.alive:
             raise LinkDown("the connection is closed", sent=False)
+        if until <= self._post.clock():
+            return None
         listener: asyncio.Future[Bell | None] = self._new_future()
         self._listeners[owner] = listener
         timer = self._post.call_at(self._loop, until, _time_is_up, listener)

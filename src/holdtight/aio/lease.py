@@ -32,11 +32,12 @@ class AsyncLease(BaseLease):
         def hook() -> None:  # delivered on the loop that acquired, which need not be this one
             post.call_soon(loop, _finish, gone)
 
-        if not self.tenure.on_loss(hook):
-            return self.lost
+        tenures = self.tenures
         until = float("inf") if limit is None else post.clock() + limit
         try:
-            while not gone.done() and not self.closed and self.tenure.alive:
+            for tenure in tenures:
+                tenure.on_loss(hook)
+            while not gone.done() and not self.closed and all(tenure.alive for tenure in tenures):
                 due = loop.create_future()
                 timer = post.call_at(loop, min(post.clock() + _GLANCE, until), _finish, due)
                 try:
@@ -46,7 +47,8 @@ class AsyncLease(BaseLease):
                 if post.clock() >= until:
                     break
         finally:
-            self.tenure.drop_hook(hook)
+            for tenure in tenures:
+                tenure.drop_hook(hook)
         return gone.done() or self.lost
 
     async def renew(self, ttl: Any = None) -> None:
@@ -64,14 +66,25 @@ class AsyncLease(BaseLease):
     async def detach(self, ttl: Any = None) -> str:
         """Ends this lease without releasing: whoever gets the text can `adopt` the lock within `ttl`. A secret."""
         number = self.ttl if ttl is None else ttl_seconds(ttl, renewed=False)
-        self._entered_once("detach")
+        self._may_detach()
         await self.lock.renew_tenure(self.tenure, number, last=True)
         self._close()
         self.lock.report_detached(self.tenure)
         return Detached(self.name, self.tenure.owner).text()
 
+    async def downgrade(self) -> "AsyncLease":
+        """From writing to reading with no gap: ends this lease and gives the reader's. A block that held this one gives
+        back the other at its end."""
+        self._may_downgrade()
+        lease = await self.lock.downgrade(self.tenure)
+        self._downgraded(lease)
+        return lease
+
     async def leave(self) -> LeaseLost | None:
         """The end of a block: releases. Returns what is to be said about a loss."""
+        if self.successor is not None:
+            successor: AsyncLease = self.successor
+            return await successor.leave()
         tenure = self.tenure
         was_lost = tenure.lost()
         failure: LeaseLost | None = None

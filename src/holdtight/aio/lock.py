@@ -12,10 +12,10 @@ from holdtight.aio.driver import Driver
 from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease, Block
 from holdtight.aio.transport import Transport
-from holdtight.base import BaseLock
+from holdtight.baselock import BaseLock
 from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
-from holdtight.core.ending import release
+from holdtight.core.ending import downgrade, release
 from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.identity import Identity, identity, task_identity
@@ -29,7 +29,7 @@ from holdtight.values import Grant, LockInfo, LossReason, Owner
 if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks
 
-__all__ = ["AsyncLock"]
+__all__ = ["AsyncLock", "under"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -169,7 +169,7 @@ class AsyncLock(BaseLock):
         locks = self._locks
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
-        asking = self.asking(owner, wait, started, or_none=or_none)
+        asking = self.asking(owner, wait, started, who, or_none=or_none)
         with Driver(transport, connection) as driver:
             try:
                 granted = await driver.run(acquire(asking, first, limit))
@@ -248,6 +248,20 @@ class AsyncLock(BaseLock):
         """The caller cannot wait for the answer to its release, which may be that it has to be asked again."""
         step = self.prepared.withdraw_step(tenure.owner, marker=self._locks.marker_of(tenure))
         self._post.keeper.ask(Errand(self._locks.place, step))
+
+    async def downgrade(self, tenure: Tenure) -> AsyncLease:
+        """The reader's lease in place of the writer's."""
+        lock = self.reading()
+        tenure.waiting = True
+        self._post.keeper.drop(tenure)
+        try:
+            grant = await self._locks.run(downgrade(lock.prepared, tenure.owner, clock=self._clock), self._name)
+        except BaseException as error:
+            self.not_downgraded(tenure, error)
+            raise
+        self._locks.report_downgraded(tenure, grant.fence)
+        transport = self._locks.transport()
+        return lock.granted(transport, tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
 
     async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         loop = asyncio.get_running_loop()
@@ -347,15 +361,7 @@ class AsyncLock(BaseLock):
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         """As a decorator: every call runs under the lock."""
-        if not inspection.iscoroutinefunction(function):
-            raise TypeError(f"{function!r} is not an async function: decorate it with a lock of Locks")
-
-        @functools.wraps(function)
-        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with self:
-                return await function(*args, **kwargs)
-
-        return locked
+        return under(self, function)
 
     # Looking.
 
@@ -366,3 +372,16 @@ class AsyncLock(BaseLock):
     async def inspect(self) -> LockInfo:
         """Who holds it and who waits, in order."""
         return await self._locks.inspect(self._name)
+
+
+def under(lock: Any, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """The function, each call of it in a block of the lock."""
+    if not inspection.iscoroutinefunction(function):
+        raise TypeError(f"{function!r} is not an async function: decorate it with a lock of Locks")
+
+    @functools.wraps(function)
+    async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        async with lock:
+            return await function(*args, **kwargs)
+
+    return locked

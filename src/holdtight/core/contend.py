@@ -4,6 +4,7 @@
        ▲  │
        │  ├──► Queued ──► Park until rung, due, or the wait ends
        │  │                 │ note: a later moment to look ──► Park again
+       │  │                 │ now and then: a look for a deadlock (deadlock.py) ──► Park again
        │  ├──► Late ────────┤
        │  └──► LinkDown ────┤ pause, with backoff
        └───────────────────┘
@@ -13,12 +14,15 @@ retry after a lost reply: the server answers it alike. Every way of giving up wi
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdtight.clock import Backoff
 from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, Unavailable
 from holdtight.plan import LinkDown, Park, Plan, ServerSaid, Step
 from holdtight.values import Claim, Denied, Grant, Holder, Late, Outcome, Owner, Queued, QueueIsFull, Withdrawn
+
+if TYPE_CHECKING:
+    from holdtight.core.deadlock import Watch
 
 __all__ = ["Answer", "Asking", "Granted", "Question", "abandon", "acquire", "patience"]
 
@@ -81,6 +85,7 @@ class Asking:
         retry: Backoff,
         clock: Callable[[], float],
         or_none: bool = False,
+        watch: "Watch | None" = None,
     ) -> None:
         self.question = question
         self.owner = owner
@@ -92,6 +97,8 @@ class Asking:
         self.clock = clock
         self.or_none = or_none
         """A lock that is held is an answer, not an error: `try_acquire`."""
+        self.watch = watch
+        """Looks for deadlocks; None if we can be part of none, because we hold nothing."""
 
     @property
     def wait_until(self) -> float:
@@ -134,6 +141,8 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
             if isinstance(answer, Grant):
                 granted = _check(asking, answer)
                 if granted is not None:
+                    if asking.watch is not None:
+                        yield from asking.watch.retract()
                     return granted
             elif isinstance(answer, Denied) and answer.holder is None and asking.sweeps < MOST_SWEEPS:
                 asking.sweeps += 1  # nobody holds it: many dead waiters were in the way, and there are fewer now
@@ -208,19 +217,27 @@ def _wait_after(asking: Asking, answer: Answer) -> Generator[Step | Park, Any, N
 
 def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Step | Park, Any, None]:
     due = asking.clock() + queued.look
+    watch = asking.watch
+    touch: Callable[[bytes], bytes] = lambda inbox: asking.question.touch_request(asking.owner, inbox)  # noqa: E731
     while True:
         until = min(due, asking.wait_until)
-        touch: Callable[[bytes], bytes] = lambda inbox: asking.question.touch_request(asking.owner, inbox)  # noqa: E731
+        watch_at = watch.due if watch is not None else float("inf")
         try:
-            bell = yield Park(asking.owner, until, touch)
+            bell = yield Park(asking.owner, min(until, watch_at), touch)
         except LinkDown:
             return  # the inbox is gone: look, from a new connection
         now = asking.clock()
         if now >= asking.wait_until and not (bell and bell.look is None):
             raise (yield from _timed_out(asking, queued.holder, queued.left))
-        if bell is None or bell.look is None:
+        if bell is not None and bell.look is not None:
+            due = min(due, now + bell.look)
+        elif bell is None and watch is not None and watch_at < until:
+            try:
+                due = min(due, (yield from watch.run(touch, asking.wait_until)))
+            except LinkDown:
+                return
+        else:
             return
-        due = min(due, now + bell.look)
 
 
 def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Step | Park, Any, None]:
@@ -272,3 +289,6 @@ def _undo(asking: Asking) -> Generator[Step | Park, Any, bool]:
         return (yield own) is not None
     except (LinkDown, ServerSaid):
         return False  # the ttl and the heartbeat end it
+    finally:
+        if asking.watch is not None:
+            yield from asking.watch.retract()

@@ -58,6 +58,11 @@ class Link:
         (words,) = requests_in(request)
         return self._execute(words)
 
+    def call_aside(self, request: bytes, timeout: float) -> Any:
+        """For somebody who stands in line and asks about something else: bells are kept."""
+        (words,) = requests_in(request)
+        return self._execute(words)
+
     def set_timeout(self, timeout: float) -> None: ...
 
     def send(self, request: bytes) -> None:

@@ -19,8 +19,10 @@ from typing import Any
 
 import hiredis
 
-from holdtight.memory.engine import Entry, Name
-from holdtight.redis import script
+from holdtight.memory.engine import Name
+from holdtight.memory.verbs import VERBS, Verb, take_all
+from holdtight.plan import ServerSaid
+from holdtight.redis import script, waits
 
 __all__ = ["Server"]
 
@@ -93,29 +95,53 @@ class Server:
     def _answer(self, words: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
         try:
             if words[0] == b"EVALSHA" or words[0] == b"EVAL":
-                verb = _VERBS.get(words[1])
-                if verb is None:
-                    return Error("NOSCRIPT No matching script.")
-                # A touch knows the line only, and not the main key.
-                return self._run(verb, words[3].removesuffix(b":q"), words[3 + int(words[2]) :], now_us, bells)
+                number = int(words[2])
+                return self._scripted(words[1], words[3 : 3 + number], words[3 + number :], now_us, bells)
             return self._plainly(words, now_us)
+        except ServerSaid as said:
+            return Error(str(said))
         except Exception as error:
             refused = Error(f"ERR {type(error).__name__}: {error}")
             refused.__cause__ = error
             return refused
 
-    def _run(self, verb: "Verb", key: bytes, args: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
+    def _scripted(self, which: bytes, keys: Words, args: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
+        verb = VERBS.get(which)
+        if verb is not None:
+            # A touch knows the line only, and not the main key.
+            return self._run(verb, keys[0].removesuffix(b":q"), args, now_us, bells)
+        if which in _MULTI:
+            return self._run_on_all(keys[::4], args, now_us)
+        if which in _RETRACT:
+            value = self._get(keys[0], now_us // 1000)
+            return int(value is not None and value.startswith(args[0]) and self._drop(keys[0], now_us // 1000))
+        return Error("NOSCRIPT No matching script.")
+
+    def _name(self, key: bytes, now_us: int) -> Name:
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = Name(now_us, listening=self._listening)
+            self._round.append(key)
+        else:
+            name.set_clock(now_us)
+        return name
+
+    def _run_on_all(self, keys: Words, args: Words, now_us: int) -> Any:
+        if not self._under_way.isdisjoint(keys):
+            return Error("BUSY the request that this one has interrupted is at the same name")
+        try:
+            self._under_way.update(keys)
+            return take_all([self._name(key, now_us) for key in keys], args)
+        finally:
+            self._under_way.difference_update(keys)
+
+    def _run(self, verb: Verb, key: bytes, args: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
         if key in self._under_way:
             return Error("BUSY the request that this one has interrupted is at the same name")
         name: Name | None = None
         try:
             self._under_way.add(key)
-            name = self._names.get(key)
-            if name is None:
-                name = self._names[key] = Name(now_us, listening=self._listening)
-                self._round.append(key)
-            else:
-                name.set_clock(now_us)
+            name = self._name(key, now_us)
             return verb(name, *args)
         finally:
             self._under_way.discard(key)
@@ -187,7 +213,7 @@ class Server:
         name.set_clock(now_us)
         if name.markers:
             name.markers = name.live_markers()
-        if name.line or name.markers:
+        if name.line or name.markers or name.holders:
             return True
         if name.main is None:
             return name.last != 0
@@ -217,9 +243,12 @@ class Server:
                     found[key] = name.main.until - now
                 if name.line:
                     found[key + b":q"] = name.line_until - now
+                if name.holders:
+                    found[key + b":h"] = name.holders_until - now
                 markers = name.live_markers()
-                if name.line or markers:
-                    found[key + b":w"] = max(name.line_until, *markers.values(), 0) - now
+                if name.line or name.holders or markers:
+                    ends = (name.line_until, name.holders_until if name.holders else 0, *markers.values())
+                    found[key + b":w"] = max(ends) - now
             return found
 
     @property
@@ -239,68 +268,6 @@ class Server:
             self._lock.release()
 
 
-# The scripts' verbs: arguments in the order of their ARGV, replies in the shapes of their RETURN.
-
-Verb = Callable[..., Any]
-
-
-def _attempt(
-    name: Name, ttl: bytes, px: bytes, limit: bytes, label: bytes, inbox: bytes, not_after: bytes, owner: bytes
-) -> Any:
-    reply = name.attempt(owner, ttl=int(ttl), limit=int(limit), label=label, inbox=inbox, not_after=int(not_after))
-    if reply[0] == 1 and not reply[3] and int(reply[1]) == name.now_us:
-        return reply[1]  # the short form, see `engine.long_form`
-    return reply
-
-
-def _release(name: Name, owner: bytes) -> Any:
-    return name.release(owner)
-
-
-def _renew(name: Name, owner: bytes, ttl: bytes, px: bytes, not_after: bytes) -> Any:
-    return name.renew(owner, ttl=int(ttl), not_after=int(not_after))
-
-
-def _withdraw(name: Name, owner: bytes, marker: bytes) -> Any:
-    return name.withdraw(owner, int(marker))
-
-
-def _touch(name: Name, owner: bytes, inbox: bytes) -> Any:
-    return name.touch(owner, inbox)
-
-
-def _adopt(name: Name, old: bytes, owner: bytes, ttl: bytes, label: bytes, not_after: bytes) -> Any:
-    return name.adopt(old, owner, ttl=int(ttl), label=label, not_after=int(not_after))
-
-
-def _inspect(name: Name, most: bytes) -> Any:
-    _, fence, label, left, alive = name.inspect()
-    value = b""
-    if fence is not None and name.main is not None:
-        owner = name.main.owner
-        value = b"t1-%016d" % fence if owner is None else b"x1-%b%016d%b" % (owner, fence, label)
-    line: list[bytes] = []
-    for entry in alive[: int(most)]:
-        line += entry.owner, _entry(entry)
-    return [name.now, value, left, line, len(name.line)]
-
-
-def _entry(entry: Entry) -> bytes:
-    mark = b"m" if entry.passed_over else b"-"
-    head = b"x%b%013d%09d%013d" % (mark, entry.expiry, entry.ttl, entry.joined)
-    return head + b"%02d%b%b" % (len(entry.inbox), entry.inbox, entry.label)
-
-
-_VERBS: dict[bytes, Verb] = {}
-for _script, _verb in (
-    (script.ATTEMPT, _attempt),
-    (script.RELEASE, _release),
-    (script.RENEW, _renew),
-    (script.WITHDRAW, _withdraw),
-    (script.TOUCH, _touch),
-    (script.ADOPT, _adopt),
-    (script.INSPECT, _inspect),
-):
-    _VERBS[_script.sha.encode()] = _VERBS[_script.body] = _verb
-
 _UNITS = {b"PX": 1, b"EX": 1000}
+_MULTI = (script.MULTI.sha.encode(), script.MULTI.body)
+_RETRACT = (waits.RETRACT.sha.encode(), waits.RETRACT.body)

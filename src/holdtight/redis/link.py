@@ -7,7 +7,8 @@ read, one system call a direction. TLS has no such short cut and uses Python's t
 # - used by one thread at a time;
 # - `owed` counts requests whose replies have not been read. A link that owes is never shared: the
 #   next reader would take another's answer for its own. It is drained or closed.
-# - messages (bells) that arrive before a reply are older than the reply and dropped with it.
+# - messages (bells) that arrive before a reply are older than the reply and dropped with it, unless the request was
+#   made aside, by somebody who stands in line: then they are `_kept` for the next park.
 """
 
 import errno
@@ -60,6 +61,7 @@ class Link:
     __slots__ = (
         "_feed",
         "_gets",
+        "_kept",
         "_recv",
         "_send",
         "_timeout",
@@ -78,6 +80,7 @@ class Link:
         self._recv = sock.recv
         self._send = sock.send
         self._timeout = -1.0
+        self._kept: list[Any] = []
         self.owed = 0
         self.session = Session(2, b"")
         self.inbox = b""
@@ -105,7 +108,7 @@ class Link:
         except OSError as error:
             raise _down(error) from error
 
-    def reply(self) -> Any:
+    def reply(self, *, keep: bool = False) -> Any:
         """The next reply. Error replies come back as values."""
         gets = self._gets
         until = boottime() + self._timeout
@@ -121,11 +124,19 @@ class Link:
                     if not data:
                         raise _closed()
                     self._feed(data)
+                elif keep:
+                    self._kept.append(reply)
                 reply = gets()
         except (OSError, hiredis.ProtocolError) as error:
             raise _down(error) from error
         self.owed -= 1
         return reply
+
+    def call_aside(self, request: bytes, timeout: float) -> Any:
+        """One round trip for somebody who stands in line and asks about something else."""
+        self.set_timeout(timeout)
+        self.send(request)
+        return self.reply(keep=True)
 
     def call(self, request: bytes, timeout: float) -> Any:
         """One round trip on a link that owes nothing, bare: almost always both ways go in one piece."""
@@ -151,7 +162,7 @@ class Link:
     def park(self, owner: Owner, until: float) -> Bell | None:
         """Blocks until a bell for this owner, or until the time has come."""
         while True:
-            item = self._gets()
+            item = self._kept.pop(0) if self._kept else self._gets()
             if item is not _NOTHING:
                 rung = bell_for(item) if item.__class__ is _Push else None
                 if rung is not None and rung[0] == owner:

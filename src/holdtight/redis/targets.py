@@ -109,17 +109,6 @@ class Address:
             return self._fixed_login()
         return check_login(_finished(self.credentials()))
 
-    async def login_async(self) -> Login | None:
-        """The same for a running loop: a plain callable is asked in a thread, a coroutine awaited here."""
-        if self.credentials is None:
-            return self._fixed_login()
-        import asyncio
-
-        answer = await asyncio.to_thread(self.credentials)
-        if isinstance(answer, Awaitable):
-            answer = await cast("Awaitable[object]", answer)
-        return check_login(answer)
-
     def _fixed_login(self) -> Login | None:
         if self.user is None and self.password is None:
             return None

@@ -4,12 +4,12 @@ import functools
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from holdtight.base import BaseLock
+from holdtight.baselock import BaseLock
 from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
-from holdtight.core.ending import release
+from holdtight.core.ending import downgrade, release
 from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.identity import Identity, identity
@@ -26,7 +26,7 @@ from holdtight.values import Grant, LockInfo, LossReason, Owner
 if TYPE_CHECKING:
     from holdtight.sync.locks import Locks
 
-__all__ = ["Hold", "Lock"]
+__all__ = ["Hold", "Lock", "under"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -164,7 +164,7 @@ class Lock(BaseLock):
         locks = self._locks
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
-        asking = self.asking(owner, wait, started, or_none=or_none)
+        asking = self.asking(owner, wait, started, who, or_none=or_none)
         with Driver(locks.transport, link) as driver:
             try:
                 granted = driver.run(acquire(asking, first, limit))
@@ -247,6 +247,19 @@ class Lock(BaseLock):
         if locks.events.wanted:
             locks.report_release(tenure)
 
+    def downgrade(self, tenure: Tenure) -> Lease:
+        """The reader's lease in place of the writer's."""
+        lock = self.reading()
+        tenure.waiting = True
+        self._post.keeper.drop(tenure)
+        try:
+            grant = self._locks.run(downgrade(lock.prepared, tenure.owner, clock=self._clock), self._name)
+        except BaseException as error:
+            self.not_downgraded(tenure, error)
+            raise
+        self._locks.report_downgraded(tenure, grant.fence)
+        return lock.granted(tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
+
     def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         done = threading.Event()
         renewal = Renewal(tenure, ttl, done.set, last=last)
@@ -306,17 +319,7 @@ class Lock(BaseLock):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call runs under the lock."""
-        import inspect as inspection
-
-        if inspection.iscoroutinefunction(function) or inspection.isasyncgenfunction(function):
-            raise TypeError(f"{function!r} is async: decorate it with a lock of AsyncLocks")
-
-        @functools.wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return locked
+        return under(self, function)
 
     # Looking.
 
@@ -329,10 +332,29 @@ class Lock(BaseLock):
         return self._locks.inspect(self._name)
 
 
+def under(lock: Any, function: Callable[P, R]) -> Callable[P, R]:
+    """The function, each call of it in a block of the lock."""
+    import inspect as inspection
+
+    if inspection.iscoroutinefunction(function) or inspection.isasyncgenfunction(function):
+        raise TypeError(f"{function!r} is async: decorate it with a lock of AsyncLocks")
+
+    @functools.wraps(function)
+    def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        with lock:
+            return function(*args, **kwargs)
+
+    return locked
+
+
+class Takes(Protocol):
+    def take(self, wait: float | None, who: Identity) -> Lease: ...
+
+
 class Hold:
     """What `lock.hold()` gives."""
 
-    def __init__(self, lock: Lock, wait: float | None) -> None:
+    def __init__(self, lock: Takes, wait: float | None) -> None:
         self._lock = lock
         self._wait = wait
         self._lease: Lease | None = None

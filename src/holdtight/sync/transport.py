@@ -106,13 +106,14 @@ class Transport:
         """One round trip; error replies are raised."""
         patience = step.patience if patience is None else patience
         request = step.packed(link.inbox_word)
+        call = link.call_aside if step.aside else link.call
         sent = self.place.clock()
-        reply = link.call(request, patience)
+        reply = call(request, patience)
         if isinstance(reply, hiredis.ReplyError):
             if not str(reply).startswith("NOSCRIPT"):
                 raise ServerSaid(str(reply))
             sent = self.place.clock()
-            reply = link.call(step.replacement(request), patience)
+            reply = call(step.replacement(request), patience)
             if isinstance(reply, hiredis.ReplyError):
                 raise ServerSaid(str(reply))
         return step.read(reply, sent)
