@@ -57,8 +57,8 @@ def test_a_fleet_of_all_kinds_under_random_kills(
 
 
 def _everything_can_be_had(server: RunningServer) -> None:
-    """Within the ttl of those who were killed, and what a dead waiter may cost on top of it."""
-    with Locks(server.url, wait=5) as locks:
+    """Within the ttl of those who were killed, and 250 ms for each of (up to twenty) dead who stand before us."""
+    with Locks(server.url, wait=15) as locks:
         for book in campaign.BOOKS:
             locks.lock(book).acquire().release()
             locks.rwlock(book).read().acquire().release()
