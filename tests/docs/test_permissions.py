@@ -6,7 +6,9 @@ import re
 import threading
 from pathlib import Path
 
-from holdtight import Locks
+import pytest
+
+from holdtight import DeadlockDetected, Locks
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
 
@@ -35,6 +37,8 @@ def test_the_rights_that_are_listed_are_enough(private_server: RunningServer) ->
         waiter.join(5)
         assert got
         assert got[0] > lease.fence
+        with locks.lock("b"), pytest.raises(DeadlockDetected):  # our own, by way of another client
+            Locks(url, deadlock_after=0).lock("b").acquire(wait=5)
         locks.adopt(locks.lock("b").acquire().detach()).release()
         locks.lock("b").acquire(wait=0).release()
     assert private_server.command("ACL", "LOG") == []
