@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from holdtight import process
 from holdtight.baselock import BaseLock
+from holdtight.degraded import stand_in_settings
 from holdtight.errors import LockError, Unavailable
 from holdtight.hub import Events
 from holdtight.keeper import Post, post
@@ -54,6 +55,7 @@ class BaseLocks(Reports, Generic[L]):
         """The lock that a name was last asked for with, and the very arguments: code in a loop gives the same ones."""
         self._waits: Waits | None = None
         self._deadlocks: Tally | None = None
+        self._stand_in: Any = None
         self.closed = False
         process.tell_of_fork(self)
         with _sharing:
@@ -160,6 +162,16 @@ class BaseLocks(Reports, Generic[L]):
 
             self._deadlocks = Tally()
         return self._deadlocks
+
+    @property
+    def stand_in(self) -> Any:
+        """The client in this process's memory that takes over when the server cannot be reached."""
+        if self._stand_in is None:
+            made = type(self).__new__(type(self))
+            made._open(stand_in_settings(self))
+            made.events = self.events
+            self._stand_in = made
+        return self._stand_in
 
     def _entered(self) -> dict[str, int]:
         """How often each of our own grants is entered, by owner."""

@@ -40,6 +40,10 @@ class BaseLock:
     def name(self) -> str:
         return self._name
 
+    @property
+    def client(self) -> Any:
+        return self._locks
+
     def asking_for(self: B, n: object) -> B:
         """Of a semaphore: the same with another number of permits."""
         if n == self.options.n and n.__class__ is int:

@@ -276,6 +276,14 @@ class NotSupported(LockError):
         super().__init__(message, name=name)
 
     @classmethod
+    def no_fence(cls, name: str) -> "NotSupported":
+        return cls(
+            f"the lease on {name!r} is degraded: the server could not be reached when it was taken, so nobody gave it "
+            'a fence. Look at lease.degraded before you rely on one, or use on_unavailable="raise".',
+            name=name,
+        )
+
+    @classmethod
     def upgrade(cls, name: str, who: str) -> "NotSupported":
         return cls(
             f"lock {name!r}: this very {who} holds it for reading, and cannot wait for the write lock meanwhile: two "

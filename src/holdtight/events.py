@@ -12,6 +12,7 @@ from holdtight.values import LossReason
 __all__ = [
     "Acquired",
     "DeadlockFound",
+    "Degraded",
     "Detached",
     "Downgraded",
     "Event",
@@ -96,6 +97,14 @@ class Detached(Event):
 
     fence: int
     held: float
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded(Event):
+    """A lease was given without the server, as `on_unavailable` says: `local` in this process only, or `open`."""
+
+    how: str
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ __all__ = ["Events"]
 
 Subscriber = Callable[[Any], object]
 _DEBUG, _WARNING = 10, 30  # as in logging, which need not be loaded
-_LOUD = frozenset({"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "DeadlockFound"})
+_LOUD = frozenset({"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound"})
 
 
 class Events:

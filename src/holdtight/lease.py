@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from holdtight import process
+from holdtight.degraded import take_over
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
 from holdtight.herald import tell
 from holdtight.identity import Identity
@@ -88,11 +89,13 @@ class BaseLease:
     @property
     def fence(self) -> int:
         """Larger than that of every earlier grant of this name. Show it to the resource."""
+        if self.tenure.stand_in is not None:
+            raise NotSupported.no_fence(self.name)
         return self.tenure.fence
 
     @property
     def fences(self) -> Mapping[str, int]:
-        return {self.tenure.name: self.tenure.fence}
+        return {self.tenure.name: self.fence}
 
     @property
     def ttl(self) -> float:
@@ -133,7 +136,8 @@ class BaseLease:
 
     @property
     def degraded(self) -> bool:
-        return False
+        """Taken without the server, which could not be reached: it excludes this process's own at most."""
+        return self.tenure.stand_in is not None
 
     @property
     def acks(self) -> int:
@@ -141,7 +145,7 @@ class BaseLease:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        return (self.tenure.place.display,)
+        return () if self.degraded else (self.tenure.place.display,)
 
     def share(self, who: Identity) -> None:
         """Lets this identity enter again."""
@@ -168,6 +172,11 @@ class BaseLease:
             raise NotOwner.on(verb, self.name, reason)
 
     def _may_detach(self) -> None:
+        if self.degraded:
+            raise NotSupported(
+                f"cannot detach {self.name!r}: it was taken without the server, nobody else could adopt it",
+                name=self.name,
+            )
         if self.kind is not Kind.EXCLUSIVE:
             raise NotSupported(
                 f"cannot detach {self.name!r}: only an exclusive lock can be handed over, {self.kind.text} has "
@@ -197,6 +206,8 @@ class BaseLease:
         """`lease` has taken the place of this one, in its block and for its identity too."""
         before, after = self.tenure, lease.tenure
         before.ended = self.closed = True
+        if before.stand_in is not None:
+            take_over(after, lease.lock)
         self.successor = lease
         after.block, before.block = before.block, None
         if after.block is not None:

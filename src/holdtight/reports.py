@@ -80,6 +80,11 @@ class Reports:
         held = self.place.clock() - tenure.since
         self.events.emit(Downgraded(tenure.name, owner_text(tenure.owner), fence, held))
 
+    def report_degraded(self, name: str, owner: Owner, how: str, cause: BaseException) -> None:
+        from holdtight.events import Degraded
+
+        self.events.emit(Degraded(name, owner_text(owner), how, str(cause)))
+
     def report_no_release(
         self, prepared: Prepared, tenure: Tenure, error: LinkDown | ServerSaid, marker: int
     ) -> LockError:

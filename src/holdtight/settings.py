@@ -34,6 +34,7 @@ class Settings(NamedTuple):
     max_connections: int | None
     tls: "ssl.SSLContext | None"
     profiles: tuple[tuple[str, Profile], ...]
+    on_unavailable: str = "raise"
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.tls is not None:
@@ -87,7 +88,7 @@ class Settings(NamedTuple):
         ttl_seconds(max_ttl, renewed=True, argument="max_ttl")
         if not isinstance(restart_guard, bool):
             raise TypeError(f"restart_guard must be True or False, not {restart_guard!r}")
-        _refuse_what_is_not_built_yet(acks, on_unavailable, sentinel_credentials)
+        _refuse_what_is_not_built_yet(acks, sentinel_credentials)
         if tls is not None and not ("ssl" in sys.modules and isinstance(tls, sys.modules["ssl"].SSLContext)):
             raise TypeError(f"tls must be an ssl.SSLContext, not {type(tls).__name__}")
         place = _server(target, credentials, tls is not None)
@@ -105,6 +106,7 @@ class Settings(NamedTuple):
             max_connections=None if max_connections is None else _whole(max_connections, "max_connections"),
             tls=cast("ssl.SSLContext | None", tls),
             profiles=check_profiles(profiles),
+            on_unavailable=_checked_choice(on_unavailable),
         )
 
 
@@ -130,12 +132,15 @@ def _whole(value: object, argument: str) -> int:
     return value
 
 
-def _refuse_what_is_not_built_yet(acks: object, on_unavailable: object, sentinel_credentials: object) -> None:
+def _checked_choice(on_unavailable: object) -> str:
     if on_unavailable not in ("raise", "local", "open"):
         raise ValueError(f'on_unavailable={on_unavailable!r} must be "raise", "local" or "open"')
+    return str(on_unavailable)
+
+
+def _refuse_what_is_not_built_yet(acks: object, sentinel_credentials: object) -> None:
     for argument, given in (
         ("acks", acks not in (0, None) or isinstance(acks, bool)),
-        ("on_unavailable", on_unavailable != "raise"),
         ("sentinel_credentials", sentinel_credentials is not None),
     ):
         if given:

@@ -85,8 +85,6 @@ def test_what_only_a_quorum_uses_is_checked_all_the_same(argument: str, value: o
     [
         ("acks", 1),
         ("acks", True),
-        ("on_unavailable", "local"),
-        ("on_unavailable", "open"),
         ("sentinel_credentials", ("user", "pw")),
         ("target", "redis+sentinel://h:26379/mymaster"),
         ("target", "redis+cluster://h:7000"),

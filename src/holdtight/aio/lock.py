@@ -11,11 +11,13 @@ from holdtight.aio.connection import Connection
 from holdtight.aio.driver import Driver
 from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease, Block
+from holdtight.aio.open import without_the_server
 from holdtight.aio.transport import Transport
 from holdtight.baselock import BaseLock
 from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import downgrade, release
+from holdtight.degraded import may_degrade
 from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.identity import Identity, identity, task_identity
@@ -170,12 +172,14 @@ class AsyncLock(BaseLock):
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
         asking = self.asking(owner, wait, started, who, or_none=or_none)
-        with Driver(transport, connection) as driver:
-            try:
+        try:
+            with Driver(transport, connection) as driver:
                 granted = await driver.run(acquire(asking, first, limit))
-            except BaseException as error:
-                locks.report_failure(asking, error)
+        except BaseException as error:
+            locks.report_failure(asking, error)
+            if not may_degrade(locks.settings, error):
                 raise
+            return await without_the_server(self, error, owner, asking.wait_left(), who, or_none)
         if granted is None:
             return None
         locks.report_grant(asking, granted.grant)
@@ -193,7 +197,7 @@ class AsyncLock(BaseLock):
 
     def _handle(self, tenure: Tenure, who: Identity) -> AsyncLease:
         """Another handle on a grant that is entered again."""
-        lease = AsyncLease(self, tenure)
+        lease = AsyncLease(tenure.stand_in or self, tenure)
         lease.who = who
         return lease
 

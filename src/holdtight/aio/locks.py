@@ -114,6 +114,8 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         if self.closed:
             return
         self._close()
+        if self._stand_in is not None:
+            await self._stand_in.aclose()
         connection = self.transport().ready()
         if connection is not None and self.client.recorded_until:
             self.client.recorded_until = 0.0

@@ -104,6 +104,9 @@ class Asking:
     def wait_until(self) -> float:
         return float("inf") if self.wait is None else self.started + self.wait
 
+    def wait_left(self) -> float | None:
+        return self.wait if not self.wait else max(0.0, self.wait_until - self.clock())
+
     def patience(self, now: float) -> float:
         left = self.wait if not self.wait else max(self.wait_until - now, SHORTEST_PATIENCE)
         return patience(self.question, left, None if self.answered else self.connect_timeout)

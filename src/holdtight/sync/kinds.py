@@ -4,8 +4,9 @@ from typing import Any
 
 from holdtight.readwrite import BaseReadWriteLock
 from holdtight.settings import UNSET
+from holdtight.sync.hold import Hold
 from holdtight.sync.lease import Lease
-from holdtight.sync.lock import Hold, Lock
+from holdtight.sync.lock import Lock
 from holdtight.values import LockInfo
 
 __all__ = ["ReadWriteLock", "Semaphore"]

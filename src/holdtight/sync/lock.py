@@ -1,15 +1,15 @@
 """`Lock` for blocking code: the uncontended path, bare, and the way to the driver for everything else."""
 
-import functools
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdtight.baselock import BaseLock
 from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import downgrade, release
+from holdtight.degraded import may_degrade
 from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.identity import Identity, identity
@@ -19,14 +19,16 @@ from holdtight.process import current
 from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.sync.driver import Driver
+from holdtight.sync.hold import Hold, under
 from holdtight.sync.lease import Lease
+from holdtight.sync.open import without_the_server
 from holdtight.tenure import Tenure
 from holdtight.values import Grant, LockInfo, LossReason, Owner
 
 if TYPE_CHECKING:
     from holdtight.sync.locks import Locks
 
-__all__ = ["Hold", "Lock", "under"]
+__all__ = ["Lock"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -165,12 +167,14 @@ class Lock(BaseLock):
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
         asking = self.asking(owner, wait, started, who, or_none=or_none)
-        with Driver(locks.transport, link) as driver:
-            try:
+        try:
+            with Driver(locks.transport, link) as driver:
                 granted = driver.run(acquire(asking, first, limit))
-            except BaseException as error:
-                locks.report_failure(asking, error)
+        except BaseException as error:
+            locks.report_failure(asking, error)
+            if not may_degrade(locks.settings, error):
                 raise
+            return without_the_server(self, error, owner, asking.wait_left(), who, or_none)
         if granted is None:
             return None
         locks.report_grant(asking, granted.grant)
@@ -186,7 +190,7 @@ class Lock(BaseLock):
 
     def _handle(self, tenure: Tenure, who: Identity) -> Lease:
         """Another handle on a grant that is entered again."""
-        lease = Lease(self, tenure)
+        lease = Lease(tenure.stand_in or self, tenure)
         lease.who = who
         return lease
 
@@ -313,7 +317,7 @@ class Lock(BaseLock):
         except (NotOwner, Unavailable) as failure:
             lease.conclude(failure, error)
 
-    def hold(self, *, wait: Any = UNSET) -> "Hold":
+    def hold(self, *, wait: Any = UNSET) -> Hold:
         """A single-use context manager that carries its lease: enter and exit may be in different threads."""
         return Hold(self, self._wait if wait is UNSET else wait_seconds(wait))
 
@@ -330,45 +334,3 @@ class Lock(BaseLock):
     def inspect(self) -> LockInfo:
         """Who holds it and who waits, in order."""
         return self._locks.inspect(self._name)
-
-
-def under(lock: Any, function: Callable[P, R]) -> Callable[P, R]:
-    """The function, each call of it in a block of the lock."""
-    import inspect as inspection
-
-    if inspection.iscoroutinefunction(function) or inspection.isasyncgenfunction(function):
-        raise TypeError(f"{function!r} is async: decorate it with a lock of AsyncLocks")
-
-    @functools.wraps(function)
-    def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-        with lock:
-            return function(*args, **kwargs)
-
-    return locked
-
-
-class Takes(Protocol):
-    def take(self, wait: float | None, who: Identity) -> Lease: ...
-
-
-class Hold:
-    """What `lock.hold()` gives."""
-
-    def __init__(self, lock: Takes, wait: float | None) -> None:
-        self._lock = lock
-        self._wait = wait
-        self._lease: Lease | None = None
-        self._used = False
-
-    def __enter__(self) -> Lease:
-        if self._used:
-            raise RuntimeError("a hold() can be entered once: make another")
-        self._used = True
-        self._lease = self._lock.take(self._wait, identity())
-        return self._lease
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._lease is not None
-        self._lease.leave(error)

@@ -83,6 +83,8 @@ class Locks(BaseLocks[Lock]):
         if self.closed:
             return
         self._close()
+        if self._stand_in is not None:
+            self._stand_in.close()
         if self.client.recorded_until and self.transport.idle:
             self.client.recorded_until = 0.0
             try:

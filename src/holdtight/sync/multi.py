@@ -10,8 +10,9 @@ from holdtight.errors import LeaseLost, LockError
 from holdtight.identity import Identity, identity
 from holdtight.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
 from holdtight.settings import UNSET
+from holdtight.sync.hold import Hold, under
 from holdtight.sync.lease import Lease
-from holdtight.sync.lock import Hold, Lock, under
+from holdtight.sync.lock import Lock
 from holdtight.values import LockInfo
 
 __all__ = ["Multi", "MultiLease"]
