@@ -7,6 +7,8 @@ import random
 import time
 from pathlib import Path
 
+import pytest
+
 from holdtight import Locks
 from holdtight.clock import boottime
 from tests.faults import campaign
@@ -17,10 +19,10 @@ from tests.support.servers import RunningServer
 WORKERS = 8
 
 
+@pytest.mark.parametrize("seconds", [4.0, pytest.param(30.0, marks=pytest.mark.long)])
 def test_a_fleet_of_all_kinds_under_random_kills(
-    private_server: RunningServer, start_child: StartChild, tmp_path: Path
+    private_server: RunningServer, start_child: StartChild, tmp_path: Path, seconds: float
 ) -> None:
-    seconds = float(os.environ.get("HOLDTIGHT_CAMPAIGN", "6"))
     diary, dice = str(tmp_path / "diary"), random.Random(7)
     count = 0
     kills: list[tuple[float, str]] = []

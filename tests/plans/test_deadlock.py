@@ -245,7 +245,7 @@ def test_whatever_changes_between_the_readings_is_no_cycle(change: str) -> None:
     scene.finish_run(meanwhile)
     assert blockers >= 3
     assert isinstance(scene.run.wish, Park)
-    assert (scene.tally.runs, scene.tally.found) == (1, 0)
+    assert (scene.tally.runs, scene.tally.dismissed, scene.tally.found) == (1, 1, 0)
 
 
 # Several keep one from a name.

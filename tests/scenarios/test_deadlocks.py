@@ -59,6 +59,57 @@ class Circle:
         return error
 
 
+async def test_a_circle_through_a_reader_is_found(world: World) -> None:
+    """The writer waits for every reader; one of them waits for the writer."""
+    client = detecting(world)
+    book, desk = client.rwlock("book", ttl=20), client.lock("desk", ttl=20)
+    other = await book.read().acquire()  # one more reader, who is in no circle
+    inside: list[str] = []
+
+    async def read_then_take_the_desk() -> DeadlockDetected | None:
+        return await take(book.read(), desk)
+
+    async def take_the_desk_then_write() -> DeadlockDetected | None:
+        return await take(desk, book.write())
+
+    async def take(first: AsyncLock, second: AsyncLock) -> DeadlockDetected | None:
+        try:
+            async with first:
+                inside.append(first.name)
+                await world.until(lambda: len(inside) == 2)
+                async with second:
+                    pass
+        except DeadlockDetected as error:
+            return error
+        return None
+
+    actors = [world.start(read_then_take_the_desk()), world.start(take_the_desk_then_write())]
+    await world.until(lambda: any(actor.done for actor in actors))
+    await other.release()
+    (error,) = [error for actor in actors if (error := await actor.result()) is not None]
+    assert set(error.cycle) == {"book", "desk"}
+    assert nothing_published(world)
+
+
+async def test_who_waits_for_one_of_many_permits_is_in_no_circle(world: World) -> None:
+    client = detecting(world)
+    gate, desk = client.semaphore("gate", permits=2, ttl=20), client.lock("desk", ttl=20)
+    other = await gate.acquire()
+    async with gate:
+        waiter = world.start(_hold_and_wait(desk, gate))
+        await world.in_line(gate, 1)
+        with pytest.raises(LockTimeout):
+            await desk.acquire(wait=5 * SOON)
+    await waiter.result()
+    await other.release()
+    assert client.deadlocks.found == 0
+
+
+async def _hold_and_wait(first: AsyncLock, second: AsyncLock) -> None:
+    async with first, second:
+        pass
+
+
 def nothing_published(world: World) -> bool:
     return not world.server.keys("ht:waits:*")
 

@@ -47,6 +47,7 @@ async def test_where_there_is_none_yet_all_that_come_back_share_a_new_one(world:
     await fresh.aclose()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 @travels
 async def test_a_lock_comes_back_with_all_that_was_asked_of_it(world: World) -> None:
     options: dict[str, Any] = {"ttl": 7, "wait": 0.1, "reentrant": True, "renew": False, "label": "me"}

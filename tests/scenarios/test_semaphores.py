@@ -158,3 +158,15 @@ async def test_permits_are_not_detached(world: World) -> None:
         with pytest.raises(NotSupported):
             await lease.detach()
         lease.check()
+
+
+async def test_renew_sets_the_time_left_of_ones_own_permits_alone(world: World) -> None:
+    semaphore = world.client.semaphore("gate", permits=2, ttl=20)
+    lease, other = await semaphore.acquire(), await semaphore.acquire()
+    await lease.renew(40)
+    await lease.renew(5)
+    left = {holder.owner: holder.expires_in for holder in (await semaphore.inspect()).holders}
+    assert 3 < (left[lease.owner] or 0) <= 5
+    assert 15 < (left[other.owner] or 0) <= 20
+    await lease.release()
+    await other.release()

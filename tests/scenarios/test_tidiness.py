@@ -37,6 +37,7 @@ async def test_a_block_keeps_its_lease(world: World) -> None:
             assert await world.lock().locked()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_of_two_handles_the_forgotten_one_takes_nothing_along(world: World) -> None:
     lock = world.lock(reentrant=True)
     first, second = await lock.acquire(), await lock.acquire()
@@ -47,6 +48,7 @@ async def test_of_two_handles_the_forgotten_one_takes_nothing_along(world: World
     assert not await lock.locked()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_after_all_is_done_only_short_lived_traces_are_left(world: World) -> None:
     """As after every scenario (see World); here once with everything, and with all clients still open."""
     client = world.locks()

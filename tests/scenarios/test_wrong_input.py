@@ -202,6 +202,7 @@ async def test_a_foreign_key_where_the_waiters_are_kept_is_left_alone(world: Wor
     await refused(world, world.lock(), key, look=False)
 
 
+@pytest.mark.locks_only("permits stand in that key themselves, and are refused")
 @foreign_keys
 @pytest.mark.parametrize("place", [":q", ":w"])
 @pytest.mark.parametrize("found", ["string", "list", "set", "stream"])

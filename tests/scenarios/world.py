@@ -33,7 +33,15 @@ def _exclusive(locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock:
     return locks.lock(name, **options)
 
 
-KINDS: dict[str, Factory] = {"exclusive": _exclusive}
+def _write(locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock:
+    return locks.rwlock(name, **options).write()
+
+
+def _only_permit(locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock:
+    return locks.semaphore(name, permits=1, **options)
+
+
+KINDS: dict[str, Factory] = {"exclusive": _exclusive, "write": _write, "permit": _only_permit}
 
 
 def main_key(name: str) -> str:

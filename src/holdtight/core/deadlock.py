@@ -64,14 +64,17 @@ class Ledger(Protocol):
 class Tally:
     """Of all waiters of one client. Threads add without a lock: what is lost that way makes it too low."""
 
-    __slots__ = ("failures", "found", "runs")
+    __slots__ = ("dismissed", "failures", "found", "runs")
 
     def __init__(self) -> None:
         self.runs = 0
         """Runs that came to an end: neither broken off by a bell nor failed."""
         self.failures = 0
         """Runs that the server refused, for lack of memory or rights."""
+        self.dismissed = 0
+        """Cycles that the first reading found and the second did not."""
         self.found = 0
+        """Cycles that ended a wait of ours."""
 
 
 class Edge(NamedTuple):
@@ -131,6 +134,7 @@ class Watch:
                 yield from self._publish(held)
                 cycle = yield from self._find(frozenset(held))
                 if cycle is not None and not (yield from self._is_still_there(cycle)):
+                    self._tally.dismissed += 1
                     cycle = None
                 self._tally.runs += 1
                 yield from self._judge(cycle)
