@@ -57,7 +57,7 @@ class Sleeper:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._woken: SimpleQueue[Any] = SimpleQueue()
-        self.wake = self._woken.put
+        self.wake: Callable[[Any], None] = self._woken.put
 
     def sleep(self, until: float) -> Any:
         """What it was woken with; None when the time has come."""

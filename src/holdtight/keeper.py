@@ -29,7 +29,7 @@ from holdtight.place import Place
 from holdtight.station import Station
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, TimerHandle
+    from asyncio import AbstractEventLoop
 
 __all__ = ["Charge", "Keeper", "Post", "keeper", "post"]
 
@@ -158,14 +158,13 @@ class Keeper:
 
     def forget(self, place: Place) -> None:
         """A client is closed: take its record off the server and close the connection, if there is one."""
+        if self._thread is not None or self._stations:
+            self.post(lambda: self._retire(place))
 
-        def retire() -> None:
-            station = self._stations.pop(place, None)
-            if station is not None:
-                station.retire()
-
-        if self._thread is not None:
-            self.post(retire)
+    def _retire(self, place: Place) -> None:
+        station = self._stations.pop(place, None)
+        if station is not None:
+            station.retire()
 
     def _start(self) -> None:
         if self._ear < 0:
@@ -363,13 +362,17 @@ class Keeper:
             self._station(charge.place).enqueue(charge)
 
 
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
 class Post:
     """Time as it passes by itself: the clock, the keeper that goes by it (a forked child gets a new one), and the ways
     to sleep and to have something called. `holdtight.testing` has another, whose time passes when it is told to."""
 
-    def __init__(self) -> None:
-        self.clock = boottime
-        self.keeper = Keeper()
+    def __init__(self, clock: Clock = boottime, keeper: Keeper | None = None, tell: Callable[..., None] = tell) -> None:
+        self.clock = clock
+        self.keeper = keeper or Keeper(clock)
         self.tell = tell
 
     def sleeper(self) -> Sleeper:
@@ -382,9 +385,7 @@ class Post:
         except RuntimeError:
             pass
 
-    def call_at(
-        self, loop: "AbstractEventLoop", when: float, function: Callable[..., object], *args: Any
-    ) -> "TimerHandle":
+    def call_at(self, loop: "AbstractEventLoop", when: float, function: Callable[..., object], *args: Any) -> Timer:
         """On the event loop that runs in this thread, at a moment on our clock."""
         return loop.call_later(max(0.0, min(when - self.clock(), LONGEST_TIMER)), function, *args)
 

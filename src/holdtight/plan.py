@@ -5,7 +5,7 @@ words:
 
 Step   one request to one server, as data: the bytes before and after the sender's inbox, and how
        to read the reply. A verb that needs one round trip *is* a Step.
-Park   sleep until a bell rings for this owner, or until a moment on `boottime()`.
+Park   sleep until a bell rings for this owner, or until a moment on the place's clock.
 Plan   a generator that yields Steps and Parks, is sent what came of them, and returns the result.
 Bell   what a Park is answered with when it was rung; None when the time came instead.
 

@@ -209,7 +209,7 @@ class Member(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """The server's yes. `sent` is when the request that was answered left (boottime)."""
+    """The server's yes. `sent` is when the request that was answered left, on the place's clock."""
 
     fence: int
     sent: float

@@ -131,6 +131,14 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         self._transports = []
         self.latest = None
 
+    def discard(self) -> None:
+        """Closes where no loop runs any more, as at the end of a test: nothing is said to the server."""
+        self._close()
+        for transport in self._transports:
+            transport.close()
+        self._transports = []
+        self.latest = None
+
     async def run(self, plan: Plan[R], name: str) -> R:
         """Runs a plan that is no acquisition; what goes wrong becomes one of our errors."""
         try:

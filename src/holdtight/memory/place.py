@@ -16,7 +16,7 @@ from holdtight.redis.targets import Memory
 if TYPE_CHECKING:
     from holdtight.keeper import Post
 
-__all__ = ["MemoryPlace", "Stores"]
+__all__ = ["MemoryPlace", "Stores", "micros", "stores"]
 
 KEPT = 64
 
@@ -66,12 +66,12 @@ class Stores:
 _START = time.time() - boottime()
 
 
-def _micros() -> int:
+def micros() -> int:
     """The time of day as it was when we started, moved on by a clock that nobody sets."""
     return int((_START + boottime()) * 1e6)
 
 
-stores = Stores(_micros)
+stores = Stores(micros)
 """What `memory://` names."""
 
 
