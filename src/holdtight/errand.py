@@ -4,10 +4,9 @@ from typing import Any
 
 import hiredis
 
-from holdtight.clock import boottime
+from holdtight.place import Place
 from holdtight.plan import Step
 from holdtight.redis import script
-from holdtight.redis.topology import Place
 
 __all__ = ["Errand", "StandingInLine"]
 
@@ -48,7 +47,7 @@ class Errand:
     def __init__(self, place: Place, step: Step) -> None:
         self.place = place
         self.alive = True
-        self.deadline = boottime() + PERSISTENCE
+        self.deadline = place.clock() + PERSISTENCE
         self._step = step
 
     def request(self, now: float) -> bytes | None:

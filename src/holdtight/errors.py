@@ -194,6 +194,14 @@ class ScriptError(LockError):
         )
 
     @classmethod
+    def of_other_kind(cls, name: str | None, asked: str, found: str) -> "ScriptError":
+        return cls(
+            f"lock {name!r}: asked for as {asked}, but the name is in use as {found}. Nothing was changed. "
+            "Use one kind for one name: rename one of them, or wait until nobody holds or waits for it.",
+            name=name,
+        )
+
+    @classmethod
     def because(cls, name: str | None, server: str, answer: str) -> "ScriptError":
         return cls(f"lock {name!r}: {server} could not run a script: {answer}", name=name)
 
@@ -266,3 +274,12 @@ class NotSupported(LockError):
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
         super().__init__(message, name=name)
+
+    @classmethod
+    def upgrade(cls, name: str, who: str) -> "NotSupported":
+        return cls(
+            f"lock {name!r}: this very {who} holds it for reading, and cannot wait for the write lock meanwhile: two "
+            "readers that both do that would wait for each other for ever. Leave the read block first and look at the "
+            "data again under write(), or take write() from the start and downgrade().",
+            name=name,
+        )

@@ -13,6 +13,7 @@ __all__ = [
     "Acquired",
     "DeadlockFound",
     "Detached",
+    "Downgraded",
     "Event",
     "Events",
     "Lost",
@@ -92,6 +93,14 @@ class Released(Event):
 @dataclass(frozen=True, slots=True)
 class Detached(Event):
     """The lease has ended here, and the lock is still held: by whoever adopts it."""
+
+    fence: int
+    held: float
+
+
+@dataclass(frozen=True, slots=True)
+class Downgraded(Event):
+    """A writer goes on as a reader, under a new fence."""
 
     fence: int
     held: float

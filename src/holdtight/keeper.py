@@ -20,17 +20,21 @@ import select
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdtight import process
-from holdtight.clock import boottime
-from holdtight.herald import report
-from holdtight.redis.topology import Place
+from holdtight.clock import Clock, Sleeper, boottime
+from holdtight.herald import report, tell
+from holdtight.place import Place
 from holdtight.station import Station
 
-__all__ = ["Charge", "Keeper", "keeper", "post"]
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, TimerHandle
+
+__all__ = ["Charge", "Keeper", "Post", "keeper", "post"]
 
 RECORD_TICK = 2.5
+LONGEST_TIMER = 86400.0
 THREAD_NAME = "holdtight-keeper"
 RETRY_SHARE = 8
 SLICE = 50
@@ -72,7 +76,8 @@ class Lane:
 
 
 class Keeper:
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = boottime) -> None:
+        self.clock = clock
         self._lanes: dict[float, Lane] = {}
         """Where to add. A lane that has been left empty is forgotten here; who still knows it may arm it again."""
         self._armed: dict[Lane, None] = {}
@@ -195,18 +200,22 @@ class Keeper:
                 report("the keeper stumbled and goes on", error)
 
     def _turn(self) -> None:
-        now = boottime()
-        wake_at = min(self._take_due(now), self._do_agenda(now))
-        for station in list(self._stations.values()):
-            wake_at = min(wake_at, station.advance(now))
-        if self._agenda:  # a station that gave up has put its charges there just now
-            wake_at = min(wake_at, self._agenda[0][0])
-        pause = None if wake_at == float("inf") else max(0.0, wake_at - boottime())
+        wake_at = self._do_due(self.clock())
+        pause = None if wake_at == float("inf") else max(0.0, wake_at - self.clock())
         for fd, _ in self._poller.poll(None if pause is None else pause * 1000 + 0.5):
             if fd == self._ear:
                 self._listen()
             else:
                 self._serve(fd)
+
+    def _do_due(self, now: float) -> float:
+        """All that is to be done by now. Returns when there is more."""
+        wake_at = min(self._take_due(now), self._do_agenda(now))
+        for station in list(self._stations.values()):
+            wake_at = min(wake_at, station.advance(now))
+        if self._agenda:  # a station that gave up has put its charges there just now
+            wake_at = min(wake_at, self._agenda[0][0])
+        return wake_at
 
     def _listen(self) -> None:
         try:
@@ -214,6 +223,9 @@ class Keeper:
                 pass
         except BlockingIOError:
             pass
+        self._do_posts()
+
+    def _do_posts(self) -> None:
         while self._posts:
             try:
                 self._posts.popleft()()
@@ -223,7 +235,7 @@ class Keeper:
     def _serve(self, fd: int) -> None:
         for station in self._stations.values():
             if station.fd == fd:
-                station.ready(boottime())
+                station.ready(self.clock())
                 return
         self.unregister(fd)  # closed meanwhile
 
@@ -304,7 +316,7 @@ class Keeper:
         station = self._stations.get(place)
         if station is None:
             station = self._stations[place] = Station(place, self)
-            self._later(boottime() + RECORD_TICK, lambda now: self._tick(station, now))
+            self._later(self.clock() + RECORD_TICK, lambda now: self._tick(station, now))
         return station
 
     def _tick(self, station: Station, now: float) -> None:
@@ -351,16 +363,33 @@ class Keeper:
             self._station(charge.place).enqueue(charge)
 
 
-class _Post:
-    """Where this process's keeper is to be found; a forked child gets a new one."""
-
-    __slots__ = ("keeper",)
+class Post:
+    """Time as it passes by itself: the clock, the keeper that goes by it (a forked child gets a new one), and the ways
+    to sleep and to have something called. `holdtight.testing` has another, whose time passes when it is told to."""
 
     def __init__(self) -> None:
+        self.clock = boottime
         self.keeper = Keeper()
+        self.tell = tell
+
+    def sleeper(self) -> Sleeper:
+        return Sleeper(self.clock)
+
+    def call_soon(self, loop: "AbstractEventLoop", function: Callable[..., object], *args: Any) -> None:
+        """From any thread, on that event loop; not at all if that is closed, and with it all who could be told."""
+        try:
+            loop.call_soon_threadsafe(function, *args)
+        except RuntimeError:
+            pass
+
+    def call_at(
+        self, loop: "AbstractEventLoop", when: float, function: Callable[..., object], *args: Any
+    ) -> "TimerHandle":
+        """On the event loop that runs in this thread, at a moment on our clock."""
+        return loop.call_later(max(0.0, min(when - self.clock(), LONGEST_TIMER)), function, *args)
 
 
-post = _Post()
+post = Post()
 
 
 def keeper() -> Keeper:

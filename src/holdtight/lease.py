@@ -60,10 +60,17 @@ class BaseLease:
     """This handle has been released, or handed over."""
     who: Identity | None = None
     """The identity whose re-entrant grant this is, if it is one."""
+    successor: Any = None
+    """The reader's lease that this one was downgraded to: the end of our block is its end."""
 
     def __init__(self, lock: Any, tenure: Tenure) -> None:
         self.lock = lock
         self.tenure = tenure
+
+    @property
+    def tenures(self) -> tuple[Tenure, ...]:
+        """All that must hold for this lease to hold: of a multi-lock more than one."""
+        return (self.tenure,)
 
     @property
     def name(self) -> str:
@@ -71,7 +78,7 @@ class BaseLease:
 
     @property
     def kind(self) -> Kind:
-        return self.tenure.terms.prepared.claim.kind
+        return self.tenure.kind
 
     @property
     def owner(self) -> str:
@@ -160,6 +167,15 @@ class BaseLease:
         if reason is not None and reason is not LossReason.FORKED:
             raise NotOwner.on(verb, self.name, reason)
 
+    def _may_detach(self) -> None:
+        if self.kind is not Kind.EXCLUSIVE:
+            raise NotSupported(
+                f"cannot detach {self.name!r}: only an exclusive lock can be handed over, {self.kind.text} has "
+                "several holders",
+                name=self.name,
+            )
+        self._entered_once("detach")
+
     def _entered_once(self, verb: str) -> None:
         if self.tenure.entered != 1:
             raise NotSupported(
@@ -168,6 +184,25 @@ class BaseLease:
                 name=self.name,
             )
         self.check()
+
+    def _may_downgrade(self) -> None:
+        if self.kind is not Kind.EXCLUSIVE:
+            raise NotSupported(
+                f"cannot downgrade {self.name!r}: only a lease that is held for writing can become one for reading",
+                name=self.name,
+            )
+        self._entered_once("downgrade")
+
+    def _downgraded(self, lease: "BaseLease") -> None:
+        """`lease` has taken the place of this one, in its block and for its identity too."""
+        before, after = self.tenure, lease.tenure
+        before.ended = self.closed = True
+        self.successor = lease
+        after.block, before.block = before.block, None
+        if after.block is not None:
+            after.block.lease = lease
+        if self.who is not None:
+            lease.share(self.who)
 
     def __repr__(self) -> str:
         tenure = self.tenure

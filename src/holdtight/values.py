@@ -40,6 +40,25 @@ LONGEST_LABEL = 128
 
 class Kind(enum.Enum):
     EXCLUSIVE = "exclusive"
+    """Also what `rwlock(name).write()` asks for."""
+    SHARED = "shared"
+    """A reader's."""
+    PERMITS = "permits"
+    """A semaphore's."""
+    MULTI = "multi"
+    """Several at once."""
+
+    @property
+    def text(self) -> str:
+        return _KINDS[self]
+
+
+_KINDS = {
+    Kind.EXCLUSIVE: "an exclusive lock",
+    Kind.SHARED: "a read-write lock",
+    Kind.PERMITS: "a semaphore",
+    Kind.MULTI: "a multi-lock",
+}
 
 
 class LossReason(enum.Enum):
@@ -100,12 +119,14 @@ def owner_text(owner: Owner) -> str:
 
 
 class Claim(NamedTuple):
-    """What is asked: which name, for how long."""
+    """What is asked: which name, for how long, in which mode. `n` of `permits` are asked for, of a semaphore only."""
 
     name: str
     ttl: float
     label: str | None = None
     kind: Kind = Kind.EXCLUSIVE
+    n: int = 1
+    permits: int = 0
 
 
 class Holder(NamedTuple):
@@ -119,6 +140,9 @@ class Holder(NamedTuple):
     since: float | None = None
     expires_in: float | None = None
     entered: int | None = None
+    kind: Kind = Kind.EXCLUSIVE
+    n: int = 1
+    """How many permits, of a semaphore."""
 
     def __str__(self) -> str:
         who = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}…"
@@ -135,6 +159,9 @@ class Waiter(NamedTuple):
     pid: int | None = None
     label: str | None = None
     since: float | None = None
+    kind: Kind = Kind.EXCLUSIVE
+    """What is waited for: to write, to read, or permits."""
+    n: int = 1
 
 
 class LockInfo(NamedTuple):

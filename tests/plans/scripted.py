@@ -91,6 +91,9 @@ class Lock:
     def release_step(self, owner: Owner) -> Step:
         return Named("release", owner)
 
+    def downgrade_step(self, owner: Owner, *, now: float) -> Step:
+        return Named("downgrade", owner, now=now)
+
     def marker_step(self, owner: Owner, marker: int) -> Step:
         return Named("mark", owner, marker=marker)
 

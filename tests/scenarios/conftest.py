@@ -1,4 +1,7 @@
-"""Every scenario × colour × kind × server flavour."""
+"""Every scenario × colour × kind × server flavour, the memory store among them.
+
+What only a real server can show is marked `real_server("why")`.
+"""
 
 import inspect
 
@@ -6,6 +9,7 @@ import pytest
 
 from tests.scenarios.colours import COLOURS, Colour
 from tests.scenarios.world import KINDS, World
+from tests.support.memory import MemoryStore
 from tests.support.servers import RunningServer
 
 
@@ -20,7 +24,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def world(server: RunningServer, kind: str, colour: Colour) -> World:
+def world(server: RunningServer | MemoryStore, kind: str, colour: Colour) -> World:
     return World(colour, kind, server)
 
 

@@ -85,6 +85,7 @@ async def test_members_of_several_clients_find_each_other(world: World) -> None:
     assert {member.label for member in error.members} == {"label 1", "label 2", "label 0"}
 
 
+@pytest.mark.real_server("the memory store has no connection on which nobody can be rung")
 async def test_without_resp3_a_deadlock_is_found_as_well(world: World) -> None:
     polling = detecting(world, target=world.server.url + "?protocol=2")
     await Circle(world, [polling.lock("a"), detecting(world).lock("b"), polling.lock("c")]).victim()

@@ -97,6 +97,7 @@ async def test_renewing_what_the_server_has_forgotten_is_a_loss(world: World) ->
         await lease.release()
 
 
+@pytest.mark.real_server("the memory store does not forget what it is made of")
 async def test_a_server_that_forgot_its_scripts_is_not_noticed(world: World) -> None:
     lock = world.lock(ttl=1.5)
     forget = ("SCRIPT", "FLUSH")

@@ -18,11 +18,13 @@ from tests.support.servers import RunningServer
 
 SCRIPTS = [
     script.ATTEMPT,
+    script.SHARE,
     script.RELEASE,
     script.RENEW,
     script.TOUCH,
     script.WITHDRAW,
     script.ADOPT,
+    script.DOWNGRADE,
     script.INSPECT,
     waits.BLOCKERS,
     waits.RETRACT,

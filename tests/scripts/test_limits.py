@@ -119,9 +119,9 @@ def test_a_waiter_is_dead_when_its_heartbeat_is_due(desk: ClockworkDesk) -> None
     at(desk, 100)
     desk.attempt(CAROL)
     at(desk, HEARTBEAT - 1, 999)
-    assert desk.inspect()[3][::2] == [BOB, CAROL]
+    assert desk.inspect()[4][::2] == [BOB, CAROL]
     at(desk, HEARTBEAT)
-    assert desk.inspect()[3][::2] == [CAROL]
+    assert desk.inspect()[4][::2] == [CAROL]
     desk.release(ALICE)
     assert desk.state().owner == CAROL
 

@@ -1,20 +1,25 @@
 """`AsyncLocks`: a client for asyncio code."""
 
 import asyncio
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdtight.aio.driver import Driver
+from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
+from holdtight.aio.multi import AsyncMulti
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base import BaseLocks
-from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration, boottime
+from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.core.ending import adopt
 from holdtight.core.looking import look
 from holdtight.identity import identity
 from holdtight.lease import Detached
+from holdtight.multi import multi_wait, parts_of
 from holdtight.plan import LinkDown, Plan, ServerSaid
+from holdtight.profiles import Profile
 from holdtight.redis.resp import command
 from holdtight.settings import UNSET, Settings
 from holdtight.values import LockInfo, check_name
@@ -30,7 +35,9 @@ R = TypeVar("R")
 class AsyncLocks(BaseLocks[AsyncLock]):
     """Locks on one server, for asyncio code. Cheap to keep; works on several event loops, also at once."""
 
-    _lock_type = AsyncLock
+    lock_type = AsyncLock
+    rwlock_type = AsyncReadWriteLock
+    semaphore_type = AsyncSemaphore
 
     def __init__(
         self,
@@ -40,7 +47,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ttl: Duration = 30,
         wait: Duration | None = None,
         label: str | None = None,
-        profiles: Any = None,
+        profiles: Mapping[str, Profile] | None = None,
         acks: int = 0,
         on_unavailable: str = "raise",
         drift: Drift = DRIFT,
@@ -130,6 +137,61 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         except (LinkDown, ServerSaid) as error:
             raise self.meaning(error, name) from error
 
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> AsyncReadWriteLock:
+        """A read-write lock under this name: `.read()` and `.write()` each give a lock. First come, first served."""
+        made: AsyncReadWriteLock = self._rwlock(
+            name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
+        )
+        return made
+
+    def semaphore(
+        self,
+        name: str,
+        *,
+        permits: int,
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> AsyncSemaphore:
+        """A semaphore of so many permits. The limit is the one that each request brings; nothing is stored."""
+        options = {
+            "ttl": ttl,
+            "wait": wait,
+            "reentrant": reentrant,
+            "renew": renew,
+            "max_hold": max_hold,
+            "label": label,
+        }
+        made: AsyncSemaphore = self._semaphore(name, permits=permits, **options)
+        return made
+
+    def multi(
+        self,
+        *names_or_locks: "str | AsyncLock | AsyncMulti",
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> AsyncMulti:
+        """Several locks as one: all or nothing, taken in one order by all. Options are for those given by name."""
+        options = {"ttl": ttl, "reentrant": reentrant, "renew": renew, "max_hold": max_hold, "label": label}
+        return AsyncMulti(self, parts_of(self, names_or_locks, options), multi_wait(self, wait))
+
     async def inspect(self, name: str) -> LockInfo:
         """Who holds this name and who waits for it, in order."""
         check_name(name)
@@ -140,7 +202,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         detached = Detached.read(text)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
-        grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=boottime), detached.name)
+        grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
         if self.events.wanted:
             self.report_quick_grant(detached.name, owner, grant.fence)
         return lock.granted(self.transport(), owner, grant.fence, grant.sent, 0, identity())

@@ -17,6 +17,7 @@ class Keys(NamedTuple):
     main: bytes
     queue: bytes
     waiters: bytes
+    holders: bytes
 
 
 def check_namespace(namespace: object) -> str:
@@ -31,7 +32,7 @@ def check_namespace(namespace: object) -> str:
 
 def keys_of(namespace: str, name: str) -> Keys:
     main = f"{namespace}:{{{name.translate(_ESCAPES)}}}".encode()
-    return Keys(main, main + b":q", main + b":w")
+    return Keys(main, main + b":q", main + b":w", main + b":h")
 
 
 def client_record(namespace: str, client: bytes) -> bytes:

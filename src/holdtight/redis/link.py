@@ -21,6 +21,7 @@ import hiredis
 
 from holdtight.clock import boottime
 from holdtight.plan import Bell, LinkDown
+from holdtight.process import abandon_descriptor
 from holdtight.redis.node import Client, Session, greet
 from holdtight.redis.resp import bulk
 from holdtight.values import OWNER_SIZE, Owner
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from holdtight.redis.targets import Address
 
-__all__ = ["Link", "bell_for", "open_link"]
+__all__ = ["Link", "bell_for", "bell_in", "open_link"]
 
 _NOTHING: Any = object()
 _SILENT = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ETIMEDOUT)
@@ -44,7 +45,10 @@ def bell_for(push: Any) -> tuple[Owner, Bell] | None:
     """The owner a message is for, and what it says."""
     if len(push) != 3 or push[0] != b"message":
         return None
-    payload = push[2]
+    return bell_in(push[2])
+
+
+def bell_in(payload: bytes) -> tuple[Owner, Bell]:
     owner = payload[1 : 1 + OWNER_SIZE]
     if payload[:1] == b"n":
         return owner, Bell(int(payload[1 + OWNER_SIZE :]) / 1000)
@@ -214,9 +218,16 @@ class Link:
             item = gets()
         return items
 
+    def fileno(self) -> int:
+        return self.sock.fileno()
+
     def close(self) -> None:
         with suppress(OSError):
             self.sock.close()
+
+    def abandon(self) -> None:
+        """In a forked child: lets go without a word."""
+        abandon_descriptor(self.sock.fileno())
 
     def __del__(self) -> None:
         self.close()

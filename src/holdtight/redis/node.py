@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import hiredis
 
-from holdtight.clock import boottime
+from holdtight.clock import Clock, boottime
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.redis import keys
 from holdtight.redis.resp import command
@@ -34,8 +34,9 @@ class Client:
     Every owner starts with the client's id; the record under that id says host, pid and start.
     """
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, clock: Clock = boottime) -> None:
         self.namespace = namespace
+        self.clock = clock
         self.renew_identity()
 
     def renew_identity(self) -> None:
@@ -46,9 +47,9 @@ class Client:
         self._inboxes = itertools.count(1)
         self.record_key = keys.client_record(self.namespace, self.id)
         self.lead: float | None = None
-        """Server time less our boottime, in seconds; None until a server has told."""
+        """Server time less our clock, in seconds; None until a server has told."""
         self.recorded_until = 0.0
-        """Until when (boottime) our record is surely on the server."""
+        """Until when (on our clock) our record is surely on the server."""
 
     def owner(self) -> Owner:
         """A fresh owner. Randomness is bought wholesale; `pop` is atomic."""
@@ -74,7 +75,7 @@ class Client:
 
     def announcement_due(self) -> bool:
         """True if the record must be written again before it can be relied on; whoever asks writes it."""
-        now = boottime()
+        now = self.clock()
         if now <= self.recorded_until:
             return False
         self.recorded_until = now + RECORD_SECONDS * 2 / 3
@@ -86,7 +87,7 @@ class Client:
 
     def server_time(self, now: float) -> float:
         """What the server's clock shows at our `now`, a little late rather than early."""
-        return now + (self.lead if self.lead is not None else time.time() - boottime())
+        return now + (self.lead if self.lead is not None else time.time() - self.clock())
 
 
 _STARTED = time.time()
@@ -106,7 +107,7 @@ Greeting = Generator[tuple[bytes, int], list[Any], Session]
 def greet(
     client: Client, *, user: str | None, password: str | None, db: int, name: str | None, protocol: int | None
 ) -> Greeting:
-    sent = boottime()
+    sent = client.clock()
     login = ["AUTH", user or "default", password or ""] if user is not None or password is not None else []
     title = name or f"holdtight-{os.getpid()}-{threading.get_native_id()}"
     select = [command("SELECT", db)] if db else []
@@ -116,7 +117,7 @@ def greet(
         inbox = client.inbox()
         hello = command("HELLO", 3, *login, "SETNAME", title)
         listen = command("SUBSCRIBE", inbox)
-        sent = boottime()
+        sent = client.clock()
         answers = yield b"".join([hello, *select, listen, *common]), 4 + len(select)
         first = answers[0]
         if not isinstance(first, hiredis.ReplyError):
@@ -134,7 +135,7 @@ def greet(
         auth = command("AUTH", *([user] if user is not None else []), password or "")
         greeting.append(auth)
     greeting += [*select, command("CLIENT", "SETNAME", title)]
-    sent = boottime()
+    sent = client.clock()
     answers = yield b"".join([*greeting, *common]), len(greeting) + 2
     _expect(answers[: len(greeting) - 1])
     _learn(client, answers[-1], sent)

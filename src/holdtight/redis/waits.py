@@ -58,7 +58,7 @@ class Waits:
         """The owners that keep the waiter from the name; none if it does not wait there (any more)."""
         names = keys.keys_of(self._namespace, name)
         return Step(
-            BLOCKERS.request((names.main, names.queue, names.waiters), waiter),
+            BLOCKERS.request(names, waiter),
             None,
             lambda reply, sent: tuple(reply),
             patience=PATIENCE,

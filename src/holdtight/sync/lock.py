@@ -2,23 +2,20 @@
 
 import functools
 import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from holdtight.base import BaseLock
-from holdtight.clock import CLOCK_ID, boottime, wait_seconds
+from holdtight.baselock import BaseLock
+from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
-from holdtight.core.ending import release
+from holdtight.core.ending import downgrade, release
 from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
-from holdtight.herald import tell
 from holdtight.identity import Identity, identity
-from holdtight.keeper import keeper, post
+from holdtight.place import Link
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
-from holdtight.redis.link import Link
 from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.sync.driver import Driver
@@ -29,12 +26,11 @@ from holdtight.values import Grant, LockInfo, LossReason, Owner
 if TYPE_CHECKING:
     from holdtight.sync.locks import Locks
 
-__all__ = ["Hold", "Lock"]
+__all__ = ["Hold", "Lock", "under"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_clock = time.clock_gettime
 _new = object.__new__
 _PATIENCE = 2.0
 
@@ -42,7 +38,7 @@ _PATIENCE = 2.0
 class Lock(BaseLock):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
-    __slots__ = ("_lane", "_patience", "_unusual", "_wait")
+    __slots__ = ("_clock", "_lane", "_patience", "_post", "_tell", "_unusual", "_wait")
 
     _locks: "Locks"
 
@@ -50,7 +46,10 @@ class Lock(BaseLock):
         super().__init__(locks, name, options)
         self._wait = options.wait
         self._unusual = options.reentrant or options.max_hold is not None
-        self._lane = keeper().lane(self.terms.interval)
+        self._clock = locks.place.clock
+        self._post = locks.place.post
+        self._tell = self._post.tell
+        self._lane = self._post.keeper.lane(self.terms.interval)
         self._patience = patience(self.prepared, options.wait, locks.settings.connect_timeout)
 
     # Taking.
@@ -85,7 +84,8 @@ class Lock(BaseLock):
         locks = self._locks
         client = locks.client
         transport = locks.transport
-        started = _clock(CLOCK_ID)
+        clock = self._clock
+        started = clock()
         lead = client.lead
         try:
             owner = client.owners.pop()
@@ -127,19 +127,19 @@ class Lock(BaseLock):
             transport.give(link)
         fence = int(reply)
         client.lead = fence / 1e6 - started
-        if _clock(CLOCK_ID) - started >= prepared.valid:  # we were paused: the plan asks once more
+        if clock() - started >= prepared.valid:  # we were paused: the plan asks once more
             return self._slowly(None, owner, wait, started, Grant(fence, started), 0, who, or_none)
-        tenure = Tenure(self.terms, tell, owner, fence, started, 0)
+        tenure = Tenure(self.terms, self._tell, owner, fence, started, 0)
         lane = self._lane
         if lane.epoch != current.epoch:
-            lane = self._lane = keeper().lane(tenure.interval)
+            lane = self._lane = self._post.keeper.lane(tenure.interval)
         due = started + lane.interval
         if due < lane.latest - lane.slack:
-            keeper().add(tenure, started)  # the answer took long: it does not belong at the end of the lane
+            self._post.keeper.add(tenure, started)  # the answer took long: it does not belong at the end of the lane
         else:
             lane.charges[tenure] = lane.latest = due
             if not lane.armed:
-                post.keeper.arm(lane, due)
+                self._post.keeper.arm(lane, due)
         lease = _new(Lease)
         lease.lock = self
         lease.tenure = tenure
@@ -177,8 +177,8 @@ class Lock(BaseLock):
         return self.granted(owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
 
     def granted(self, owner: Owner, fence: int, sent: float, marker: int, who: Identity) -> Lease:
-        tenure = Tenure(self.terms, tell, owner, fence, sent, marker)
-        keeper().add(tenure, sent)
+        tenure = Tenure(self.terms, self._tell, owner, fence, sent, marker)
+        self._post.keeper.add(tenure, sent)
         lease = Lease(self, tenure)
         if self._unusual:
             self.see_to(lease, who)
@@ -193,7 +193,7 @@ class Lock(BaseLock):
     # Giving back and renewing, for leases.
 
     def give_back(self, tenure: Tenure) -> None:
-        keeper().drop(tenure)
+        self._post.keeper.drop(tenure)
         was_lost = tenure.lost()
         tenure.ended = True
         if tenure.reason is LossReason.FORKED:
@@ -220,7 +220,7 @@ class Lock(BaseLock):
             return
         except BaseException:
             transport.scrap(link)
-            keeper().ask(Errand(locks.place, self.prepared.release_step(tenure.owner)))
+            self._post.keeper.ask(Errand(locks.place, self.prepared.release_step(tenure.owner)))
             raise
         if transport.unlimited:
             transport.idle.append(link)
@@ -247,11 +247,24 @@ class Lock(BaseLock):
         if locks.events.wanted:
             locks.report_release(tenure)
 
+    def downgrade(self, tenure: Tenure) -> Lease:
+        """The reader's lease in place of the writer's."""
+        lock = self.reading()
+        tenure.waiting = True
+        self._post.keeper.drop(tenure)
+        try:
+            grant = self._locks.run(downgrade(lock.prepared, tenure.owner, clock=self._clock), self._name)
+        except BaseException as error:
+            self.not_downgraded(tenure, error)
+            raise
+        self._locks.report_downgraded(tenure, grant.fence)
+        return lock.granted(tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
+
     def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         done = threading.Event()
         renewal = Renewal(tenure, ttl, done.set, last=last)
         renewal.start()
-        done.wait(min(_PATIENCE, max(0.0, tenure.deadline - boottime()) + 0.05))
+        done.wait(min(_PATIENCE, max(0.0, tenure.deadline - self._clock()) + 0.05))
         renewal.conclude()
 
     # As a context manager and as a decorator.
@@ -286,7 +299,7 @@ class Lock(BaseLock):
             or tenure.marker
             or self._unusual
             or tenure.epoch != current.epoch
-            or _clock(CLOCK_ID) >= tenure.deadline
+            or self._clock() >= tenure.deadline
         ):
             lease.leave(error)
             return
@@ -294,7 +307,7 @@ class Lock(BaseLock):
         tenure.entered = 0
         tenure.ended = True
         if self._lane.charges.pop(tenure, None) is None:
-            keeper().drop(tenure)
+            self._post.keeper.drop(tenure)
         try:
             self._give_back_at_once(tenure)
         except (NotOwner, Unavailable) as failure:
@@ -306,17 +319,7 @@ class Lock(BaseLock):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call runs under the lock."""
-        import inspect as inspection
-
-        if inspection.iscoroutinefunction(function) or inspection.isasyncgenfunction(function):
-            raise TypeError(f"{function!r} is async: decorate it with a lock of AsyncLocks")
-
-        @functools.wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return locked
+        return under(self, function)
 
     # Looking.
 
@@ -329,10 +332,29 @@ class Lock(BaseLock):
         return self._locks.inspect(self._name)
 
 
+def under(lock: Any, function: Callable[P, R]) -> Callable[P, R]:
+    """The function, each call of it in a block of the lock."""
+    import inspect as inspection
+
+    if inspection.iscoroutinefunction(function) or inspection.isasyncgenfunction(function):
+        raise TypeError(f"{function!r} is async: decorate it with a lock of AsyncLocks")
+
+    @functools.wraps(function)
+    def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        with lock:
+            return function(*args, **kwargs)
+
+    return locked
+
+
+class Takes(Protocol):
+    def take(self, wait: float | None, who: Identity) -> Lease: ...
+
+
 class Hold:
     """What `lock.hold()` gives."""
 
-    def __init__(self, lock: Lock, wait: float | None) -> None:
+    def __init__(self, lock: Takes, wait: float | None) -> None:
         self._lock = lock
         self._wait = wait
         self._lease: Lease | None = None

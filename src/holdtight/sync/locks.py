@@ -1,20 +1,25 @@
 """`Locks`: a client for blocking code."""
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdtight.base import BaseLocks
-from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration, boottime
+from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.core.ending import adopt
 from holdtight.core.looking import look
 from holdtight.identity import identity
 from holdtight.lease import Detached
+from holdtight.multi import multi_wait, parts_of
 from holdtight.plan import LinkDown, Plan, ServerSaid
+from holdtight.profiles import Profile
 from holdtight.redis.resp import command
 from holdtight.settings import UNSET, Settings
 from holdtight.sync.driver import Driver
+from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
+from holdtight.sync.multi import Multi
 from holdtight.sync.transport import Transport
 from holdtight.values import LockInfo, check_name
 
@@ -29,7 +34,9 @@ R = TypeVar("R")
 class Locks(BaseLocks[Lock]):
     """Locks on one server, for blocking code. Cheap to keep, safe to share between threads, survives fork."""
 
-    _lock_type = Lock
+    lock_type = Lock
+    rwlock_type = ReadWriteLock
+    semaphore_type = Semaphore
 
     def __init__(
         self,
@@ -39,7 +46,7 @@ class Locks(BaseLocks[Lock]):
         ttl: Duration = 30,
         wait: Duration | None = None,
         label: str | None = None,
-        profiles: Any = None,
+        profiles: Mapping[str, Profile] | None = None,
         acks: int = 0,
         on_unavailable: str = "raise",
         drift: Drift = DRIFT,
@@ -59,9 +66,9 @@ class Locks(BaseLocks[Lock]):
 
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
-        self.transport = Transport(
-            self.place, connect_timeout=settings.connect_timeout, max_connections=settings.max_connections
-        )
+        # A place that answers at once has no connections to be sparing with.
+        most = None if self.place.at_once else settings.max_connections
+        self.transport = Transport(self.place, connect_timeout=settings.connect_timeout, max_connections=most)
 
     def __enter__(self) -> "Locks":
         return self
@@ -98,6 +105,61 @@ class Locks(BaseLocks[Lock]):
         except (LinkDown, ServerSaid) as error:
             raise self.meaning(error, name) from error
 
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> ReadWriteLock:
+        """A read-write lock under this name: `.read()` and `.write()` each give a lock. First come, first served."""
+        made: ReadWriteLock = self._rwlock(
+            name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
+        )
+        return made
+
+    def semaphore(
+        self,
+        name: str,
+        *,
+        permits: int,
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> Semaphore:
+        """A semaphore of so many permits. The limit is the one that each request brings; nothing is stored."""
+        options = {
+            "ttl": ttl,
+            "wait": wait,
+            "reentrant": reentrant,
+            "renew": renew,
+            "max_hold": max_hold,
+            "label": label,
+        }
+        made: Semaphore = self._semaphore(name, permits=permits, **options)
+        return made
+
+    def multi(
+        self,
+        *names_or_locks: "str | Lock | Multi",
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> Multi:
+        """Several locks as one: all or nothing, taken in one order by all. Options are for those given by name."""
+        options = {"ttl": ttl, "reentrant": reentrant, "renew": renew, "max_hold": max_hold, "label": label}
+        return Multi(self, parts_of(self, names_or_locks, options), multi_wait(self, wait))
+
     def inspect(self, name: str) -> LockInfo:
         """Who holds this name and who waits for it, in order."""
         check_name(name)
@@ -108,7 +170,7 @@ class Locks(BaseLocks[Lock]):
         detached = Detached.read(text)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
-        grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=boottime), detached.name)
+        grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
         if self.events.wanted:
             self.report_quick_grant(detached.name, owner, grant.fence)
         return lock.granted(owner, grant.fence, grant.sent, 0, identity())

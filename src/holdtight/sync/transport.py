@@ -12,11 +12,10 @@ from typing import Any
 
 import hiredis
 
-from holdtight import keeper, process
+from holdtight import process
 from holdtight.clock import boottime
+from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
-from holdtight.redis.link import Link
-from holdtight.redis.topology import Place
 
 __all__ = ["Transport"]
 
@@ -60,7 +59,7 @@ class Transport:
         except BaseException:
             self._leave()
             raise
-        keeper.keeper().watch(self.place)
+        self.place.post.keeper.watch(self.place)
         return link
 
     def _announced(self, link: Link, timeout: float) -> Link:
@@ -72,7 +71,7 @@ class Transport:
                 self.place.client.recorded_until = 0.0
                 self.scrap(link)
                 raise
-            keeper.keeper().watch(self.place)
+            self.place.post.keeper.watch(self.place)
         return link
 
     def give(self, link: Link) -> None:
@@ -108,12 +107,12 @@ class Transport:
         patience = step.patience if patience is None else patience
         request = step.packed(link.inbox_word)
         call = link.call_aside if step.aside else link.call
-        sent = boottime()
+        sent = self.place.clock()
         reply = call(request, patience)
         if isinstance(reply, hiredis.ReplyError):
             if not str(reply).startswith("NOSCRIPT"):
                 raise ServerSaid(str(reply))
-            sent = boottime()
+            sent = self.place.clock()
             reply = call(step.replacement(request), patience)
             if isinstance(reply, hiredis.ReplyError):
                 raise ServerSaid(str(reply))
@@ -131,7 +130,7 @@ class Transport:
 
     def after_fork(self) -> None:
         for link in self.idle:
-            process.abandon_descriptor(link.sock.fileno())
+            link.abandon()
         self.idle = []
         self._open = 0
         self._room = threading.Condition() if self._most else None
