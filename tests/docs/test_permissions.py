@@ -37,8 +37,8 @@ def test_the_rights_that_are_listed_are_enough(private_server: RunningServer) ->
         waiter.join(5)
         assert got
         assert got[0] > lease.fence
-        with locks.lock("b"), pytest.raises(DeadlockDetected):  # our own, by way of another client
-            Locks(url, deadlock_after=0).lock("b").acquire(wait=5)
+        with locks.lock("b"), Locks(url, deadlock_after=0) as other, pytest.raises(DeadlockDetected):
+            other.lock("b").acquire(wait=5)  # our own, by way of another client
         locks.adopt(locks.lock("b").acquire().detach()).release()
         locks.lock("b").acquire(wait=0).release()
     assert private_server.command("ACL", "LOG") == []
