@@ -2,7 +2,7 @@
 
 Two games, both with a detector that runs as soon as somebody waits:
 
-*in order*: everybody takes two or three of a few names, shared by all processes, in one order.
+*in order*: everybody takes two or three of a few names, shared by all processes, in one order, to read or to write.
 
 *philosophers*: each holds a fork and waits a few milliseconds for the neighbour's, over and over, but there is one seat
 too few to wait on, so that of each ring at least one never waits. There is no circle at any moment; but all the edges
@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Sequence
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 from holdtight import AsyncLocks, DeadlockDetected, Locks, LockTimeout, Unavailable
@@ -39,6 +40,10 @@ def a_moment() -> float:
 
 def pick() -> list[str]:
     return sorted(random.sample(NAMES, random.choice([2, 3])))
+
+
+def in_some_way(locks: Any, name: str) -> Any:
+    return random.choice([locks.lock(name), locks.rwlock(name).read(), locks.rwlock(name).write()])
 
 
 class Game:
@@ -77,7 +82,9 @@ def _in_order(locks: Locks, game: Game) -> None:
     while not game.over:
         names = pick()
         try:
-            with locks.lock(names[0]), locks.lock(names[1]), locks.lock(names[-1], reentrant=True):
+            with ExitStack() as stack:
+                for name in names:
+                    stack.enter_context(in_some_way(locks, name))
                 time.sleep(HELD)
         except DeadlockDetected as error:
             game.errors.append(error)
@@ -122,7 +129,9 @@ async def _in_order_too(locks: AsyncLocks, game: Game) -> None:
     while not game.over:
         names = pick()
         try:
-            async with locks.lock(names[0]), locks.lock(names[1]), locks.lock(names[-1], reentrant=True):
+            async with AsyncExitStack() as stack:
+                for name in names:
+                    await stack.enter_async_context(in_some_way(locks, name))
                 await asyncio.sleep(HELD)
         except DeadlockDetected as error:
             game.errors.append(error)

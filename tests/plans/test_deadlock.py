@@ -77,6 +77,15 @@ def test_it_publishes_for_each_lock_in_hand_before_it_looks() -> None:
         assert scene.graph.published[owner(held)] == Wait(OWNER, "orders", "thread main", "billing")
 
 
+def test_with_very_many_locks_in_hand_it_publishes_for_the_last_and_looks_for_all() -> None:
+    scene = Scene(held=("mine", *(f"g{number}" for number in range(200))))
+    scene.close_the_circle()
+    scene.look()
+    assert scene.error().cycle == ("a", "orders", "a")
+    published = [step.owner for step in scene.graph.asked if step.verb == "publish"]
+    assert published == [owner(f"g{number}") for number in range(200 - deadlock.MOST_PUBLISHED, 200)]
+
+
 def test_a_holder_that_waits_for_nothing_ends_the_search() -> None:
     scene = Scene()
     scene.look()

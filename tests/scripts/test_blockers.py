@@ -131,3 +131,39 @@ def test_what_a_later_wait_has_published_stays(desk: Desk) -> None:
     before = desk.dump()
     assert retract(desk, BOB) == 0
     assert desk.dump() == before
+
+
+# Readers and permits
+
+
+def test_every_reader_keeps_a_writer_out(desk: Desk) -> None:
+    desk.read(ALICE)
+    desk.read(BOB)
+    desk.attempt(CAROL)
+    assert sorted(desk.blockers(CAROL)) == sorted([ALICE, BOB])
+    desk.release(ALICE)
+    assert desk.blockers(CAROL) == [BOB]
+
+
+def test_readers_keep_a_reader_out_only_behind_a_live_writer(desk: Desk, inbox: Inbox) -> None:
+    desk.read(ALICE)
+    desk.attempt(BOB, inbox=INBOX)
+    desk.read(CAROL, inbox=INBOX)
+    assert desk.blockers(CAROL) == [ALICE]
+    desk.pass_time(HEARTBEAT - 1_000)
+    desk.touch(CAROL, INBOX)
+    desk.pass_time(1_001)
+    assert desk.blockers(BOB) == [], "he has died"
+    assert desk.blockers(CAROL) == [], "nothing keeps her out: she has only to ask"
+
+
+def test_a_writer_keeps_readers_out(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.read(BOB)
+    assert desk.blockers(BOB) == [ALICE]
+
+
+def test_who_waits_for_permits_is_kept_out_by_nobody_alone(desk: Desk) -> None:
+    desk.permit(ALICE, 2, of=2)
+    desk.permit(BOB, 1, of=2)
+    assert desk.blockers(BOB) == []

@@ -47,12 +47,15 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 3.0
 """Between two runs of one waiter; well below the life of what it has published."""
 MOST_WAITERS = 64
 MOST_REQUESTS = 2 * MOST_WAITERS
+MOST_PUBLISHED = 64
+"""Of the locks in hand, the last taken. A cycle through one of the others is seen by nobody but us, and in the end (see
+GRACE) it is us who ends it."""
 GRACE = 5.0
 _NEVER = float("inf")
 
 
 class Ledger(Protocol):
-    """What a store that can find deadlocks offers. All but `retract_step` are asked aside (see plan.py)."""
+    """What a store offers where deadlocks can be found. What a run asks is asked aside (see plan.py)."""
 
     def publish_step(self, holder: Owner, wait: Wait) -> Step: ...
     def retract_step(self, holder: Owner, waiter: Owner) -> Step: ...
@@ -171,7 +174,7 @@ class Watch:
         return answer
 
     def _publish(self, held: Sequence[Owner]) -> Generator[Step | Park, Any, None]:
-        for holder in held:
+        for holder in held[-MOST_PUBLISHED:]:
             self._published[holder] = None  # from here on: the request may arrive though its answer does not
             yield from self._ask(self._ledger.publish_step(holder, self._wait))
 
