@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdtight import LeaseLost
-from tests.docs.pitfalls.world import Gate, World
+from tests.docs.pitfalls.world import World
 from tests.support.processes import wait_for
 
 
@@ -20,10 +20,9 @@ def unlocking_without_asking_whose_it_is(world: World) -> bool:
 
 def an_owner_that_is_not_unique(world: World) -> bool:
     """The same, but the three are threads of one program."""
-    gates = [Gate() for _ in range(3)]
+    gates = [world.gate() for _ in range(3)]
     turns = iter(gates)
     program = world.program(pack=lambda order: next(turns)())
-    world.at_end(lambda: [gate.open() for gate in gates])
     call = program.start("ship", 1)
     gates[0].wait()
     world.forget()
@@ -40,7 +39,7 @@ def get_then_del(world: World) -> bool:
 
 def _lost_before_del(world: World) -> bool:
     world.forget()
-    deleting = Gate()
+    deleting = world.gate()
     first = world.program(pack=lambda order: None, redis=world.client(world.server.url, DEL=deleting))
     (second, packing), (third, packing_too) = world.programs(2, "pack")
     call = first.start("ship", 1)

@@ -9,7 +9,7 @@ from redis.exceptions import LockError as RedisLockError
 
 from holdtight import LeaseLost, LockError, StaleFence
 from holdtight.events import Lost
-from tests.docs.pitfalls.world import Gate, Program, Storage, World
+from tests.docs.pitfalls.world import Storage, World
 
 TTL = 0.8
 
@@ -38,7 +38,7 @@ def _another_gets_in(world: World) -> bool:
 def not_asking_whether_it_is_still_yours(world: World) -> bool:
     lost = threading.Event()
     sent: list[str] = []
-    second, sending = _with_gate(world)
+    ((second, sending),) = world.programs(1, "send")
 
     def send(letter: str) -> None:
         sent.append(letter)
@@ -53,14 +53,8 @@ def not_asking_whether_it_is_still_yours(world: World) -> bool:
     return sent != ["a"]
 
 
-def _with_gate(world: World) -> tuple[Program, Gate]:
-    ((program, gate),) = world.programs(1, "send")
-    return program, gate
-
-
 def it_was_yours_a_moment_ago(world: World) -> bool:
-    storage, way = Storage(), Gate()
-    world.at_end(way.open)
+    storage, way = Storage(), world.gate()
     first = world.program(storage=storage.reached_by(way))
     call = first.start("save", "old")
     way.wait()
@@ -74,9 +68,8 @@ def it_was_yours_a_moment_ago(world: World) -> bool:
 def the_fence_asked_for_too_late(world: World) -> bool:
     bank = world.database()
     bank.execute("CREATE TABLE account AS SELECT 100 AS balance, 0 AS fence")
-    gates = [Gate(), Gate()]
+    gates = [world.gate(), world.gate()]
     programs = [world.program(bank=world.database(("UPDATE account SET balance", gate))) for gate in gates]
-    world.at_end(lambda: [gate.open() for gate in gates])
     calls = []
     for program, gate, amount in zip(programs, gates, (10, 50), strict=True):
         calls.append(program.start("pay_in", amount))

@@ -19,7 +19,7 @@ def taking_your_own_lock_again(world: World) -> bool:
 
 
 def re_entry_without_counting(world: World) -> bool:
-    settling, booking = Gate(), Gate()
+    settling, booking = world.gate(), world.gate()
     first = world.program(write_entry=lambda: None, settle=settling)
     second = world.program(write_entry=booking, settle=lambda: None)
     call = first.start("transfer", "first")
@@ -32,8 +32,8 @@ def re_entry_without_counting(world: World) -> bool:
 
 def two_locks_in_two_orders(world: World) -> bool:
     """Each has its first lock before either asks for its second, or waits for the other's first."""
-    turns = [Gate(), Gate()]
-    exchanging = [Gate(), Gate()]
+    turns = [world.gate(), world.gate()]
+    exchanging = [world.gate(), world.gate()]
     programs = [world.program(exchange=gate, wait=20) for gate in exchanging]
     for program, turn in zip(programs, turns, strict=True):
         _pause_after_the_first_lock(program.names, turn)
@@ -81,7 +81,7 @@ def one_lock_for_everything(world: World) -> bool:
 
 
 def slow_work_under_the_lock(world: World) -> bool:
-    fetching = Gate()
+    fetching = world.gate()
     slow = world.program(fetch_rate=fetching, store=lambda rate: None, wait=20)
     quick = world.program(fetch_rate=lambda: 1.1, store=lambda rate: None, wait=20)
     calls = [slow.start("update_rate")]
@@ -99,7 +99,7 @@ def the_lock_inside_the_transaction(world: World) -> bool:
     shop = world.database()
     shop.execute("PRAGMA journal_mode = WAL")
     shop.execute("CREATE TABLE stock AS SELECT 10 AS units")
-    committing, has_read = Gate(), threading.Event()
+    committing, has_read = world.gate(), threading.Event()
     first = world.program(shop=world.database(("COMMIT", committing), autocommit=False), wait=20)
     second = world.program(shop=world.database(("UPDATE", has_read.set), autocommit=False), wait=20)
     calls = [first.start("sell")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdtight import LockError
-from tests.docs.pitfalls.world import Gate, Storage, World
+from tests.docs.pitfalls.world import Storage, World
 from tests.support.processes import wait_for
 from tests.support.servers import free_port
 
@@ -21,8 +21,8 @@ def a_replica_that_has_not_heard_of_it(world: World) -> bool:
 
 def persistence_is_not_durability(world: World) -> bool:
     server = world.start_server("--save", "3600 1")
-    bank, way = Storage(), Gate()
-    world.at_end(way.open)
+    assert server.command("CONFIG", "GET", "save") == ["save", "3600 1"]
+    bank, way = Storage(), world.gate()
     first = world.program(url=server.url, bank=bank.reached_by(way))
     second = world.program(url=server.url, bank=bank.reached_by(lambda: None))
     call = first.start("pay_out", "order 1")

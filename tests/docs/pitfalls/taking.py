@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from holdtight import Lease
 from tests.docs.pitfalls.children import start_child
-from tests.docs.pitfalls.world import Gate, World
+from tests.docs.pitfalls.world import World
 from tests.support.processes import wait_for
 
 
@@ -69,7 +69,7 @@ def data_in_the_lock_s_key(world: World) -> bool:
 
 
 def looking_again_and_again(world: World) -> bool:
-    asleep, printing = [Gate() for _ in range(3)], [Gate() for _ in range(3)]
+    asleep, printing = [world.gate() for _ in range(3)], [world.gate() for _ in range(3)]
     programs = [
         world.program(use_printer=gate, time=SimpleNamespace(sleep=sleep), wait=20)
         for gate, sleep in zip(printing, asleep, strict=True)

@@ -101,11 +101,12 @@ class Client(Redis):
     def execute_command(self, *args: Any, **options: Any) -> Any:
         if interrupt := self.interrupts.get(args[0]):
             interrupt()
-        return super().execute_command(*args, **options)
+        return super().execute_command(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def client(url: str, **interrupts: Callable[[], object]) -> Client:
-    made = Client.from_url(url, decode_responses=True, retry=Retry(NoBackoff(), 0))
+    made: Any = Client.from_url(url, decode_responses=True, retry=Retry(NoBackoff(), 0))
+    assert isinstance(made, Client)
     made.interrupts = interrupts
     return made
 
@@ -117,7 +118,6 @@ class Program:
         self.locks = Locks(url, **options)
         self.redis = client(url)
         self._calls: list[Call] = []
-        self._gates = [each for each in names.values() if isinstance(each, Gate)]
         self.names: dict[str, Any] = {**LIBRARY, "redis": self.redis, "locks": self.locks, **names}
         exec(compile(block, "docs/pitfalls.md", "exec"), self.names)
 
@@ -138,8 +138,6 @@ class Program:
         return gate.reached
 
     def close(self) -> None:
-        for gate in self._gates:
-            gate.open()
         for call in self._calls:
             call.join()
         self.redis.close()
@@ -194,6 +192,11 @@ class World:
     def __init__(self, block: str, server: RunningServer, start_server: StartServer, folder: Path) -> None:
         self.block, self.server, self.start_server, self._folder = block, server, start_server, folder
         self._stack = ExitStack()
+        self._gates: list[Gate] = []
+
+    def gate(self) -> Gate:
+        self._gates.append(Gate())
+        return self._gates[-1]
 
     def program(self, *, url: str | None = None, wait: float = 0, ttl: float = 30, **names: Any) -> Program:
         """`names` are what the block calls and does not define. Without `wait`, its locks do not wait in line."""
@@ -204,8 +207,8 @@ class World:
 
     def programs(self, count: int, place: str, **options: Any) -> list[tuple[Program, Gate]]:
         """So many, each held up at a function of this name."""
-        gates = [Gate() for _ in range(count)]
-        return [(self.program(**{place: gate}, **options), gate) for gate in gates]
+        gates = [self.gate() for _ in range(count)]
+        return [(self.program(**{place: gate, **options}), gate) for gate in gates]
 
     def client(self, url: str, **interrupts: Callable[[], object]) -> Client:
         made = client(url, **interrupts)
@@ -220,9 +223,6 @@ class World:
         """Enters it, and leaves it with the scene."""
         return self._stack.enter_context(thing)
 
-    def at_end(self, tidy: Callable[[], object]) -> None:
-        self._stack.callback(tidy)
-
     def database(self, *before: tuple[str, Callable[[], object]], autocommit: bool = True) -> Database:
         """One more connection to this scene's database, a file."""
         made = sqlite3.connect(
@@ -230,7 +230,7 @@ class World:
             factory=Database,
             check_same_thread=False,
             timeout=PATIENCE,
-            isolation_level=None if autocommit else "",
+            isolation_level=None if autocommit else "DEFERRED",
         )
         made.before = before
         self._stack.callback(made.close)
@@ -245,6 +245,8 @@ class World:
         return self
 
     def __exit__(self, *error: object) -> None:
+        for gate in self._gates:
+            gate.open()
         self._stack.close()
 
 
