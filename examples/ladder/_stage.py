@@ -24,20 +24,27 @@ PATIENCE = 20.0
 Role = Callable[..., Iterator[str]]
 
 
-def climb(story: str | None, scene: Callable[["Stage", Any], bool], *, below: Any, here: Any, servers: int = 1) -> None:
+def climb(
+    story: str | None,
+    scene: Callable[["Stage", Any], bool],
+    *,
+    below: Any,
+    here: Any,
+    servers: tuple[int, int] = (1, 1),
+) -> None:
     """Plays one scene with what the rung below has and with what this one has. True from the scene: harm was done.
 
     Ends the program: with 0 only if the harm was done below, and not here.
     """
     print((story or "").strip())
-    seen = {}
-    for where, props in (("On the rung below", below), ("Here", here)):
+    seen = []
+    for where, props, count in zip(("On the rung below", "Here"), (below, here), servers, strict=True):
         print(f"\n{where}:", flush=True)
-        with Stage(servers) as stage:
-            seen[where] = scene(stage, props)
-    answers = ("no", "yes")
-    print(f"\nThe fault on the rung below: {answers[seen['On the rung below']]}. Here: {answers[seen['Here']]}.")
-    sys.exit(0 if seen["On the rung below"] and not seen["Here"] else 1)
+        with Stage(count) as stage:
+            seen.append(scene(stage, props))
+    answers = ["yes" if harm else "no" for harm in seen]
+    print(f"\nThe fault on the rung below: {answers[0]}. Here: {answers[1]}.")
+    sys.exit(0 if answers == ["yes", "no"] else 1)
 
 
 def tell(text: str) -> None:
@@ -57,7 +64,7 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 class Stage:
     """Empty servers, and whoever acts on them; nothing of it outlives the `with` block."""
 
-    def __init__(self, servers: int = 1) -> None:
+    def __init__(self, servers: int) -> None:
         self._stack = ExitStack()
         self.servers = [self._stack.enter_context(Server()) for _ in range(servers)]
         self.urls = [server.url for server in self.servers]
