@@ -103,7 +103,7 @@ class Actor:
     def __init__(self, name: str, role: Role, args: tuple[Any, ...]) -> None:
         self.name = name
         self._wire, theirs = _processes.Pipe()
-        self._process = _processes.Process(target=_play, args=(role, args, theirs), daemon=True)
+        self._process = _processes.Process(target=_play, args=(role, args, self._wire, theirs), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -159,7 +159,8 @@ class Actor:
         self._wire.close()
 
 
-def _play(role: Role, args: tuple[Any, ...], wire: Any) -> None:
+def _play(role: Role, args: tuple[Any, ...], far_end: Any, wire: Any) -> None:
+    far_end.close()  # so that the end of the scene is the end of the wire
     play = role(*args)
     try:
         while True:
@@ -169,6 +170,5 @@ def _play(role: Role, args: tuple[Any, ...], wire: Any) -> None:
         pass
 
 
-# Not copies of this process: they would inherit its connections. And not started from nothing each: that takes longer.
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["redis", "holdtight"])
+# A fork is quickest, and the actors touch nothing that they inherit. On macOS it is not safe, whatever one does.
+_processes: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "forkserver")
