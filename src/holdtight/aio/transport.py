@@ -50,7 +50,7 @@ class Transport:
         finally:
             self._wanted -= 1
         if not done:
-            raise LinkDown("connecting took too long", sent=False)
+            raise LinkDown("connecting took too long", sent=False, silent=True)
         return done.pop().result()
 
     def _start_connecting(self) -> "asyncio.Future[Connection]":
@@ -84,7 +84,8 @@ class Transport:
             return
         self.connection = Connection(link, self.loop)
         future.set_result(self.connection)
-        keeper.keeper().watch(self.place)
+        if self.place.client.known:
+            keeper.keeper().watch(self.place)
 
     def _connected(self, future: "asyncio.Future[Connection]") -> None:
         self._connecting = None

@@ -60,7 +60,8 @@ class Transport:
         except BaseException:
             self._leave()
             raise
-        keeper.keeper().watch(self.place)
+        if self.place.client.known:
+            keeper.keeper().watch(self.place)
         return link
 
     def _announced(self, link: Link, timeout: float) -> Link:
