@@ -5,7 +5,7 @@ from typing import Any
 
 from holdtight.clock import boottime
 from holdtight.compat.local import Held
-from holdtight.plan import LinkDown, Plan, Step
+from holdtight.plan import LinkDown, Plan, ServerSaid, Step
 from holdtight.redis.plain import Plain
 
 __all__ = ["insist", "prolong", "sign"]
@@ -54,6 +54,9 @@ def sign(plain: Plain, held: Held, text: bytes) -> Plan[bool]:
     except BaseException:
         left = (held.until or 0.0) - boottime()
         if left > 0:
-            yield plain.unsign_step(held.owner, text, left)
+            try:
+                yield plain.unsign_step(held.owner, text, left)
+            except (LinkDown, ServerSaid):
+                pass  # the keeper tries on, and then its time ends it
         raise
     return answer == 1 or (answer == 2 and asked_before and boottime() < (held.until or 0.0))

@@ -8,7 +8,7 @@ if time[1] then
   local now_us = time[1] * 1000000 + time[2]
   if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
 end
-local value = call('GET', lock)
+local value = redis.pcall('GET', lock) -- of another type: somebody's, all the same
 if value and value ~= owner then return 0 end
 if not value then
   if ttl == '0' then call('SET', lock, owner) else call('SET', lock, owner, 'PX', ttl) end
