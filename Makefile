@@ -15,8 +15,9 @@ PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FAULT_SECONDS ?= 30
 
-.PHONY: help demo test test-all check bench clean
+.PHONY: help demo test test-all faults check bench clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +40,9 @@ test-all: test ## All tests, also on every further Python found on PATH or with 
 		done; \
 	done; \
 	[ -z "$$failed" ] || { echo "tests failed on Python$$failed" >&2; exit 1; }
+
+faults: $(VENV)/.dev ## The long form of the tests that break things (FAULT_SECONDS each)
+	@HOLDTIGHT_FAULT_SECONDS=$(FAULT_SECONDS) $(PY) -m pytest -s tests/compat/test_mixed_fleet.py $(PYTEST_ARGS)
 
 check: $(VENV)/.checks ## Lint, format, types (mypy and pyright, strict)
 	$(PY) -m ruff check .

@@ -82,6 +82,8 @@ TARGETS: tuple[Target, ...] = (
     Target("pair.floor.onecore", "pair", "sync pair vs floor, one core", L, 1.8, 1.45, "×"),
     Target("pair.redis_py.across", "pair", "… faster than redis-py, across cores", H, 1.4, 1.6, "×"),
     Target("pair.redis_py.onecore", "pair", "… faster than redis-py, one core", H, 2.5, 3.3, "×"),
+    Target("drop_in.across", "drop_in", "drop-in pair, faster than redis-py's, across cores", H, 1.6, None, "×"),
+    Target("drop_in.onecore", "drop_in", "drop-in pair, faster than redis-py's, one core", H, 3.0, None, "×"),
     Target("threads.16", "threads", "16 threads, distinct names, vs redis-py", H, 4.5, 6, "×"),
     Target("threads.64", "threads", "64 threads, distinct names, vs redis-py", H, 4.5, 6, "×"),
     Target("asyncio.64", "asyncio", "asyncio, 64 tasks, vs redis-py asyncio", H, 10, 16, "×", 1),

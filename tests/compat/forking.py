@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from typing import Any
 
 import redis
 import redis.asyncio
 from redis.exceptions import LockError
 
-from holdtight.compat.redis_py import Lock
+from holdtight.compat.redis_py import AsyncLock, Lock
 from tests.compat.face import CLASSES, Colour, Maker
 from tests.faults.forking import forked, say, wait_for_exit
-from tests.support.processes import wait_for
 
 
 def release_in_a_fork(maker: Maker, colour: Colour, url: str) -> None:
@@ -76,28 +74,27 @@ def leave_a_block(url: str, ending: str) -> None:
 
 
 def a_life_of_its_own(url: str) -> None:
-    """The child takes locks on connections of its own, under values of its own; so does the parent, meanwhile."""
+    """The child waits for its parent's lock with the very object, on connections and under values of its own."""
     client = redis.Redis.from_url(url)
     lock = Lock(client, "a", timeout=20, sleep=0.01)
     lock.acquire()
-    parents = client.get("a")
-
-    def live() -> None:
+    parents = lock.local.token
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
         with Lock(client, "b", timeout=20) as own:
             assert own.owned()
         assert not Lock(client, "a", timeout=20).acquire(blocking=False)
         say("child waits")
-        with lock:  # the very object: its parent releases meanwhile
+        os.write(writing, b"!")
+        with lock:
             assert lock.owned()
             assert lock.local.token != parents
-
-    pid = os.fork()
-    if pid == 0:
-        live()
         os._exit(0)
-    time.sleep(0.2)
+    os.read(reading, 1)
+    assert lock.owned()
     lock.release()
-    assert wait_for_exit(pid) == 0
+    say(f"child {wait_for_exit(pid)}")
     seen = set()
     for _ in range(200):
         lock.acquire()
@@ -133,16 +130,27 @@ def values_are_not_shared(url: str) -> None:
     say(f"shared {sum(value in theirs for value in ours)}")
 
 
-def a_waiting_fork(url: str) -> None:
-    """A child waits for its parent's lock, and gets it when the parent releases: no hint of the parent's reaches it."""
-    client = redis.Redis.from_url(url)
-    lock = Lock(client, "a", timeout=20, sleep=0.02)
-    lock.acquire()
-    pid = os.fork()
-    if pid == 0:
-        say("waiting")
-        got = Lock(client, "a", timeout=20, sleep=0.02).acquire(blocking_timeout=10)
-        os._exit(0 if got else 1)
-    wait_for(lambda: len(client.client_list()) >= 3, what="the child to connect")
-    lock.release()
-    say(f"child {wait_for_exit(pid)}")
+def a_loop_of_its_own(url: str) -> None:
+    client = redis.asyncio.Redis.from_url(url)
+    lock = AsyncLock(client, "a", timeout=20, sleep=0.01)
+
+    async def take_and_give() -> None:
+        async with lock:
+            assert await lock.owned()
+
+    async def fork_inside() -> None:
+        await lock.acquire()
+        pid = os.fork()
+        if pid == 0:
+            asyncio._set_running_loop(None)
+            assert lock.local.token is None
+            asyncio.run(take_and_give())
+            say("child got it")
+            os._exit(0)
+        await lock.release()
+        say(f"child {await asyncio.to_thread(wait_for_exit, pid)}")
+        await take_and_give()
+        await client.aclose()
+
+    asyncio.run(fork_inside())
+    say("parent goes on")
