@@ -20,11 +20,11 @@ import redis
 import redis.asyncio
 from redis.exceptions import LockNotOwnedError
 
-from tests.compat.face import CLASSES
+from tests.compat.face import CLASSES, COLOURS, MAKERS, Colour, Maker
 
 __all__ = ["KINDS", "TTL", "Board", "work"]
 
-KINDS = [("redis-py", "sync"), ("redis-py", "asyncio"), ("ours", "sync"), ("ours", "asyncio")]
+KINDS: list[tuple[Maker, Colour]] = [(maker, colour) for maker in MAKERS for colour in COLOURS]
 TTL = 2.0
 WAIT = 30.0
 MOST_WORKERS = 64

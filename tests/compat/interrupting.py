@@ -20,8 +20,8 @@ def _raise(number: int, frame: Any) -> None:
     raise Interrupted
 
 
-def at_any_moment(url: str, options: str) -> None:
-    source = random.Random(11)
+def at_any_moment(url: str, options: str, seed: str = "11") -> None:
+    source = random.Random(seed)
     client = redis.Redis.from_url(url)
     lock = Lock(client, "a", timeout=None if options == "for ever" else 600, sleep=0.001)
     signal.signal(signal.SIGALRM, _raise)
@@ -29,7 +29,7 @@ def at_any_moment(url: str, options: str) -> None:
     for _ in range(150):
         got = False
         try:
-            signal.setitimer(signal.ITIMER_REAL, source.uniform(1e-5, 6e-4))
+            signal.setitimer(signal.ITIMER_REAL, source.uniform(1e-5, 2e-3))
             got = lock.acquire(token="mine" if options == "token" else None)
             signal.setitimer(signal.ITIMER_REAL, 0)
         except Interrupted:
@@ -40,9 +40,8 @@ def at_any_moment(url: str, options: str) -> None:
         else:
             given_up += 1
         wait_for(lambda: not client.exists("a"), what="the key to go")
-    print(held, given_up, flush=True)
-    assert held > 5
-    assert given_up > 5
+    assert held, "all were interrupted"
+    assert given_up, "none was interrupted"
     print("clean", flush=True)
 
 

@@ -136,11 +136,9 @@ def test_of_several_that_ended_tasks_left_none_is_guessed_at() -> None:
             await asyncio.create_task(take_soon(local, token))
         assert local.token is None
         assert len(local._taken) <= 4
-        held = take(local, b"own")
-        assert local.token == b"own"
-        local.drop(held)
-        local.token = b"by hand"
-        assert local.token == b"by hand"
+        assert await look_soon(local) is None
+        take(local, b"own")
+        assert await look_soon(local) == b"own"
 
     run(scene)
 

@@ -9,6 +9,7 @@ import itertools
 import os
 import random
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,9 +61,9 @@ def test_a_mixed_fleet_excludes_itself(
         victim = next(victims)
         kill_one_inside(victim)
         kills += 1
-        taken = board.total(TAKEN)
         hire(victim)
-        wait_for(lambda taken=taken: board.total(TAKEN) > taken + 20, within=TTL + 20, what="the fleet to go on")
+        enough = board.total(TAKEN) + 20
+        wait_for(partial(_has_taken, board, enough), within=TTL + 20, what="the fleet to go on")
     for _, child in crew.values():
         assert child.wait(SECONDS + 60) == 0, child.errors
     report = {
@@ -80,6 +81,10 @@ def test_a_mixed_fleet_excludes_itself(
             assert board.changes(before, after) > 0, (KINDS[before], KINDS[after], report)
     assert server.keys() == []
     board.close()
+
+
+def _has_taken(board: Board, count: int) -> bool:
+    return board.total(TAKEN) > count
 
 
 def test_the_board_sees_a_lock_that_lets_everybody_in(

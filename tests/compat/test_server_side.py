@@ -183,7 +183,8 @@ def test_redis_8_4_is_asked_by_its_own_command() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is called experimental there
         Recording().delex("a", ifeq=OWNER.decode())
-    packed = b"".join(redis.Connection().pack_command(*sent[0]))
+    connection: Any = redis.Connection
+    packed = b"".join(connection().pack_command(*sent[0]))
     claim = Plain(PlainClient(), "redis://a", b"a", 20_000)
     assert claim.give(1) + b"$32\r\n%b\r\n" % OWNER == packed
 

@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
+from functools import partial
 
 import pytest
 import redis
@@ -95,9 +96,8 @@ def test_a_release_wakes_who_waits_in_another_colour(server: RunningServer) -> N
         for holds, waits in ((blocking, on_a_loop), (on_a_loop, blocking)):
             held = holds.lock("a", timeout=20)
             held.acquire()
-            waiter = start(lambda waits=waits: waits.lock("a", timeout=20, sleep=60).acquire())
-            access = held._access
-            wait_for(lambda access=access: access.line._waiting)
+            waiter = start(waits.lock("a", timeout=20, sleep=60).acquire)
+            wait_for(partial(held._access.line._waiting.get, b"a"))
             time.sleep(0.05)
             held.release()
             assert waiter.result(10) is True

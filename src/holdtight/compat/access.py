@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from holdtight import process
 from holdtight.compat.line import Line
+from holdtight.core.contend import patience
 from holdtight.errors import NotSupported
 from holdtight.herald import get_logger, is_logged
 from holdtight.redis.plain import Deletion, Plain, PlainClient
@@ -48,6 +49,7 @@ class Access:
         found = self._prepared.get((key, timeout))
         if found is None:
             found = Plain(self.client, self.place.display, key, _milliseconds(timeout))
+            found.patience = patience(found, None, CONNECT_SECONDS)
             if len(self._prepared) >= MOST_PREPARED:
                 self._prepared.clear()
             self._prepared[key, timeout] = found

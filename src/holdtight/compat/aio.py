@@ -163,7 +163,7 @@ class AsyncLock(BaseLock):
         connection = transport.connection
         if plain.take is None or connection is None or not connection.alive:
             return await self._take_slowly(plain, transport, None, owner, wait, pause, started, None, 0)
-        longest = patience(plain, wait, CONNECT_SECONDS)
+        longest = plain.patience if wait is None else patience(plain, wait, CONNECT_SECONDS)
         first: Answer
         try:
             reply = await connection.ask(b"%b$32\r\n%b\r\n%b" % (plain.take, owner, plain.tail), longest)

@@ -62,7 +62,7 @@ class BaseLock:
         self.thread_local = bool(thread_local)
         self.raise_on_release_error = raise_on_release_error
         self.local = self._new_local()
-        self._plain()
+        self._prepared = self._prepare()
 
     def _new_local(self) -> Any:
         raise NotImplementedError
@@ -78,8 +78,14 @@ class BaseLock:
 
     def _plain(self) -> Plain:
         """The key and the time to live as they stand now."""
+        _, name, timeout = self._prepared
+        if name is not self.name or timeout is not self.timeout:
+            self._prepared = self._prepare()
+        return self._prepared[0]
+
+    def _prepare(self) -> tuple[Plain, Any, Number | None]:
         reach = self._reach
-        return reach.access.prepare(reach.encode(self.name), self.timeout)
+        return reach.access.prepare(reach.encode(self.name), self.timeout), self.name, self.timeout
 
     def _wait(self, blocking: bool | None, blocking_timeout: Number | None) -> float | None:
         if not (self.blocking if blocking is None else blocking):
@@ -165,7 +171,7 @@ class BaseLock:
 
     def _left_in_child(self, error: BaseException | None) -> bool:
         """A forked child leaves its parent's block: it has nothing to give back, and must not hide what happens."""
-        if not self.local.inherited or self.local.find(self.local.asker()) is not None:
+        if self.local.find(self.local.asker()) is not None or not self.local.inherited:
             return False
         if error is not None or not self.raise_on_release_error:
             get_logger().warning("the block of lock %r was left in a forked child, which does not hold it", self.name)

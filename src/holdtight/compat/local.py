@@ -49,6 +49,10 @@ class Shared:
         self._held[who] = held
 
     def drop(self, held: Held) -> None:
+        mine = self.asker()
+        if self._held.get(mine) is held:
+            self._held.pop(mine, None)
+            return
         for who, each in list(self._held.items()):
             if each is held:
                 self._held.pop(who, None)

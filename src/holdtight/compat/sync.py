@@ -135,7 +135,7 @@ class Lock(BaseLock):
             link = transport.idle.pop()
         except IndexError:
             return self._take_slowly(plain, None, owner, wait, pause, started, None, 0)
-        longest = patience(plain, wait, CONNECT_SECONDS)
+        longest = plain.patience if wait is None else patience(plain, wait, CONNECT_SECONDS)
         try:
             reply = link.call(b"%b$32\r\n%b\r\n%b" % (plain.take, owner, plain.tail), longest)
         except LinkDown as down:

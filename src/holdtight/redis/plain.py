@@ -25,7 +25,9 @@ PATIENCE = 2.0
 GRACE = 2.0
 """For how long after its reply was given up a request is thought to be still on its way."""
 SHORTEST_PERSISTENCE = 5.0
-LONGEST_PERSISTENCE = 3600.0
+LONGEST_PERSISTENCE = 60.0
+PERSISTENCE_FOR_EVER = 3600.0
+"""How long an undo is tried: nothing else ends a lock without a timeout."""
 _OWNER_SIZE = 16
 _BATCH = 128
 
@@ -90,7 +92,7 @@ class _Undo(Step):
 class Plain:
     """One key with one ttl. The requests of every acquisition are packed."""
 
-    __slots__ = ("_give", "claim", "client", "key", "server", "tail", "take", "ttl_ms", "valid")
+    __slots__ = ("_give", "claim", "client", "key", "patience", "server", "tail", "take", "ttl_ms", "valid")
 
     def __init__(self, client: Client, server: str, key: bytes, ttl_ms: int | None) -> None:
         self.client = client
@@ -104,6 +106,8 @@ class Plain:
         self.take = b"*6\r\n" + bulk("SET") + bulk(key) if ttl_ms else None
         self.tail = bulk("NX") + bulk("PX") + bulk(self.ttl_ms)
         self._give: list[bytes | None] = [None, None, None]
+        self.patience = PATIENCE
+        """For the first answer to who waits without an end."""
 
     def give(self, way: int) -> bytes:
         """A checked delete that way, up to its last word: the owner."""
@@ -125,9 +129,14 @@ class Plain:
         """`until`: an attempt of this owner may still arrive until then (boottime)."""
         step = _undo(GIVE, self.key, owner)
         step.otherwise = otherwise
-        step.persistence = min(max(SHORTEST_PERSISTENCE, self.claim.ttl), LONGEST_PERSISTENCE)
+        step.persistence = self._persistence(self.claim.ttl)
         step.until = until
         return step
+
+    def _persistence(self, left: float) -> float:
+        if self.ttl_ms:
+            return min(max(SHORTEST_PERSISTENCE, left), LONGEST_PERSISTENCE)
+        return PERSISTENCE_FOR_EVER
 
     def keep_step(self, owner: Owner, ms: int, mode: str) -> Step:
         return _step(KEEP, self.key, owner, ms, mode)
@@ -138,7 +147,7 @@ class Plain:
     def unsign_step(self, owner: Owner, text: bytes, left: float) -> Step:
         """`left`: seconds for which what we took is surely ours. Later, that text may be somebody else's."""
         step = _undo(UNSIGN, self.key, owner, text)
-        step.persistence = min(left, LONGEST_PERSISTENCE)
+        step.persistence = min(left, self._persistence(left))
         step.until = 0.0
         return step
 
