@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from redis.exceptions import ConnectionError, LockNotOwnedError, TimeoutError
+from redis.exceptions import ConnectionError, LockError, LockNotOwnedError, TimeoutError
 
 from holdtight.redis import plain
 from tests.compat.face import Face, OpenFace, takes
@@ -262,3 +262,33 @@ def test_a_lock_that_was_lost_is_not_given_back_by_a_lost_reply(
     with pytest.raises(LockNotOwnedError):
         lock.release()
     assert private_server.command("GET", "a") == "somebody else"
+
+
+@pytest.mark.parametrize("script", [plain.SIGN, plain.GIVE], ids=["first", "second"])
+@CUTS
+def test_giving_back_what_was_signed_survives_a_lost_reply_to_either_request(
+    private_server: RunningServer, proxy: Proxy, face: Face, cut: bool, script: Any
+) -> None:
+    lock = face.lock("a", timeout=20)
+    assert lock.acquire(token="mine")
+    lost = proxy.swallow_reply(asks(script), cut=cut)
+    lock.release()
+    lost.wait()
+    assert not private_server.command("EXISTS", "a")
+    with pytest.raises(LockError):
+        lock.release()
+
+
+def test_a_failed_release_of_what_was_signed_can_be_repeated(
+    private_server: RunningServer, proxy: Proxy, face: Face
+) -> None:
+    for script in (plain.SIGN, plain.GIVE):
+        lock = face.lock("a", timeout=60)
+        assert lock.acquire(token="mine")
+        orders = [proxy.swallow_reply(asks(script), cut=True) for _ in range(2)]
+        with pytest.raises(ConnectionError):
+            lock.release()
+        assert all(order.done for order in orders)
+        assert face.call(lambda: lock.local.token) == b"mine"  # noqa: B023
+        lock.release()
+        assert not private_server.command("EXISTS", "a")

@@ -15,6 +15,7 @@ from holdtight.compat.redis_py import Lock
 from holdtight.redis import plain
 from holdtight.redis.plain import Deletion, Plain, PlainClient
 from tests.compat.face import Face, Maker, OpenFace
+from tests.support.certificates import Certificates
 from tests.support.processes import wait_for
 from tests.support.proxy import Proxy
 from tests.support.servers import DEBIAN_REDIS, REDIS_6, VALKEY_9, RunningServer, StartServer
@@ -137,6 +138,14 @@ def test_the_end_of_a_block_that_may_not_raise_is_in_the_log(
     with caplog.at_level(logging.WARNING, logger="holdtight"), lock:
         server.command("DEL", "a")
     assert "it is not ours any more" in caplog.text
+
+
+def test_tls_as_the_client_has_it(tls_server: RunningServer, certificates: Certificates, open_face: OpenFace) -> None:
+    url = f"redis://localhost:{tls_server.tls_port}/0"
+    with open_face(url, ssl=True, ssl_ca_certs=certificates.ca).lock("a", timeout=20) as lock:
+        assert lock.owned()
+    with pytest.raises(redis.exceptions.ConnectionError):
+        open_face(url, ssl=True).lock("a", timeout=20).acquire()
 
 
 # The checked delete

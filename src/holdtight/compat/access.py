@@ -55,6 +55,16 @@ class Access:
             self._prepared[key, timeout] = found
         return found
 
+    def open_loops(self) -> Any:
+        from holdtight.aio.loops import PerLoop
+
+        with _opening:
+            if self.loops is None:
+                loops = PerLoop()
+                loops.open_loops(self.place, CONNECT_SECONDS)
+                self.loops = loops
+            return self.loops
+
     def tell_of_no_end(self, plain: Plain) -> None:
         """Once a name: whoever holds it and dies has locked it for good."""
         if plain.key in self._told or len(self._told) >= MOST_TOLD or not is_logged(_WARNING):

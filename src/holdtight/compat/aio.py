@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeVar
 
 from holdtight.aio.connection import Connection
 from holdtight.aio.driver import Driver
-from holdtight.aio.loops import PerLoop
 from holdtight.aio.transport import Transport
 from holdtight.clock import CLOCK_ID, boottime
 from holdtight.compat.access import CONNECT_SECONDS
@@ -111,13 +110,11 @@ class AsyncLock(BaseLock):
             self._tell_unreleased(failure)
 
     def _transport(self) -> Transport:
-        access = self._reach.access
-        loops = access.loops
+        loops = self._reach.access.loops
         if loops is None:
-            loops = PerLoop()
-            loops.open_loops(access.place, CONNECT_SECONDS)
-            access.loops = loops
-        return loops.transport()  # type: ignore[no-any-return]
+            loops = self._reach.access.open_loops()
+        transport: Transport = loops.transport()
+        return transport
 
     # Taking.
 
@@ -226,13 +223,13 @@ class AsyncLock(BaseLock):
 
     async def do_release(self, expected_token: str | bytes) -> None:
         """Gives back what is held under this value."""
-        await self._give_back(Held(self._reach.encode(expected_token), None))
+        await self._give_back(Held(self._reach.encode(expected_token), None, unique=False))
 
     async def _give_back(self, held: Held) -> None:
         plain = self._plain()
         deletion = self._reach.access.deletion
         owner = held.owner
-        connection = self._transport().ready()
+        connection = self._transport().ready() if held.unique else None
         failed: LinkDown | None = None
         try:
             while connection is not None:
@@ -250,7 +247,8 @@ class AsyncLock(BaseLock):
                 if not deletion.refused(way, reply):
                     break
             step = plain.give_step(owner)
-            answer, asked_before = await self._run(insist(step, lambda: step, failed))
+            plan = insist(step, lambda: step, failed) if held.unique else self._giving_signed(plain, held)
+            answer, asked_before = await self._run(plan)
         except BaseException as error:
             if not isinstance(error, self._reach.errors.LockError):
                 self._not_given_back(plain, held)
@@ -275,11 +273,10 @@ class AsyncLock(BaseLock):
 
     def reacquire(self) -> Coroutine[Any, Any, Literal[True]]:
         """Sets the time that the lock has left to its timeout again."""
-        self._may_extend("reacquire")
         return self.do_reacquire()
 
     def do_reacquire(self) -> Coroutine[Any, Any, Literal[True]]:
-        return self._reacquire(self._mine("reacquire"))
+        return self._reacquire(self._may_extend("reacquire"))
 
     async def _reacquire(self, held: Held) -> Literal[True]:
         plain, sent = self._plain(), boottime()

@@ -6,12 +6,13 @@ from typing import Any
 from holdtight.clock import BACKOFF, boottime
 from holdtight.compat.access import CONNECT_SECONDS, Access, Reach, reach_of
 from holdtight.compat.local import Held
+from holdtight.compat.plans import give_signed
 from holdtight.core.contend import Asking, Granted
 from holdtight.errand import Errand
 from holdtight.errors import ClockDrift, LockError, Unavailable
 from holdtight.herald import get_logger
 from holdtight.keeper import keeper
-from holdtight.plan import LinkDown, ServerSaid
+from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.redis.plain import Plain, Polled
 from holdtight.values import Owner
 
@@ -122,7 +123,7 @@ class BaseLock:
         """It stands there under the caller's own text now. What may still arrive for our own owner must not stay."""
         if held.late:
             keeper().ask(Errand(self._access.place, plain.undo_step(held.owner, until=held.late)))
-        return Held(text, held.until)
+        return Held(text, held.until, unique=False)
 
     def _mine(self, verb: str) -> Held:
         held: Held | None = self.local.find(self.local.asker())
@@ -153,7 +154,7 @@ class BaseLock:
     def _not_given_back(self, plain: Plain, held: Held) -> None:
         """No answer: the keeper goes on trying, and so may the caller, who has not lost what to give back."""
         held.giving = True
-        keeper().ask(Errand(self._access.place, plain.undo_step(held.owner, until=held.late)))
+        keeper().ask(Errand(self._access.place, plain.undo_step(held.cover or held.owner, until=held.late)))
 
     def _prolonged(self, verb: str, held: Held, answer: object, seconds: float, sent: float | None) -> None:
         """`sent` is None where seconds were added."""
@@ -164,10 +165,16 @@ class BaseLock:
         elif held.until is not None:
             held.until += seconds
 
-    def _may_extend(self, verb: str) -> None:
-        self._mine(verb)
+    def _giving_signed(self, plain: Plain, held: Held) -> Plan[tuple[int, bool]]:
+        if held.cover is None:
+            held.cover = self._access.client.owner()
+        return give_signed(plain, held.owner, held.cover)
+
+    def _may_extend(self, verb: str) -> Held:
+        held = self._mine(verb)
         if self.timeout is None:
             raise self._error("LockError", f"cannot {verb} lock {self.name!r}: it has no timeout and never expires")
+        return held
 
     def _left_in_child(self, error: BaseException | None) -> bool:
         """A forked child leaves its parent's block: it has nothing to give back, and must not hide what happens."""

@@ -18,10 +18,14 @@ __all__ = ["Held", "PerThread", "Shared"]
 class Held:
     """What one acquire took."""
 
-    __slots__ = ("epoch", "giving", "late", "owner", "until")
+    __slots__ = ("cover", "epoch", "giving", "late", "owner", "unique", "until")
 
-    def __init__(self, owner: Owner, until: float | None, late: float = 0.0) -> None:
+    def __init__(self, owner: Owner, until: float | None, late: float = 0.0, *, unique: bool = True) -> None:
         self.owner = owner
+        self.unique = unique
+        """Made here, for this one acquisition. What a caller chose may be somebody else's as well."""
+        self.cover: Owner | None = None
+        """What is put in its place to give it back, if it is not unique."""
         self.until = until
         """When it ends by our clock, at the earliest; None if that is not known."""
         self.late = late
@@ -72,7 +76,7 @@ class Shared:
     def token(self, value: bytes | str | None) -> None:
         who = self.asker()
         if value is not None:
-            self.keep(Held(value.encode() if isinstance(value, str) else bytes(value), None), who)
+            self.keep(Held(value.encode() if isinstance(value, str) else bytes(value), None, unique=False), who)
         elif (held := self.find(who)) is not None:
             self.drop(held)
 

@@ -6,9 +6,10 @@ from typing import Any
 from holdtight.clock import boottime
 from holdtight.compat.local import Held
 from holdtight.plan import LinkDown, Plan, ServerSaid, Step
-from holdtight.redis.plain import Plain
+from holdtight.redis.plain import FOR_EVER, Plain
+from holdtight.values import Owner
 
-__all__ = ["insist", "prolong", "sign"]
+__all__ = ["give_signed", "insist", "prolong", "sign"]
 
 
 def insist(step: Step, again: Callable[[], Step | None], failed: LinkDown | None = None) -> Plan[tuple[Any, bool]]:
@@ -34,9 +35,10 @@ def prolong(plain: Plain, held: Held, seconds: float, mode: str) -> Plan[Any]:
     def again() -> Step | None:
         if mode != "add":
             return step
-        if held.until is None or held.until == float("inf"):
+        if held.until is None or held.until == FOR_EVER:
             return None  # set by hand: when it ends is not known here
-        return plain.keep_step(held.owner, int((held.until - boottime()) * 1000) + ms, "replace")
+        whole = int((held.until - boottime()) * 1000) + ms
+        return plain.keep_step(held.owner, whole, "replace") if whole > 0 else None
 
     answer, _ = yield from insist(step, again)
     return answer
@@ -60,3 +62,14 @@ def sign(plain: Plain, held: Held, text: bytes) -> Plan[bool]:
                 pass  # the keeper tries on, and then its time ends it
         raise
     return answer == 1 or (answer == 2 and asked_before and boottime() < (held.until or 0.0))
+
+
+def give_signed(plain: Plain, text: bytes, cover: Owner) -> Plan[tuple[int, bool]]:
+    """The way back: an owner that nobody else has in the place of the text, then away with it. Asked twice, a plain
+    delete could hit another's lock that has been taken under the same text meanwhile. As `insist`."""
+    swap, give = plain.sign_step(text, cover), plain.give_step(cover)
+    answer, asked_before = yield from insist(swap, lambda: swap)
+    if answer == 0:
+        return 0, asked_before
+    yield from insist(give, lambda: give)
+    return 1, asked_before

@@ -194,7 +194,7 @@ class Lock(BaseLock):
 
     def do_release(self, expected_token: str | bytes) -> None:
         """Gives back what is held under this value."""
-        self._give_back(Held(self._reach.encode(expected_token), None))
+        self._give_back(Held(self._reach.encode(expected_token), None, unique=False))
 
     def _give_back(self, held: Held) -> None:
         plain = self._plain()
@@ -202,10 +202,12 @@ class Lock(BaseLock):
         transport, deletion = access.transport, access.deletion
         owner = held.owner
         failed: LinkDown | None = None
-        try:
-            link = transport.idle.pop()
-        except IndexError:
-            link = None
+        link: Link | None = None
+        if held.unique:
+            try:
+                link = transport.idle.pop()
+            except IndexError:
+                pass
         try:
             while link is not None:
                 way = deletion.way
@@ -228,7 +230,8 @@ class Lock(BaseLock):
                     transport.idle.append(link)
                     break
             step = plain.give_step(owner)
-            answer, asked_before = self._run(insist(step, lambda: step, failed))
+            plan = insist(step, lambda: step, failed) if held.unique else self._giving_signed(plain, held)
+            answer, asked_before = self._run(plan)
         except BaseException as error:
             if not isinstance(error, self._reach.errors.LockError):
                 self._not_given_back(plain, held)
@@ -251,11 +254,10 @@ class Lock(BaseLock):
 
     def reacquire(self) -> Literal[True]:
         """Sets the time that the lock has left to its timeout again."""
-        self._may_extend("reacquire")
         return self.do_reacquire()
 
     def do_reacquire(self) -> Literal[True]:
-        held = self._mine("reacquire")
+        held = self._may_extend("reacquire")
         plain, sent = self._plain(), boottime()
         answer = self._run(prolong(plain, held, plain.claim.ttl, "set"))
         self._prolonged("reacquire", held, answer, plain.claim.ttl, sent)
