@@ -86,6 +86,8 @@ TARGETS: tuple[Target, ...] = (
     Target("kinds.reader.onecore", "kinds", "… one core", L, 1.4, None, "×"),
     Target("kinds.permit.across", "kinds", "semaphore pair vs exclusive pair, across cores", L, 1.4, None, "×"),
     Target("kinds.permit.onecore", "kinds", "… one core", L, 1.4, None, "×"),
+    Target("drop_in.across", "drop_in", "drop-in pair, faster than redis-py's, across cores", H, 1.6, None, "×"),
+    Target("drop_in.onecore", "drop_in", "drop-in pair, faster than redis-py's, one core", H, 3.0, None, "×"),
     Target("threads.16", "threads", "16 threads, distinct names, vs redis-py", H, 4.5, 6, "×"),
     Target("threads.64", "threads", "64 threads, distinct names, vs redis-py", H, 4.5, 6, "×"),
     Target("asyncio.64", "asyncio", "asyncio, 64 tasks, vs redis-py asyncio", H, 10, 16, "×", 1),

@@ -35,6 +35,7 @@ L = TypeVar("L", bound=BaseLock)
 class BaseLocks(Reports, Generic[L]):
     """A client: one namespace on one server."""
 
+    closed: bool = False
     lock_type: ClassVar[Any]
     rwlock_type: ClassVar[Any]
     semaphore_type: ClassVar[Any]

@@ -199,7 +199,8 @@ class Backoff(_Frozen):
         ceiling = min(self.cap, self.first * 2.0 ** min(tries - 1, 30))
         import random
 
-        return ceiling * random.uniform(0.5, 1.0)
+        # Not from the generator that programs seed: ours is drawn from in the background, whenever a server is gone.
+        return ceiling * random.SystemRandom().uniform(0.5, 1.0)
 
 
 DRIFT = Drift()

@@ -11,7 +11,6 @@ from holdtight.redis import script
 __all__ = ["Errand", "StandingInLine"]
 
 TOUCH_SECONDS = 5.0 / 3
-PERSISTENCE = 5.0
 
 
 class StandingInLine:
@@ -40,14 +39,14 @@ class StandingInLine:
 
 
 class Errand:
-    """A Step that somebody could not see through: tried for a few seconds, then left to the ttl."""
+    """A Step that somebody could not see through: tried for a while, then left to the ttl."""
 
     interval = 0.4
 
     def __init__(self, place: Place, step: Step) -> None:
         self.place = place
         self.alive = True
-        self.deadline = place.clock() + PERSISTENCE
+        self.deadline = max(place.clock(), step.until) + step.persistence
         self._step = step
 
     def request(self, now: float) -> bytes | None:
@@ -59,7 +58,7 @@ class Errand:
     def answered(self, reply: Any, sent: float) -> bool:
         if isinstance(reply, hiredis.ReplyError):
             return False
-        self.alive = False
+        self.alive = self.place.clock() < self._step.until
         return True
 
     def unanswered(self, cause: str) -> None: ...

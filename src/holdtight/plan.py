@@ -38,12 +38,14 @@ UNDO_SECONDS = 1.0
 class LinkDown(Exception):
     """A connection could not be made, broke, or stayed silent. `sent`: the request may have arrived."""
 
-    def __init__(self, cause: str, *, sent: bool, stale: bool = False) -> None:
+    def __init__(self, cause: str, *, sent: bool, stale: bool = False, silent: bool = False) -> None:
         super().__init__(cause)
         self.cause = cause
         self.sent = sent
         self.stale = stale
         """The connection had been lying idle: it may have died long ago, and one more try is fair."""
+        self.silent = silent
+        """Nothing broke: no answer came in time."""
 
 
 class ServerSaid(Exception):
@@ -58,6 +60,11 @@ class Step:
     """One request. `packed(inbox)` is what goes on the wire; `read(reply, sent)` makes a value of the answer."""
 
     __slots__ = ("after", "aside", "before", "otherwise", "patience", "read", "replacement", "undo")
+
+    persistence = 5.0
+    """For how long the keeper tries an undo that is left to it, before the ttl must do."""
+    until = 0.0
+    """What is undone may still arrive until then (boottime): the keeper undoes it again until that has passed."""
 
     def __init__(
         self,

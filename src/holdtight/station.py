@@ -265,7 +265,7 @@ class Station:
             refresh()
         if busy:
             self._idle_ticks = 0
-            if now >= self._refresh_at:
+            if client.known and now >= self._refresh_at:
                 self._recorded = True
                 self._refresh_at = now + REFRESH_SECONDS
                 client.recorded_until = self._refresh_at + REFRESH_SECONDS

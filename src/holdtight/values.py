@@ -217,10 +217,11 @@ class Grant(NamedTuple):
 
 
 class Denied(NamedTuple):
-    """Held by another; we are not in line."""
+    """Held by another; we are not in line. `look`: the store keeps no line, ask again after so many seconds."""
 
     holder: Owner | None
     left: float
+    look: float | None = None
 
 
 class Queued(NamedTuple):

@@ -47,6 +47,7 @@ class Link:
 
 
 class Client:
+    known = True
     record_key = b"ht:client:x"
 
     def __init__(self) -> None:

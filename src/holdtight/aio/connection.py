@@ -191,7 +191,7 @@ class Connection:
             return
         earliest = min(self._deadlines, default=_NEVER)
         if now >= earliest:
-            self.fail(LinkDown("it did not answer in time", sent=True))
+            self.fail(LinkDown("it did not answer in time", sent=True, silent=True))
         elif earliest < _NEVER:
             self._arm(max(earliest, now + 0.001))
 
@@ -209,7 +209,7 @@ class Connection:
         listeners, self._listeners = self._listeners, {}
         for future in pending:
             if not future.done():
-                future.set_exception(LinkDown(cause.cause, sent=True, stale=cause.stale))
+                future.set_exception(LinkDown(cause.cause, sent=True, stale=cause.stale, silent=cause.silent))
         for listener in listeners.values():
             if not listener.done():
                 listener.set_exception(LinkDown(cause.cause, sent=False))

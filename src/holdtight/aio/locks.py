@@ -9,8 +9,9 @@ from holdtight.aio.driver import Driver
 from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
+from holdtight.aio.loops import PerLoop
 from holdtight.aio.multi import AsyncMulti
-from holdtight.aio.transport import Transport, ignore
+from holdtight.aio.transport import ignore
 from holdtight.base import BaseLocks
 from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.core.ending import adopt
@@ -32,7 +33,7 @@ __all__ = ["AsyncLocks"]
 R = TypeVar("R")
 
 
-class AsyncLocks(BaseLocks[AsyncLock]):
+class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
     """Locks on one server, for asyncio code. Cheap to keep; works on several event loops, also at once."""
 
     lock_type = AsyncLock
@@ -67,39 +68,11 @@ class AsyncLocks(BaseLocks[AsyncLock]):
 
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
-        self._transports: list[Transport] = []
-        self.latest: Transport | None = None
-
-    def transport(self) -> Transport:
-        """The connection of the running loop."""
-        loop = asyncio.get_running_loop()
-        latest = self.latest
-        if latest is not None and latest.loop is loop:
-            return latest
-        return self._transport_of(loop)
-
-    def _transport_of(self, loop: asyncio.AbstractEventLoop) -> Transport:
-        found: Transport | None = None
-        for each in list(self._transports):
-            if each.loop is loop:
-                found = each
-            elif each.loop.is_closed():
-                try:
-                    self._transports.remove(each)
-                except ValueError:
-                    continue  # another thread's loop was quicker
-                each.close()
-        if found is None:
-            found = Transport(self.place, loop, connect_timeout=self.settings.connect_timeout)
-            found.closed = self.closed
-            self._transports.append(found)
-        self.latest = found
-        return found
+        self.open_loops(self.place, settings.connect_timeout)
 
     def after_fork(self) -> None:
         super().after_fork()
-        self._transports = []
-        self.latest = None
+        self.abandon_loops()
 
     async def __aenter__(self) -> "AsyncLocks":
         return self
@@ -122,14 +95,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             asked = connection.ask(command("DEL", self.client.record_key), 0.5)
             asked.add_done_callback(ignore)
             await asyncio.wait([asked])
-        here = asyncio.get_running_loop()
-        for transport in self._transports:
-            if transport.loop is here or transport.loop.is_closed():
-                transport.close()
-            else:
-                transport.loop.call_soon_threadsafe(transport.close)
-        self._transports = []
-        self.latest = None
+        self.close_loops()
 
     def discard(self) -> None:
         """Closes where no loop runs any more, as at the end of a test: nothing is said to the server."""

@@ -49,7 +49,7 @@ class Transport:
         finally:
             self._wanted -= 1
         if not done:
-            raise LinkDown("connecting took too long", sent=False)
+            raise LinkDown("connecting took too long", sent=False, silent=True)
         return done.pop().result()
 
     def _connect_at_once(self, timeout: float) -> Connection:
@@ -90,7 +90,8 @@ class Transport:
             return
         self.connection = Connection(link, self.loop, self.place.post)
         future.set_result(self.connection)
-        self.place.post.keeper.watch(self.place)
+        if self.place.client.known:
+            self.place.post.keeper.watch(self.place)
 
     def _connected(self, future: "asyncio.Future[Connection]") -> None:
         self._connecting = None

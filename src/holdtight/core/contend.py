@@ -5,6 +5,7 @@
        │  ├──► Queued ──► Park until rung, due, or the wait ends
        │  │                 │ note: a later moment to look ──► Park again
        │  │                 │ now and then: a look for a deadlock (deadlock.py) ──► Park again
+       │  ├──► Denied, look ┤ Park until due, rung, or the wait ends: then once more
        │  ├──► Late ────────┤
        │  └──► LinkDown ────┤ pause, with backoff
        └───────────────────┘
@@ -33,11 +34,16 @@ MOST_SWEEPS = 100
 Answer = Outcome | LinkDown | ServerSaid
 
 
-class Question(Protocol):
-    """A claim on a store, as the wait loop needs it."""
+class Bounded(Protocol):
+    """What a request for a claim must come back in time for."""
 
     claim: Claim
     valid: float
+
+
+class Question(Bounded, Protocol):
+    """A claim on a store, as the wait loop needs it."""
+
     max_waiters: int
 
     def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step: ...
@@ -111,12 +117,16 @@ class Asking:
         left = self.wait if not self.wait else max(self.wait_until - now, SHORTEST_PATIENCE)
         return patience(self.question, left, None if self.answered else self.connect_timeout)
 
+    def looks_again(self, denied: Denied) -> bool:
+        """A store without a line is asked again until the wait has ended, the last time right then."""
+        return denied.look is not None and self.clock() < self.wait_until
+
     def unavailable(self, cause: object) -> Unavailable:
         waited = self.clock() - self.started
         return Unavailable.because(self.question.claim.name, self.server, str(cause), waited)
 
 
-def patience(question: Question, wait: float | None, connect_timeout: float | None) -> float:
+def patience(question: Bounded, wait: float | None, connect_timeout: float | None) -> float:
     """How long to wait for one reply when `wait` seconds are left in all.
 
     `connect_timeout` bounds what is spent before the first answer, None after it. Half of the time is for the first
@@ -149,7 +159,7 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
                     return granted
             elif isinstance(answer, Denied) and answer.holder is None and asking.sweeps < MOST_SWEEPS:
                 asking.sweeps += 1  # nobody holds it: many dead waiters were in the way, and there are fewer now
-            elif isinstance(answer, Denied) and asking.or_none:
+            elif isinstance(answer, Denied) and asking.or_none and not asking.looks_again(answer):
                 yield from _undo(asking)  # an earlier attempt may still be on its way
                 return None
             elif answer is not None:
@@ -206,7 +216,9 @@ def _wait_after(asking: Asking, answer: Answer) -> Generator[Step | Park, Any, N
             asking.position = answer.position
             yield from _stand_in_line(asking, answer)
         case Denied():
-            raise (yield from _timed_out(asking, answer.holder, answer.left))
+            if not asking.looks_again(answer):
+                raise (yield from _timed_out(asking, answer.holder, answer.left))
+            yield from _look_later(asking, answer.look or 0.0)
         case QueueIsFull():
             raise QueueFull.at(asking.question.claim.name, answer.waiting, asking.question.max_waiters)
         case LinkDown() | ServerSaid():
@@ -241,6 +253,15 @@ def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Step | Park, Any
                 return
         else:
             return
+
+
+def _look_later(asking: Asking, look: float) -> Generator[Step | Park, Any, None]:
+    asking.answered = True
+    asking.failures = 0
+    try:
+        yield Park(asking.owner, min(asking.clock() + look, asking.wait_until))
+    except LinkDown:
+        pass  # the next attempt goes out on a new connection
 
 
 def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Step | Park, Any, None]:

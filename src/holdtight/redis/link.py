@@ -272,12 +272,12 @@ def open_link(address: "Address", client: Client, timeout: float, tls: "ssl.SSLC
     except OSError as error:
         if sock is not None:
             sock.close()
-        raise LinkDown(_cause(error), sent=False) from error
+        raise LinkDown(_cause(error), sent=False, silent=_is_silence(error)) from error
     except BaseException as error:
         if sock is not None:
             sock.close()
         if isinstance(error, LinkDown):
-            raise LinkDown(error.cause, sent=False) from error
+            raise LinkDown(error.cause, sent=False, silent=error.silent) from error
         raise
 
 
@@ -315,7 +315,7 @@ def _connect(address: "Address", timeout: float) -> socket.socket:
 def _left(until: float) -> float:
     left = until - boottime()
     if left <= 0:
-        raise LinkDown("connecting took too long", sent=False)
+        raise LinkDown("connecting took too long", sent=False, silent=True)
     return left
 
 
@@ -340,7 +340,8 @@ def _cause(error: OSError) -> str:
 def _down(error: OSError | hiredis.ProtocolError) -> LinkDown:
     """A broken connection may have died while it lay idle, and a new one may work; a silent one is silent."""
     if isinstance(error, OSError):
-        return LinkDown(_cause(error), sent=True, stale=not _is_silence(error))
+        silent = _is_silence(error)
+        return LinkDown(_cause(error), sent=True, stale=not silent, silent=silent)
     return LinkDown(f"what answers is not a Redis or Valkey server ({error})", sent=True)
 
 

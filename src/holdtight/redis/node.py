@@ -34,6 +34,9 @@ class Client:
     Every owner starts with the client's id; the record under that id says host, pid and start.
     """
 
+    known = True
+    """Has a record and an inbox. A client that is not leaves nothing on a server but what it is told to."""
+
     def __init__(self, namespace: str, clock: Clock = boottime) -> None:
         self.namespace = namespace
         self.clock = clock
@@ -76,7 +79,7 @@ class Client:
     def announcement_due(self) -> bool:
         """True if the record must be written again before it can be relied on; whoever asks writes it."""
         now = self.clock()
-        if now <= self.recorded_until:
+        if now <= self.recorded_until or not self.known:
             return False
         self.recorded_until = now + RECORD_SECONDS * 2 / 3
         return True
@@ -111,9 +114,9 @@ def greet(
     login = ["AUTH", user or "default", password or ""] if user is not None or password is not None else []
     title = name or f"holdtight-{os.getpid()}-{threading.get_native_id()}"
     select = [command("SELECT", db)] if db else []
-    common = [client.record(), command("TIME")]
+    common = [client.record(), command("TIME")] if client.known else [command("TIME")]
     answers: list[Any]
-    if protocol != 2:
+    if protocol != 2 and client.known:
         inbox = client.inbox()
         hello = command("HELLO", 3, *login, "SETNAME", title)
         listen = command("SUBSCRIBE", inbox)
@@ -136,9 +139,10 @@ def greet(
         greeting.append(auth)
     greeting += [*select, command("CLIENT", "SETNAME", title)]
     sent = client.clock()
-    answers = yield b"".join([*greeting, *common]), len(greeting) + 2
+    answers = yield b"".join([*greeting, *common]), len(greeting) + len(common)
     _expect(answers[: len(greeting) - 1])
-    _learn(client, answers[-1], sent)
+    if client.known or not isinstance(answers[-1], hiredis.ReplyError):
+        _learn(client, answers[-1], sent)
     return Session(2, b"", "the server speaks RESP2: waiters poll")
 
 

@@ -59,7 +59,8 @@ class Transport:
         except BaseException:
             self._leave()
             raise
-        self.place.post.keeper.watch(self.place)
+        if self.place.client.known:
+            self.place.post.keeper.watch(self.place)
         return link
 
     def _announced(self, link: Link, timeout: float) -> Link:
