@@ -9,9 +9,10 @@ from holdtight.baselock import BaseLock
 from holdtight.degraded import stand_in_settings
 from holdtight.errors import LockError, Unavailable
 from holdtight.hub import Events
-from holdtight.keeper import Post, post
+from holdtight.keeper import post
 from holdtight.place import Place
 from holdtight.plan import LinkDown, ServerSaid
+from holdtight.post import Post
 from holdtight.redis import answers
 from holdtight.redis.keys import keys_of
 from holdtight.redis.node import Client

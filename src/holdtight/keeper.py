@@ -20,21 +20,18 @@ import select
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from holdtight import process
-from holdtight.clock import Clock, Sleeper, boottime
+from holdtight.clock import Clock, boottime
 from holdtight.herald import report, tell
 from holdtight.place import Place
+from holdtight.post import Post
 from holdtight.station import Station
 
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-
-__all__ = ["Charge", "Keeper", "Post", "keeper", "post"]
+__all__ = ["Charge", "Keeper", "keeper", "post"]
 
 RECORD_TICK = 2.5
-LONGEST_TIMER = 86400.0
 THREAD_NAME = "holdtight-keeper"
 RETRY_SHARE = 8
 SLICE = 50
@@ -362,35 +359,8 @@ class Keeper:
             self._station(charge.place).enqueue(charge)
 
 
-class Timer(Protocol):
-    def cancel(self) -> None: ...
-
-
-class Post:
-    """Time as it passes by itself: the clock, the keeper that goes by it (a forked child gets a new one), and the ways
-    to sleep and to have something called. `holdtight.testing` has another, whose time passes when it is told to."""
-
-    def __init__(self, clock: Clock = boottime, keeper: Keeper | None = None, tell: Callable[..., None] = tell) -> None:
-        self.clock = clock
-        self.keeper = keeper or Keeper(clock)
-        self.tell = tell
-
-    def sleeper(self) -> Sleeper:
-        return Sleeper(self.clock)
-
-    def call_soon(self, loop: "AbstractEventLoop", function: Callable[..., object], *args: Any) -> None:
-        """From any thread, on that event loop; not at all if that is closed, and with it all who could be told."""
-        try:
-            loop.call_soon_threadsafe(function, *args)
-        except RuntimeError:
-            pass
-
-    def call_at(self, loop: "AbstractEventLoop", when: float, function: Callable[..., object], *args: Any) -> Timer:
-        """On the event loop that runs in this thread, at a moment on our clock."""
-        return loop.call_later(max(0.0, min(when - self.clock(), LONGEST_TIMER)), function, *args)
-
-
-post = Post()
+post = Post(boottime, Keeper(), tell)
+"""Of all places but those of tests. A forked child gets a new keeper."""
 
 
 def keeper() -> Keeper:

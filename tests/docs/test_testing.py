@@ -22,7 +22,9 @@ def title(block: str) -> str:
 def test_a_block_of_tests_passes(pytester: pytest.Pytester, block: str) -> None:
     pytester.makepyfile(block)
     plugins = ("-p", "holdtight.testing", "-p", "no:valkey", "-p", "no:asyncio", "-p", "no:cacheprovider")
-    result = pytester.runpytest_inprocess(*plugins, "-W", "error")
+    # In this process it may have been imported already.
+    warnings = ("-W", "error", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+    result = pytester.runpytest_inprocess(*plugins, *warnings)
     outcomes = result.parseoutcomes()
     assert outcomes.keys() == {"passed"}
     assert outcomes["passed"] >= block.count("\ndef test_")

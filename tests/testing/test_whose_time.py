@@ -12,6 +12,7 @@ LOOKS = re.compile(r"\bboottime\b|\bmonotonic\(|\btime\.time\(|\btime\.sleep\(|\
 REASONS = {
     "clock.py": "it is where the clock is",
     "keeper.py": "it has the post of all places but those of tests",
+    "post.py": "it has the timers of loops where time passes by itself",
     "redis/link.py": "a socket's patience is real",
     "redis/node.py": "the default, and when this process began",
     "sync/transport.py": "so is that of who connects",

@@ -13,7 +13,7 @@ import pytest
 from holdtight import Lease, LeaseLost, Locks, NotOwner, NotSupported, Unavailable, base, herald, process
 from holdtight import keeper as keeper_module
 from holdtight.events import Event, Lost, RenewalFailed, Renewed
-from holdtight.keeper import Post
+from holdtight.post import Post
 from holdtight.redis import script
 from holdtight.renewing import Renewal
 from holdtight.tenure import Tenure
@@ -31,9 +31,7 @@ class World:
         self.delivered: list[Callable[[], object]] = []
         self.seen: list[Event] = []
         self.keeper = Still()
-        post = Post()
-        post.clock, post.keeper = lambda: self.now, self.keeper
-        post.tell = lambda function, *args: function(*args)
+        post = Post(lambda: self.now, self.keeper, lambda function, *args: function(*args))
         monkeypatch.setattr(base, "_post", lambda settings: post)
         self.locks = Locks("redis://127.0.0.1:1", namespace="tenure")
         self.locks.client.lead = 0.0

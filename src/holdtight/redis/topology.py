@@ -13,7 +13,7 @@ from holdtight.redis.node import Client
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.keeper import Post
+    from holdtight.post import Post
     from holdtight.redis.targets import Address, Embedded, Single
 
 __all__ = ["RedisPlace"]

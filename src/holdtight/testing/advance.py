@@ -127,7 +127,7 @@ class Clock:
         return self._us
 
     def after_fork(self) -> None:
-        self.post.start_anew()
+        self.post.after_fork()
         self._moving = threading.Lock()
 
     def __repr__(self) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.clock import Clock
 from holdtight.herald import get_logger
-from holdtight.keeper import Keeper, Post, Timer
+from holdtight.keeper import Keeper
+from holdtight.post import Post, Timer
 from holdtight.testing.loops import Loops
 from holdtight.testing.waiters import HandSleeper, Waiters
 
@@ -60,11 +61,13 @@ class HandPost(Post):
     def __init__(self, clock: Clock, patience: float) -> None:
         super().__init__(clock, HandKeeper(clock), self._tell)
         self._patience = patience
-        self.start_anew()
+        self._begin()
 
-    def start_anew(self) -> None:
-        """At birth, and in a forked child."""
+    def after_fork(self) -> None:
         self.keeper = HandKeeper(self.clock)
+        self._begin()
+
+    def _begin(self) -> None:
         self.waiters = Waiters(self.clock, self._patience)
         self.loops = Loops(self._patience)
         self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
