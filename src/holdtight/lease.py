@@ -141,7 +141,8 @@ class BaseLease:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        return (self.tenure.place.display,)
+        """The servers that hold it: of a quorum, those that are known to, at least a majority of all."""
+        return self.tenure.nodes
 
     def share(self, who: Identity) -> None:
         """Lets this identity enter again."""

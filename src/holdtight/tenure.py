@@ -55,7 +55,7 @@ class Terms:
     __slots__ = ("events", "interval", "max_hold", "place", "prepared", "renew", "ttl", "valid")
 
     def __init__(
-        self, prepared: Prepared, place: Place, events: Events, *, renew: bool, max_hold: float | None
+        self, prepared: Any, place: Place, events: Events, *, renew: bool, max_hold: float | None
     ) -> None:
         self.prepared = prepared
         self.place = place
@@ -112,6 +112,11 @@ class Tenure:
     @property
     def name(self) -> str:
         return self.terms.prepared.claim.name
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The servers that have it."""
+        return (self.place.display,)
 
     @property
     def kind(self) -> Kind:

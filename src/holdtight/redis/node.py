@@ -34,14 +34,26 @@ class Client:
     Every owner starts with the client's id; the record under that id says host, pid and start.
     """
 
+    in_quorum = False
+    """It goes to one node of a quorum: what it asks for says to which run of the server."""
+    guarded = False
+    """And that run is to be learned."""
+
     def __init__(self, namespace: str, clock: Clock = boottime) -> None:
         self.namespace = namespace
         self.clock = clock
         self.renew_identity()
 
-    def renew_identity(self) -> None:
+    def for_node(self, *, guarded: bool) -> "Client":
+        """The same client as one node of a quorum knows it: one id everywhere, the time of each."""
+        node = Client(self.namespace, self.clock)
+        node.in_quorum, node.guarded = True, guarded
+        node.renew_identity(self.id)
+        return node
+
+    def renew_identity(self, client_id: bytes | None = None) -> None:
         """At birth, and in a forked child: nothing of the parent's identity is ours."""
-        self.id = os.urandom(CLIENT_ID_SIZE)
+        self.id = os.urandom(CLIENT_ID_SIZE) if client_id is None else client_id
         self.owners: deque[Owner] = deque()
         """Fresh owners in store; `owner()` refills."""
         self._inboxes = itertools.count(1)
@@ -99,6 +111,8 @@ class Session(NamedTuple):
     protocol: int
     inbox: bytes
     note: str | None = None
+    run: bytes = b""
+    """Which run of the server this is, if that was asked for."""
 
 
 Greeting = Generator[tuple[bytes, int], list[Any], Session]
@@ -111,14 +125,14 @@ def greet(
     login = ["AUTH", user or "default", password or ""] if user is not None or password is not None else []
     title = name or f"holdtight-{os.getpid()}-{threading.get_native_id()}"
     select = [command("SELECT", db)] if db else []
-    common = [client.record(), command("TIME")]
+    common = [client.record(), *([command("INFO", "server")] if client.guarded else []), command("TIME")]
     answers: list[Any]
     if protocol != 2:
         inbox = client.inbox()
         hello = command("HELLO", 3, *login, "SETNAME", title)
         listen = command("SUBSCRIBE", inbox)
         sent = client.clock()
-        answers = yield b"".join([hello, *select, listen, *common]), 4 + len(select)
+        answers = yield b"".join([hello, *select, listen, *common]), 2 + len(select) + len(common)
         first = answers[0]
         if not isinstance(first, hiredis.ReplyError):
             _expect(answers[1 : 1 + len(select)])
@@ -126,7 +140,7 @@ def greet(
             if isinstance(heard, hiredis.ReplyError):
                 inbox, note = b"", str(heard)
             _learn(client, answers[-1], sent)
-            return Session(3, inbox, note)
+            return Session(3, inbox, note, _run(client, answers))
         said = str(first)
         if not said.startswith("NOPROTO") and "unknown command" not in said.lower():
             raise ServerSaid(said)
@@ -136,10 +150,22 @@ def greet(
         greeting.append(auth)
     greeting += [*select, command("CLIENT", "SETNAME", title)]
     sent = client.clock()
-    answers = yield b"".join([*greeting, *common]), len(greeting) + 2
+    answers = yield b"".join([*greeting, *common]), len(greeting) + len(common)
     _expect(answers[: len(greeting) - 1])
     _learn(client, answers[-1], sent)
-    return Session(2, b"", "the server speaks RESP2: waiters poll")
+    return Session(2, b"", "the server speaks RESP2: waiters poll", _run(client, answers))
+
+
+def _run(client: Client, answers: list[Any]) -> bytes:
+    """The run id, out of what INFO said before TIME."""
+    if not client.guarded:
+        return b""
+    _expect(answers[-2:-1])
+    text = answers[-2] if isinstance(answers[-2], bytes) else str(answers[-2]).encode()
+    for line in text.splitlines():
+        if line.startswith(b"run_id:"):
+            return bytes(line[7:].strip())
+    raise LinkDown("it does not say its run id, which the restart guard needs (INFO server)", sent=False)
 
 
 def _expect(answers: list[Any]) -> None:
