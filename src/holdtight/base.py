@@ -182,7 +182,7 @@ class BaseLocks(Reports, Generic[L]):
         if self.settings.is_quorum:
             from holdtight.quorum import look_at
 
-            return look_at(cast("QuorumPlace", self.place), prepared, self._entered())
+            return look_at(cast("QuorumPlace", self.place), cast(Any, prepared), self._entered())
         return look(self.store, prepared, self._entered())
 
     def _bless(self) -> Plan[dict[str, str]]:
@@ -211,7 +211,7 @@ class BaseLocks(Reports, Generic[L]):
         if self.settings.is_quorum:
             from holdtight.quorum import meaning
 
-            return meaning(error, name, self.lock(name).prepared if name else None, self.place.display)
+            return meaning(error, name, cast(Any, self.lock(name).prepared) if name else None, self.place.display)
         if isinstance(error, LinkDown):
             return Unavailable.because(name, self.place.display, error.cause)
         key = keys_of(self.settings.namespace, name).main if name else b""

@@ -7,6 +7,7 @@ from holdtight.core.contend import Asking
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
 from holdtight.identity import Identity
 from holdtight.lease import BaseLease
+from holdtight.redis.store import Prepared
 from holdtight.settings import Options
 from holdtight.tenure import Tenure, Terms
 from holdtight.values import Claim, Kind, LossReason, Owner, Wait
@@ -29,10 +30,12 @@ class BaseLock:
         self._locks: Any = locks
         self._name = name
         self.options = options
-        self.prepared: Any = locks.store.prepare(
+        self.prepared: Prepared = locks.store.prepare(
             Claim(name, options.ttl, options.label, options.kind, options.n, options.permits)
         )
-        self.terms = Terms(self.prepared, locks.place, locks.events, renew=options.renew, max_hold=options.max_hold)
+        self.terms: Terms = Terms(
+            self.prepared, locks.place, locks.events, renew=options.renew, max_hold=options.max_hold
+        )
         self.key = (locks, name)
 
     @property

@@ -195,6 +195,11 @@ class MultiLeaseMixin:
         fewest: int = min(part.acks for part in self.parts)
         return fewest
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The servers that hold all of them."""
+        return tuple(node for node in self.tenures[0].nodes if all(node in each.nodes for each in self.tenures))
+
     def _refuse(self, verb: str, why: str) -> NotSupported:
         return NotSupported(f"cannot {verb} {self.name!r}: {why}", name=self.name)
 

@@ -30,7 +30,7 @@ Only a plan asks again: it alone knows that asking again is safe.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, TypeVar, Union
+from typing import Any, NamedTuple, TypeVar
 
 from holdtight.values import Owner
 
@@ -98,6 +98,13 @@ class Step:
         self.aside = aside
         """Asked by somebody who stands in line, about something else."""
 
+    def made_of(self, reply: Any, sent: float) -> Any:
+        """As `read`; a reply that makes no sense is what a server said, not an error of ours."""
+        try:
+            return self.read(reply, sent)
+        except Exception as error:
+            return ServerSaid(f"{reply!r:.100} makes no sense ({type(error).__name__}: {error})")
+
     def packed(self, inbox: bytes) -> bytes:
         return self.before if self.after is None else self.before + inbox + self.after
 
@@ -115,6 +122,8 @@ class Fan(NamedTuple):
     """The driver leaves here by which connection each node was asked."""
     after: Sequence[Any] | None = None
     """The ways of an earlier Fan: a Step with an `otherwise` goes by the same way, and the other if that is gone."""
+    undo: bool = False
+    """To be seen through, as a Step with `undo=True` is."""
 
 
 class Park(NamedTuple):
@@ -132,5 +141,5 @@ class Bell(NamedTuple):
 
 
 R = TypeVar("R")
-Wish = Union[Step, Fan, Park]
+Wish = Step | Fan | Park
 Plan = Generator[Wish, Any, R]

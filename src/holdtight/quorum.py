@@ -6,13 +6,13 @@ under the same owner, so that a node which lost it is healed. See core/quorum.py
 
 # Invariants:
 # - `good_until[i]` is until when node i keeps its vote, counted from before it was asked; 0 if it has none of ours;
-# - the deadline is the majority-th largest of them. A lease that is lost stays lost: answers that come later do not count;
+# - the deadline is the majority-th largest of them. A lease that is lost stays lost, whatever is answered later;
 # - a renewal creates what is missing, so none may be sent after the release has looked which are under way: both look
 #   and mark under one lock.
 """
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdtight.clock import Backoff
 from holdtight.core.quorum import deadline_of, inspect, say
@@ -31,11 +31,21 @@ if TYPE_CHECKING:
     from holdtight.keeper import Post
     from holdtight.settings import Settings
 
-__all__ = ["Breaker", "Finish", "QuorumPlace", "QuorumTenure", "bless", "look_at", "meaning", "no_quorum_error", "refuse"]
+__all__ = [
+    "Breaker",
+    "Finish",
+    "QuorumPlace",
+    "QuorumTenure",
+    "bless",
+    "look_at",
+    "meaning",
+    "refuse",
+]
 
 _PROBES = Backoff(first="50ms", cap="1s")
 SILENT_SECONDS = 0.5
 MOST_OWED = 64
+NOTICED_IN_TIME = 0.25
 
 
 class Breaker:
@@ -45,12 +55,19 @@ class Breaker:
     def __init__(self) -> None:
         self._failures = 0
         self._closed_at = 0.0
+        self._last: object = None
         self.cause = ""
 
     def failed(self, now: float, cause: str) -> None:
         self._failures += 1
         self.cause = cause
         self._closed_at = now if self._failures == 1 else now + _PROBES.pause(self._failures - 1)
+
+    def failed_once(self, now: float, cause: str, what: object) -> None:
+        """As `failed`; the end of one connection is one failure, however many are told of it."""
+        if what is not self._last:
+            self._last = what
+            self.failed(now, cause)
 
     def worked(self) -> None:
         self._failures = 0
@@ -90,14 +107,10 @@ def _distinct(names: list[str]) -> list[str]:
     return names if len(set(names)) == len(names) else [f"{name} ({at + 1})" for at, name in enumerate(names)]
 
 
-def no_quorum_error(name: str | None, down: NoQuorum, waited: float | None = None) -> QuorumNotReached:
-    return QuorumNotReached.among(name, down.nodes, down.majority, waited)
-
-
 def meaning(error: LinkDown | ServerSaid, name: str | None, ballot: Ballot | None, server: str) -> LockError:
     """One of our errors for what a plan on a quorum met."""
     if isinstance(error, NoQuorum):
-        return no_quorum_error(name, error)
+        return QuorumNotReached.among(name, error.nodes, error.majority)
     if isinstance(error, ServerSaid) and ballot is not None:
         return ballot.meaning(error)
     return QuorumNotReached.among(name, {server: str(error)}, 0)
@@ -168,7 +181,7 @@ class QuorumTenure(Tenure):
     ) -> None:
         super().__init__(terms, deliver, owner, fence, grant_sent, 0)
         self._changing = threading.RLock()
-        self._ballot: Any = terms.prepared
+        self._ballot = cast(Ballot, terms.prepared)
         count = self._ballot.count
         self.good_until = [sent[index] + terms.valid if index in sent else 0.0 for index in range(count)]
         self.markers = [markers.get(index, 0) for index in range(count)]
@@ -272,6 +285,13 @@ class QuorumTenure(Tenure):
             self._ways[index] = None
             self.markers[index] = max(self.markers[index], limit)
 
+    def _overdue(self) -> LossReason:
+        found = super()._overdue()
+        on_time = self.place.clock() - self.deadline < NOTICED_IN_TIME
+        if found is LossReason.EXPIRED and self.terms.renew and on_time:
+            return LossReason.UNREACHABLE  # we were awake, and heard of too few nodes
+        return found
+
     def _settle(self) -> None:
         deadline = deadline_of(self.good_until, self._ballot.majority)
         self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)
@@ -302,7 +322,7 @@ class NodeCharge:
     def request(self, now: float) -> bytes | None:
         tenure = self.tenure
         terms = tenure.terms
-        ballot: Any = terms.prepared
+        ballot = cast(Ballot, terms.prepared)
         if not terms.renew or now >= tenure.deadline:
             return None
         patience = min(LONGEST_PATIENCE, tenure.deadline - now)
@@ -312,7 +332,7 @@ class NodeCharge:
             self._asked = next_ttl(tenure.ttl, now, tenure.hold_until, ballot.store.drift)
             self._leave_open()
             tenure.under_way[self._index] = ballot.arrival_limit(self._index, now, patience)
-        return ballot.renew_request(  # type: ignore[no-any-return]
+        return ballot.renew_request(
             self._index, self._node.kept_run, tenure.owner, tenure.fence, now, self._asked, patience
         )
 

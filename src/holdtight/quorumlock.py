@@ -13,7 +13,7 @@ from holdtight.lease import BaseLease
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.quorum import Finish, QuorumPlace, QuorumTenure, meaning, refuse
 from holdtight.redis.ballot import Ballot
-from holdtight.redis.store import LONGEST_PATIENCE
+from holdtight.redis.store import LONGEST_PATIENCE, Prepared
 from holdtight.settings import Options
 from holdtight.tenure import Deliver, Terms
 from holdtight.values import Denied, Grant, Guarded, LossReason, owner_text
@@ -40,10 +40,15 @@ class QuorumLockMixin:
         _locks: Any
         _name: str
         options: Options
-        prepared: Any
+        prepared: Prepared
         terms: Terms
 
         def asking(self, *args: Any, **kwargs: Any) -> Asking: ...
+
+    @property
+    def ballot(self) -> Ballot:
+        """What a quorum's store prepares in place of a request to one server."""
+        return cast(Ballot, self.prepared)
 
     def refuse(self, what: str) -> NotSupported:
         return refuse(what, self._name)
@@ -60,7 +65,7 @@ class QuorumLockMixin:
             raise RuntimeError(f"{locks!r} is closed")
         place = cast(QuorumPlace, locks.place)
         poll = Poll(
-            self.prepared,
+            self.ballot,
             place.names,
             fresh=locks.client.owner,
             proposal=place.store.proposal,
@@ -100,13 +105,13 @@ class QuorumLockMixin:
         from holdtight.events import ReleaseFailed
 
         self._locks.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
-        return meaning(error, self._name, cast(Ballot, self.prepared), self._locks.place.display)
+        return meaning(error, self._name, self.ballot, self._locks.place.display)
 
     def leave_to_the_keeper(self, tenure: QuorumTenure, left: Finish) -> None:
         if tenure.epoch != process.current.epoch:
             return
         for index in left.holding | left.markers.keys():
-            step = self.prepared.withdraw_step(tenure.owner, left.markers.get(index, 0))
+            step = self.ballot.withdraw_step(tenure.owner, left.markers.get(index, 0))
             node = tenure.place.nodes[index]
             node.post.keeper.ask(Errand(node, step))
 
@@ -132,7 +137,7 @@ class QuorumLockMixin:
         sent = {index: each.sent for index, each in enumerate(answers.answers) if isinstance(each, Grant)}
         if tenure.lost():
             raise NotOwner.on("renew", self._name, tenure.reason)
-        if len(sent) < self.prepared.majority:
+        if len(sent) < self.ballot.majority:
             nodes = {name: say(each) for name, each in zip(tenure.place.names, answers.answers, strict=True)}
-            raise QuorumNotReached.among(self._name, nodes, self.prepared.majority)
+            raise QuorumNotReached.among(self._name, nodes, self.ballot.majority)
         tenure.set_terms(sent, terms.ttl, terms.asked)

@@ -128,6 +128,11 @@ class Settings(NamedTuple):
             restart_guard=quorum and restart_guard,
         )
         made.check_ttl(made.ttl)
+        if quorum and max_connections is not None:
+            raise NotSupported(
+                "max_connections is not supported on a quorum: who waits for a connection to one node while holding "
+                "one to another could wait for ever"
+            )
         return made
 
 
@@ -189,8 +194,8 @@ def _server(target: object, credentials: object, tls: bool) -> "Single | Embedde
         for at, each in enumerate(found.nodes):
             if not isinstance(each, Single):
                 raise NotSupported(
-                    f"target[{at}]: {each.display()} cannot be a node of a quorum, which needs independent servers, each "
-                    "with its own memory (redis://, rediss://, unix://, valkey://, valkeys://)"
+                    f"target[{at}]: {each.display()} cannot be a node of a quorum, which needs independent servers, "
+                    "each with its own memory (redis://, rediss://, unix://, valkey://, valkeys://)"
                 )
             nodes.append(_with_settings(each, login, tls))
         return Quorum(tuple(nodes))

@@ -55,7 +55,7 @@ class Terms:
     __slots__ = ("events", "interval", "max_hold", "place", "prepared", "renew", "ttl", "valid")
 
     def __init__(
-        self, prepared: Any, place: Place, events: Events, *, renew: bool, max_hold: float | None
+        self, prepared: Prepared, place: Place, events: Events, *, renew: bool, max_hold: float | None
     ) -> None:
         self.prepared = prepared
         self.place = place

@@ -20,7 +20,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from holdtight.clock import Backoff
 from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, QuorumNotReached, Unavailable
 from holdtight.plan import LinkDown, NoQuorum, Park, Plan, ServerSaid, Step, Wish
-from holdtight.values import Claim, Denied, Grant, Holder, Late, Outcome, Owner, Queued, QueueIsFull, Withdrawn, owner_text
+from holdtight.values import (
+    Claim,
+    Denied,
+    Grant,
+    Holder,
+    Late,
+    Outcome,
+    Owner,
+    Queued,
+    QueueIsFull,
+    Withdrawn,
+    owner_text,
+)
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Watch

@@ -12,8 +12,8 @@ voted; the wait loop in contend.py does the waiting.
 A node that is down, silent, or freshly started is a *no*, and never changes what a majority is: nodes that cannot be
 reached from here may be voting for somebody else.
 
-`good_until` has, for each node, until when it keeps its vote for us, counted from before it was asked for. What holds on
-a majority until a moment is held until that moment: the lease's deadline is the majority-th largest of them.
+Each node keeps its vote for us until a moment, counted from before it was asked. What a majority keeps is ours: the
+lease's deadline is the majority-th largest of those moments.
 """
 
 from collections import Counter
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["Ballots", "Poll", "deadline_of", "inspect", "release", "renew", "say"]
 
 RELEASE_SECONDS = 2.0
+LONGEST_LOOK = 2.5
+"""A node forgets after five seconds whom it should ring."""
 
 
 class Ballots(Protocol):
@@ -142,10 +144,16 @@ class Poll:
         return self._waiter
 
     def _is_certain(self, answers: list[Any]) -> bool:
-        yes = sum(1 for each in answers if each.__class__ is Grant)
-        if yes >= self._ballots.majority:
-            return True
-        return yes + answers.count(None) < self._ballots.majority
+        majority = self._ballots.majority
+        yes = held = 0
+        for each in answers:
+            kind = each.__class__
+            if kind is Grant:
+                yes += 1
+            elif kind is Denied:
+                held += 1
+        # Without a majority there is no hurry: everybody's answer is worth knowing.
+        return yes >= majority or held > self._ballots.count - majority or None not in answers
 
     def _agreed(self, current: Round, granted: dict[int, Grant]) -> Generator[Wish, Any, Grant | None]:
         """The grant, once a majority has one fence; None if that cannot be had."""
@@ -188,7 +196,7 @@ class Poll:
         if asking.wait == 0:
             return Denied(holder or asking.owner, left)
         self._denials += 1
-        look = asking.retry.pause(self._denials)
+        look = min(asking.retry.pause(self._denials), LONGEST_LOOK)
         return Queued(holder, left, 0, min(look, left) if left > 0 else look)
 
     def _no_quorum(self, said: list[Any]) -> "Answer":
@@ -218,7 +226,7 @@ class Poll:
             return all(answers[index] is not None for index in granted)
 
         try:
-            answers: list[Any] = yield Fan(steps, certain, list, UNDO_SECONDS, after=current.ways)
+            answers: list[Any] = yield Fan(steps, certain, list, UNDO_SECONDS, after=current.ways, undo=True)
         except (LinkDown, ServerSaid):
             return False
         return not any(isinstance(answers[index], LinkDown) for index in granted)
@@ -284,11 +292,10 @@ def release(
     ours = sum(1 for index in asked if answers[index].__class__ is int)
     if ours >= ballots.majority:
         return None
-    taken = [each for each in answers if isinstance(each, Denied)]
-    if len(taken) > ballots.count - ballots.majority:
-        return LossReason.TAKEN if any(each.holder for each in taken) else LossReason.EXPIRED
-    if not any(isinstance(answers[index], LinkDown | ServerSaid) for index in asked):
-        return None  # it held on no more than these
+    unheard = sum(1 for index in asked if isinstance(answers[index], LinkDown | ServerSaid))
+    if ours + unheard < ballots.majority:
+        taken = any(isinstance(each, Denied) and each.holder for each in answers)
+        return LossReason.TAKEN if taken else LossReason.EXPIRED
     nodes = {name: _told(each) for name, each in zip(names, answers, strict=True)}
     raise NoQuorum(nodes, ballots.majority, answered=False)
 

@@ -28,7 +28,7 @@ class RedisPlace(Place):
         self._tls = tls
         self._tls_lock = threading.Lock()
         self.kept_run = b""
-        """The run of the server at the other end of the keeper's link, for who makes requests in the keeper's thread."""
+        """The run of the server at the other end of the keeper's link; for the keeper's thread alone."""
 
     @contextmanager
     def reach(self) -> "Generator[Address]":

@@ -48,11 +48,13 @@ class QuorumLock(QuorumLockMixin, Lock):
         if tenure.reason is LossReason.FORKED:
             return
         locks = self._locks
-        plan = release(self.prepared, held.place.names, tenure.owner, **left._asdict())
+        plan = release(self.ballot, held.place.names, tenure.owner, **left._asdict())
         try:
             with FanDriver(locks.fleet) as driver:
                 reason = driver.run(plan)
         except (LinkDown, ServerSaid) as error:
+            if was_lost:
+                return  # which is worse, and told by who asked
             raise self.not_released(held, error) from error
         except BaseException:
             self.leave_to_the_keeper(held, left)
@@ -67,22 +69,14 @@ class QuorumLock(QuorumLockMixin, Lock):
         held = cast("QuorumTenure", tenure)
         terms = self.renewal_terms(held, ttl, last)
         plan = renew(
-            self.prepared, tenure.owner, fence=tenure.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
+            self.ballot, tenure.owner, fence=tenure.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
         )
         with FanDriver(self._locks.fleet) as driver:
             renewed = driver.run(plan)
         self.renewed(held, terms, renewed)
-
-    def __enter__(self) -> Lease:
-        who = identity()
-        lease = self.take(self._wait, who)
-        who.enter_block(self.key, lease)
-        return lease
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         lease: Any = identity().leave_block(self.key)
         lease.leave(error)
-
-

@@ -102,7 +102,8 @@ class Wire:
 
     def _told(self, ticket: Ticket, reply: Any) -> None:
         if isinstance(reply, hiredis.ReplyError):
-            if str(reply).startswith("NOSCRIPT"):
+            # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
+            if str(reply).startswith("NOSCRIPT") and (ticket.answers is not None or ticket.step.undo):
                 again = Ticket(ticket.answers, ticket.index, ticket.step, b"", self.pool.clock())
                 again.request = ticket.step.replacement(ticket.request)
                 self.ask(again)
@@ -110,7 +111,7 @@ class Wire:
                 ticket.tell(ServerSaid(str(reply)))
             return
         if ticket.answers is not None:
-            ticket.tell(ticket.step.read(reply, ticket.sent))
+            ticket.tell(ticket.step.made_of(reply, ticket.sent))
 
     def silent_for(self, now: float) -> float:
         return now - self.pending[0].sent if self.pending else 0.0
