@@ -2,16 +2,18 @@
 
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from holdtight import process
 from holdtight.baselock import BaseLock
+from holdtight.core.looking import look
 from holdtight.degraded import stand_in_settings
-from holdtight.errors import LockError, Unavailable
+from holdtight.errors import LockError, NotSupported, Unavailable
 from holdtight.hub import Events
 from holdtight.keeper import post
 from holdtight.place import Place
-from holdtight.plan import LinkDown, ServerSaid
+from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.post import Post
 from holdtight.redis import answers
 from holdtight.redis.keys import keys_of
@@ -20,10 +22,11 @@ from holdtight.redis.store import Store
 from holdtight.reports import Reports
 from holdtight.settings import UNSET, Options, Settings, refuse_patched_threads
 from holdtight.tenure import Tenure
-from holdtight.values import Kind, check_name, owner_text
+from holdtight.values import Kind, LockInfo, check_name, owner_text
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Tally
+    from holdtight.quorum import QuorumPlace
     from holdtight.redis.waits import Waits
 
 __all__ = ["BaseLocks"]
@@ -37,7 +40,7 @@ class BaseLocks(Reports, Generic[L]):
     """A client: one namespace on one server."""
 
     closed: bool = False
-    lock_type: ClassVar[Any]
+    lock_type: Any
     rwlock_type: ClassVar[Any]
     semaphore_type: ClassVar[Any]
 
@@ -47,11 +50,10 @@ class BaseLocks(Reports, Generic[L]):
         here = _post(settings)
         self.client = Client(settings.namespace, here.clock)
         self.place = _place(settings, self.client, here)
-        self.store = Store(
-            self.client, server=self.place.display, drift=settings.drift, max_waiters=settings.max_waiters
-        )
+        self.store = _store(settings, self.client, self.place)
         self.events = Events(here.tell)
-        self.place.refreshers.append(self.events.refresh)
+        for place in self._places():
+            place.refreshers.append(self.events.refresh)
         self._cache: dict[object, Any] = {}
         self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
         """The lock that a name was last asked for with, and the very arguments: code in a loop gives the same ones."""
@@ -63,8 +65,12 @@ class BaseLocks(Reports, Generic[L]):
         with _sharing:
             _shared.setdefault((type(self), settings), self)
 
+    def _places(self) -> Sequence[Place]:
+        """Those that are connected to: of a quorum, one for each node."""
+        return cast(Sequence[Place], getattr(self.place, "nodes", None)) or (self.place,)
+
     def after_fork(self) -> None:
-        self.client.renew_identity()
+        self.place.renew_identity()
 
     def lock(
         self,
@@ -177,18 +183,49 @@ class BaseLocks(Reports, Generic[L]):
 
     def _entered(self) -> dict[str, int]:
         """How often each of our own grants is entered, by owner."""
-        charges = self.place.post.keeper.charges(self.place)
-        return {owner_text(each.owner): each.entered for each in charges if isinstance(each, Tenure)}
+        found: dict[str, int] = {}
+        for place in self._places():
+            for each in self.place.post.keeper.charges(place):
+                tenure = getattr(each, "tenure", each)
+                if isinstance(tenure, Tenure):
+                    found[owner_text(tenure.owner)] = tenure.entered
+        return found
+
+    def _look(self, name: str) -> Plan[LockInfo]:
+        prepared = self.lock(name).prepared
+        if self.settings.is_quorum:
+            from holdtight.quorum import look_at
+
+            return look_at(cast("QuorumPlace", self.place), cast(Any, prepared), self._entered())
+        return look(self.store, prepared, self._entered())
+
+    def _bless(self) -> Plan[dict[str, str]]:
+        if not self.settings.restart_guard:
+            raise NotSupported("there is nothing to bless: only a quorum with its restart guard waits after a start")
+        from holdtight.quorum import bless
+
+        return bless(cast("QuorumPlace", self.place))
+
+    def _can_adopt(self, name: str) -> None:
+        if self.settings.is_quorum:
+            from holdtight.quorum import refuse
+
+            raise refuse("adopt", name)
 
     def _close(self) -> None:
         self.closed = True
         with _sharing:
             if _shared.get((type(self), self.settings)) is self:
                 del _shared[type(self), self.settings]
-        self.place.post.keeper.forget(self.place)
+        for place in self._places():
+            self.place.post.keeper.forget(place)
 
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """One of our errors for what the transport met."""
+        if self.settings.is_quorum:
+            from holdtight.quorum import meaning
+
+            return meaning(error, name, cast(Any, self.lock(name).prepared) if name else None, self.place.display)
         if isinstance(error, LinkDown):
             return Unavailable.because(name, self.place.display, error.cause)
         key = keys_of(self.settings.namespace, name).main if name else b""
@@ -216,13 +253,26 @@ def _post(settings: Settings) -> Post:
     return post if realm is None else realm.post
 
 
+def _store(settings: Settings, client: Client, place: Place) -> Any:
+    if settings.is_quorum:
+        from holdtight.quorum import QuorumPlace
+
+        assert isinstance(place, QuorumPlace)
+        return place.store
+    return Store(client, server=place.display, drift=settings.drift, max_waiters=settings.max_waiters)
+
+
 def _place(settings: Settings, client: Client, here: Post) -> Place:
-    from holdtight.redis.targets import Memory
+    from holdtight.redis.targets import Memory, Quorum
 
     if isinstance(settings.target, Memory):
         from holdtight.memory.place import MemoryPlace
 
         return MemoryPlace(settings.target, client, here)
+    if isinstance(settings.target, Quorum):
+        from holdtight.quorum import QuorumPlace
+
+        return QuorumPlace(settings, client, here)
     from holdtight.redis.topology import RedisPlace
 
     return RedisPlace(settings.target, client, here, settings.tls)

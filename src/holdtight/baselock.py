@@ -33,7 +33,9 @@ class BaseLock:
         self.prepared: Prepared = locks.store.prepare(
             Claim(name, options.ttl, options.label, options.kind, options.n, options.permits)
         )
-        self.terms = Terms(self.prepared, locks.place, locks.events, renew=options.renew, max_hold=options.max_hold)
+        self.terms: Terms = Terms(
+            self.prepared, locks.place, locks.events, renew=options.renew, max_hold=options.max_hold
+        )
         self.key = (locks, name)
 
     @property

@@ -150,6 +150,28 @@ class QuorumNotReached(Unavailable):
 
     code = "QUORUM_NOT_REACHED"
 
+    @classmethod
+    def among(
+        cls, name: str | None, nodes: Mapping[str, str], majority: int, waited: float | None = None
+    ) -> "QuorumNotReached":
+        what = f"lock {name!r}: " if name else ""
+        spent = f" after {waited:.3g} s" if waited is not None else ""
+        said = "".join(f"\n  {node}: {answer}" for node, answer in nodes.items())
+        guarded = any("restart guard" in answer for answer in nodes.values())
+        advice = (
+            " A node that has just started votes once max_ttl has passed; if no lock can have been held when it "
+            "started, bless() the quorum."
+            if guarded
+            else ""
+        )
+        return cls(
+            f"{what}no majority{spent}: {majority} of {len(nodes)} nodes must vote for it, and too few could.{said}\n"
+            f"Whether the lock is free is not known. Bring the nodes back, then try again.{advice}",
+            name=name,
+            waited=waited,
+            nodes=nodes,
+        )
+
 
 class ClockDrift(LockError):
     """Too little of the ttl was left once the grant was complete."""

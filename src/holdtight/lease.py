@@ -145,7 +145,8 @@ class BaseLease:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        return () if self.degraded else (self.tenure.place.display,)
+        """The servers that hold it: of a quorum, those that are known to, at least a majority of all."""
+        return () if self.degraded else self.tenure.nodes
 
     def share(self, who: Identity) -> None:
         """Lets this identity enter again."""

@@ -38,6 +38,11 @@ class BaseMulti(Generic[L]):
     def name(self) -> str:
         return " + ".join(part.name for part in self.parts)
 
+    @property
+    def can_be_one_step(self) -> bool:
+        """One script takes them all: worth it for more than one, on one server."""
+        return len(self.parts) > 1 and not self._locks.settings.is_quorum
+
     def entered_by(self, who: Identity) -> bool:
         """Whether any part is held by this identity already. Errors are those of the part."""
         keys = {part.key for part in self.parts}
@@ -189,6 +194,11 @@ class MultiLeaseMixin:
     def acks(self) -> int:
         fewest: int = min(part.acks for part in self.parts)
         return fewest
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The servers that hold all of them."""
+        return tuple(node for node in self.tenures[0].nodes if all(node in each.nodes for each in self.tenures))
 
     def _refuse(self, verb: str, why: str) -> NotSupported:
         return NotSupported(f"cannot {verb} {self.name!r}: {why}", name=self.name)

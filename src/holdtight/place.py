@@ -69,6 +69,13 @@ class Place:
         self.refreshers: list[Callable[[], None]] = []
         """What is to be looked at now and then while this client is in use."""
 
+    def renew_identity(self) -> None:
+        """In a forked child: nothing of the parent's identity is ours."""
+        self.client.renew_identity()
+
+    def keeps(self, link: Link) -> None:
+        """From now on the keeper's requests go out on this link."""
+
     def open(self, timeout: float) -> Link:
         """A new link. May block; LinkDown or ServerSaid if it cannot be had in time."""
         raise NotImplementedError

@@ -12,7 +12,8 @@ from holdtight.values import Kind, check_label
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.redis.targets import Embedded, Memory, Single
+    from holdtight.redis.credentials import Credentials
+    from holdtight.redis.targets import Embedded, Memory, Quorum, Single
 
 __all__ = ["UNSET", "Options", "Settings", "refuse_patched_threads"]
 
@@ -21,7 +22,7 @@ MOST_PERMITS = 999_999_999
 
 
 class Settings(NamedTuple):
-    target: "Single | Embedded | Memory"
+    target: "Single | Embedded | Memory | Quorum"
     namespace: str
     ttl: float
     wait: float | None
@@ -35,6 +36,23 @@ class Settings(NamedTuple):
     tls: "ssl.SSLContext | None"
     profiles: tuple[tuple[str, Profile], ...]
     on_unavailable: str = "raise"
+    max_ttl: float | None = None
+    """Of a quorum only: the longest ttl that any client of it may ask for, which is how long its nodes are guarded."""
+    restart_guard: bool = False
+
+    @property
+    def is_quorum(self) -> bool:
+        return self.max_ttl is not None
+
+    def check_ttl(self, ttl: float) -> float:
+        """A ttl above max_ttl would outlive the restart guard of a quorum."""
+        if self.max_ttl is not None and ttl > self.max_ttl:
+            raise ValueError(
+                f"ttl={ttl:g} is above max_ttl={self.max_ttl:g}: a node that restarts keeps out of votes for max_ttl, "
+                "and a longer lease would not be safe from it. Use a shorter ttl, or open every client of the quorum "
+                "with a larger max_ttl"
+            )
+        return ttl
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.tls is not None:
@@ -85,14 +103,15 @@ class Settings(NamedTuple):
         timeout = seconds(connect_timeout, "connect_timeout")
         if timeout <= 0:
             raise ValueError("connect_timeout must be above 0")
-        ttl_seconds(max_ttl, renewed=True, argument="max_ttl")
+        longest = ttl_seconds(max_ttl, renewed=True, argument="max_ttl")
         if not isinstance(restart_guard, bool):
             raise TypeError(f"restart_guard must be True or False, not {restart_guard!r}")
         _refuse_what_is_not_built_yet(acks, sentinel_credentials)
         if tls is not None and not ("ssl" in sys.modules and isinstance(tls, sys.modules["ssl"].SSLContext)):
             raise TypeError(f"tls must be an ssl.SSLContext, not {type(tls).__name__}")
         place = _server(target, credentials, tls is not None)
-        return cls(
+        quorum = type(place).__name__ == "Quorum"
+        made = cls(
             target=place,
             namespace=check_namespace(namespace),
             ttl=ttl_seconds(ttl, renewed=True),
@@ -107,7 +126,16 @@ class Settings(NamedTuple):
             tls=cast("ssl.SSLContext | None", tls),
             profiles=check_profiles(profiles),
             on_unavailable=_checked_choice(on_unavailable),
+            max_ttl=longest if quorum else None,
+            restart_guard=quorum and restart_guard,
         )
+        made.check_ttl(made.ttl)
+        if quorum and max_connections is not None:
+            raise NotSupported(
+                "max_connections is not supported on a quorum: who waits for a connection to one node while holding "
+                "one to another could wait for ever"
+            )
+        return made
 
 
 def refuse_patched_threads() -> None:
@@ -150,12 +178,10 @@ def _refuse_what_is_not_built_yet(acks: object, sentinel_credentials: object) ->
             )
 
 
-def _server(target: object, credentials: object, tls: bool) -> "Single | Embedded | Memory":
+def _server(target: object, credentials: object, tls: bool) -> "Single | Embedded | Memory | Quorum":
     # Loaded with the first client, not with the package.
-    from dataclasses import replace
-
     from holdtight.redis.credentials import check_credentials
-    from holdtight.redis.targets import Embedded, Memory, Single
+    from holdtight.redis.targets import Embedded, Memory, Quorum, Single
     from holdtight.redis.url import parse
 
     found, login = parse(target), check_credentials(credentials)
@@ -167,16 +193,32 @@ def _server(target: object, credentials: object, tls: bool) -> "Single | Embedde
                 raise ValueError(f"{argument}= was given for {found.display()}, which has no use for it")
         return found
     if isinstance(found, Single):
-        address = found.address.with_credentials(login)
-        if tls and not address.tls:
-            if address.path is not None:
-                raise ValueError("tls= was given for a unix socket, which does not need it")
-            address = replace(address, tls=True)
-        return Single(address)
+        return _with_settings(found, login, tls)
+    if isinstance(found, Quorum):
+        nodes: list[Single] = []
+        for at, each in enumerate(found.nodes):
+            if not isinstance(each, Single):
+                raise NotSupported(
+                    f"target[{at}]: {each.display()} cannot be a node of a quorum, which needs independent servers, "
+                    "each with its own memory (redis://, rediss://, unix://, valkey://, valkeys://)"
+                )
+            nodes.append(_with_settings(each, login, tls))
+        return Quorum(tuple(nodes))
     raise NotSupported(
         f"target: {type(found).__name__} is not built yet in this version; one server (redis://, rediss://, unix://, "
-        "valkey://, valkeys://, embedded://) and memory:// are"
+        "valkey://, valkeys://, embedded://), a list of servers (a quorum) and memory:// are"
     )
+
+
+def _with_settings(found: "Single", login: "Credentials | None", tls: bool) -> "Single":
+    from dataclasses import replace
+
+    address = found.address.with_credentials(login)
+    if tls and not address.tls:
+        if address.path is not None:
+            raise ValueError("tls= was given for a unix socket, which does not need it")
+        address = replace(address, tls=True)
+    return replace(found, address=address)
 
 
 class Options(NamedTuple):
@@ -230,6 +272,11 @@ class Options(NamedTuple):
         lifetime = settings.ttl if ttl is UNSET else ttl_seconds(ttl, renewed=bool(renew))
         if longest is not None:
             lifetime = min(lifetime, settings.drift.ttl_for(longest))
+        settings.check_ttl(lifetime)
+        if settings.is_quorum and kind is Kind.PERMITS:
+            from holdtight.quorum import refuse
+
+            raise refuse("semaphore", name)
         return cls(
             ttl=lifetime,
             wait=settings.wait if wait is UNSET else wait_seconds(wait),

@@ -248,6 +248,7 @@ class Station:
             link.close()
         else:
             self._link = link
+            self.place.keeps(link)
             self._keeper.register(self.fd, writing=False)
 
     # The client's record, which tells people who look which process it is.

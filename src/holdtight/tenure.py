@@ -116,6 +116,11 @@ class Tenure:
         return self.terms.prepared.claim.name
 
     @property
+    def nodes(self) -> tuple[str, ...]:
+        """The servers that have it."""
+        return (self.place.display,)
+
+    @property
     def kind(self) -> Kind:
         return self.terms.prepared.claim.kind
 

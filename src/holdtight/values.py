@@ -11,6 +11,7 @@ __all__ = [
     "Claim",
     "Denied",
     "Grant",
+    "Guarded",
     "Holder",
     "Kind",
     "Late",
@@ -174,6 +175,8 @@ class LockInfo(NamedTuple):
     waiters: tuple[Waiter, ...] = ()
     waiting: int = 0
     fence: int | None = None
+    nodes: dict[str, str] | None = None
+    """Of a quorum: what each node says, and whether its restart guard keeps it from voting."""
 
     @property
     def locked(self) -> bool:
@@ -239,6 +242,12 @@ class Late(NamedTuple):
 
 class Withdrawn(NamedTuple):
     """A marker refused the request."""
+
+
+class Guarded(NamedTuple):
+    """A node of a quorum that started a short while ago, and votes again in `left` seconds."""
+
+    left: float
 
 
 class QueueIsFull(NamedTuple):

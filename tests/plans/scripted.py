@@ -9,7 +9,7 @@ from holdtight.clock import Backoff, Drift
 from holdtight.core.contend import Answer, Asking, Granted, acquire
 from holdtight.core.deadlock import Watch
 from holdtight.errors import LockError
-from holdtight.plan import LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.plan import Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
 from holdtight.redis import answers
 from holdtight.values import Claim, Holder, Owner, owner_text
 
@@ -125,15 +125,15 @@ class Run(Generic[R]):
     def __init__(self, plan: Plan[R], clock: Clock) -> None:
         self._plan = plan
         self.clock = clock
-        self.wish: Step | Park | None = None
-        self.seen: list[Step | Park] = []
+        self.wish: Wish | None = None
+        self.seen: list[Wish] = []
         self.result: R | None = None
         self.error: BaseException | None = None
         self.done = False
         _under_way.append(self)
         self._go(lambda: self._plan.send(None))
 
-    def _go(self, on: Callable[[], Step | Park]) -> None:
+    def _go(self, on: Callable[[], Wish]) -> None:
         assert not self.done, "the plan is over"
         try:
             self.wish = on()
@@ -165,6 +165,10 @@ class Run(Generic[R]):
         """The Park's time comes."""
         self.clock.now = self.sleeps().until
         return self.answer(value)
+
+    def fans(self) -> Fan:
+        assert isinstance(self.wish, Fan), f"asks no nodes but {self.wish or self.error or self.result!r}"
+        return self.wish
 
     def asks(self, verb: str) -> Named:
         assert isinstance(self.wish, Named), f"asks nothing but {self.wish or self.error or self.result!r}"

@@ -70,6 +70,8 @@ class Place:
         self.opening: Callable[[], Link] = Link
         self.opened = 0
 
+    def keeps(self, link: object) -> None: ...
+
     def open(self, timeout: float) -> Link:
         self.opened += 1
         link = self.opening()

@@ -162,7 +162,27 @@ class Connection:
             if self._listeners.get(owner) is listener:
                 del self._listeners[owner]
 
+    def listen(self, owner: Owner, listener: "asyncio.Future[Bell | None]") -> None:
+        """For who waits for the first of several connections to ring."""
+        bell = self._unheard.pop(owner, None)
+        if bell is None:
+            self._listeners[owner] = listener
+        elif not listener.done():
+            listener.set_result(bell)
+
+    def unlisten(self, owner: Owner, listener: "asyncio.Future[Bell | None]") -> None:
+        if self._listeners.get(owner) is listener:
+            del self._listeners[owner]
+
     # Patience and ends.
+
+    @property
+    def owed(self) -> int:
+        return len(self._pending)
+
+    def waiting_for(self, patience: float) -> float:
+        """For how long the oldest request has been under way, if all are made with that patience."""
+        return self._clock() - (self._deadlines[0] - patience) if self._deadlines else 0.0
 
     @property
     def idle(self) -> bool:

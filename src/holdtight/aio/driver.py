@@ -10,7 +10,7 @@ import hiredis
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
 from holdtight.errand import Errand, StandingInLine
-from holdtight.plan import UNDO_SECONDS, Bell, LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step
 
 __all__ = ["Driver"]
 
@@ -47,6 +47,7 @@ class Driver:
                 result: R = stop.value
                 return result
             value = error = None
+            assert not isinstance(wish, Fan), "there are no other nodes to ask"
             try:
                 if isinstance(wish, Park):
                     value = await self._park(wish)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdtight.aio.driver import Driver
 from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
@@ -11,11 +11,10 @@ from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
 from holdtight.aio.loops import PerLoop
 from holdtight.aio.multi import AsyncMulti
-from holdtight.aio.transport import ignore
+from holdtight.aio.transport import Transport, ignore
 from holdtight.base import BaseLocks
 from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.core.ending import adopt
-from holdtight.core.looking import look
 from holdtight.identity import identity
 from holdtight.lease import Detached
 from holdtight.multi import multi_wait, parts_of
@@ -27,6 +26,9 @@ from holdtight.values import LockInfo, check_name
 
 if TYPE_CHECKING:
     import ssl
+
+    from holdtight.aio.fan import FanDriver, QuorumTransport
+    from holdtight.quorum import QuorumPlace
 
 __all__ = ["AsyncLocks"]
 
@@ -68,7 +70,19 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
 
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
+        if settings.is_quorum:
+            from holdtight.aio.quorum import AsyncQuorumLock
+
+            self.lock_type = AsyncQuorumLock
         self.open_loops(self.place, settings.connect_timeout)
+
+    def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
+        if self.settings.is_quorum:
+            from holdtight.aio.fan import QuorumTransport
+
+            place = cast("QuorumPlace", self.place)
+            return QuorumTransport(place, loop, connect_timeout=self.settings.connect_timeout)
+        return super()._new_transport(loop)
 
     def after_fork(self) -> None:
         super().after_fork()
@@ -105,10 +119,18 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         self._transports = []
         self.latest = None
 
+    def _driver(self) -> "Driver | FanDriver":
+        transport = self.transport()
+        if not self.settings.is_quorum:
+            return Driver(transport)
+        from holdtight.aio.fan import FanDriver
+
+        return FanDriver(cast("QuorumTransport", transport))
+
     async def run(self, plan: Plan[R], name: str) -> R:
         """Runs a plan that is no acquisition; what goes wrong becomes one of our errors."""
         try:
-            with Driver(self.transport()) as driver:
+            with self._driver() as driver:
                 return await driver.run(plan)
         except (LinkDown, ServerSaid) as error:
             raise self.meaning(error, name) from error
@@ -171,11 +193,17 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
     async def inspect(self, name: str) -> LockInfo:
         """Who holds this name and who waits for it, in order."""
         check_name(name)
-        return await self.run(look(self.store, self.lock(name).prepared, self._entered()), name)
+        return await self.run(self._look(name), name)
+
+    async def bless(self) -> dict[str, str]:
+        """Of a quorum: the operator vouches that no lease was held when its nodes were last started, so that they vote
+        at once. Says what came of it, node by node; QuorumNotReached if that is no majority."""
+        return await self.run(self._bless(), "")
 
     async def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> AsyncLease:
         """Takes over a lock that was detached, under a new owner and a higher fence. LeaseLost if it is too late."""
         detached = Detached.read(text)
+        self._can_adopt(detached.name)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
         grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)

@@ -42,11 +42,14 @@ class PerLoop:
                     continue  # another thread's loop was quicker
                 each.close()
         if found is None:
-            found = Transport(self.place, loop, connect_timeout=self._connect_timeout)
+            found = self._new_transport(loop)
             found.closed = self.closed
             self._transports.append(found)
         self.latest = found
         return found
+
+    def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
+        return Transport(self.place, loop, connect_timeout=self._connect_timeout)
 
     def abandon_loops(self) -> None:
         """In a forked child: the connections have been let go without a word."""

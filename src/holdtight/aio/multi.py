@@ -112,7 +112,7 @@ class AsyncMulti(BaseMulti[AsyncLock]):
         """Leases on all parts, which count as held in blocks: who waits for the last holds the first."""
         clock = self._locks.place.clock
         started = clock()
-        if len(self.parts) > 1 and not self.entered_by(who):
+        if self.can_be_one_step and not self.entered_by(who):
             granted = await self._at_once(who)
             if granted is not None:
                 return granted

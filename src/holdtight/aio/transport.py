@@ -41,16 +41,25 @@ class Transport:
             return connection
         if self.place.at_once:
             return self._connect_at_once(timeout)
-        if self._connecting is None:
-            self._connecting = self._start_connecting()
+        connecting = self.begin_connecting()
         self._wanted += 1
         try:
-            done, _ = await asyncio.wait([self._connecting], timeout=timeout)
+            done, _ = await asyncio.wait([connecting], timeout=timeout)
         finally:
             self._wanted -= 1
         if not done:
             raise LinkDown("connecting took too long", sent=False, silent=True)
         return done.pop().result()
+
+    @property
+    def connecting(self) -> bool:
+        return self._connecting is not None
+
+    def begin_connecting(self) -> "asyncio.Future[Connection]":
+        """What all who need the connection wait for."""
+        if self._connecting is None:
+            self._connecting = self._start_connecting()
+        return self._connecting
 
     def _connect_at_once(self, timeout: float) -> Connection:
         from holdtight.aio.local import LocalConnection

@@ -11,19 +11,33 @@
        └───────────────────┘
 
 The same attempt, with the same owner, is the first request, the confirmation of a hand-over and the
-retry after a lost reply: the server answers it alike. Every way of giving up withdraws: see `_undo`.
+retry after a lost reply: the server answers it alike. Every way of giving up withdraws: see `_undo`. On a quorum a
+round of votes (quorum.py) stands for the attempt, and its withdrawal for the undo.
 """
 
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdtight.clock import Backoff
-from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, Unavailable
-from holdtight.plan import LinkDown, Park, Plan, ServerSaid, Step
-from holdtight.values import Claim, Denied, Grant, Holder, Late, Outcome, Owner, Queued, QueueIsFull, Withdrawn
+from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, QuorumNotReached, Unavailable
+from holdtight.plan import LinkDown, NoQuorum, Park, Plan, ServerSaid, Step, Wish
+from holdtight.values import (
+    Claim,
+    Denied,
+    Grant,
+    Holder,
+    Late,
+    Outcome,
+    Owner,
+    Queued,
+    QueueIsFull,
+    Withdrawn,
+    owner_text,
+)
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Watch
+    from holdtight.core.quorum import Poll
 
 __all__ = ["Answer", "Asking", "Granted", "Question", "abandon", "acquire", "patience"]
 
@@ -92,6 +106,7 @@ class Asking:
         clock: Callable[[], float],
         or_none: bool = False,
         watch: "Watch | None" = None,
+        poll: "Poll | None" = None,
     ) -> None:
         self.question = question
         self.owner = owner
@@ -105,6 +120,12 @@ class Asking:
         """A lock that is held is an answer, not an error: `try_acquire`."""
         self.watch = watch
         """Looks for deadlocks; None if we can be part of none, because we hold nothing."""
+        self.poll = poll
+        """Asks a quorum; None if there is one server."""
+
+    @property
+    def rung_as(self) -> Owner:
+        return self.owner if self.poll is None else self.poll.park_owner()
 
     @property
     def wait_until(self) -> float:
@@ -123,6 +144,8 @@ class Asking:
 
     def unavailable(self, cause: object) -> Unavailable:
         waited = self.clock() - self.started
+        if isinstance(cause, NoQuorum):
+            return QuorumNotReached.among(self.question.claim.name, cause.nodes, cause.majority, waited)
         return Unavailable.because(self.question.claim.name, self.server, str(cause), waited)
 
 
@@ -176,7 +199,9 @@ def abandon(asking: Asking, limit: int) -> Plan[None]:
     yield from _undo(asking)
 
 
-def _attempt(asking: Asking) -> Generator[Step | Park, Any, Answer]:
+def _attempt(asking: Asking) -> Generator[Wish, Any, Answer]:
+    if asking.poll is not None:
+        return (yield from asking.poll.attempt(asking))
     now = asking.clock()
     patience = asking.patience(now)
     step = asking.question.attempt_step(asking.owner, now=now, patience=patience, queue=asking.wait != 0)
@@ -207,7 +232,7 @@ def _check(asking: Asking, grant: Grant) -> Granted | None:
     return None
 
 
-def _wait_after(asking: Asking, answer: Answer) -> Generator[Step | Park, Any, None]:
+def _wait_after(asking: Asking, answer: Answer) -> Generator[Wish, Any, None]:
     """Until it is worth asking again; raises when it never will be."""
     match answer:
         case Queued():
@@ -230,7 +255,7 @@ def _wait_after(asking: Asking, answer: Answer) -> Generator[Step | Park, Any, N
                 raise asking.unavailable("its clock and ours do not agree about the age of requests")
 
 
-def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Step | Park, Any, None]:
+def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Wish, Any, None]:
     due = asking.clock() + queued.look
     watch = asking.watch
     touch: Callable[[bytes], bytes] = lambda inbox: asking.question.touch_request(asking.owner, inbox)  # noqa: E731
@@ -238,7 +263,7 @@ def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Step | Park, Any
         until = min(due, asking.wait_until)
         watch_at = watch.due if watch is not None else float("inf")
         try:
-            bell = yield Park(asking.owner, min(until, watch_at), touch)
+            bell = yield Park(asking.rung_as, min(until, watch_at), touch)
         except LinkDown:
             return  # the inbox is gone: look, from a new connection
         now = asking.clock()
@@ -255,7 +280,7 @@ def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Step | Park, Any
             return
 
 
-def _look_later(asking: Asking, look: float) -> Generator[Step | Park, Any, None]:
+def _look_later(asking: Asking, look: float) -> Generator[Wish, Any, None]:
     asking.answered = True
     asking.failures = 0
     try:
@@ -264,12 +289,13 @@ def _look_later(asking: Asking, look: float) -> Generator[Step | Park, Any, None
         pass  # the next attempt goes out on a new connection
 
 
-def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Step | Park, Any, None]:
+def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Wish, Any, None]:
     if isinstance(failure, ServerSaid) and not asking.question.is_passing(failure):
         raise asking.question.meaning(failure)
     asking.failures += 1
     if isinstance(failure, LinkDown) and failure.stale and asking.failures == 1:
         return
+    asking.answered = asking.answered or (isinstance(failure, NoQuorum) and failure.answered)
     limit = asking.wait_until
     if not asking.answered:
         limit = min(limit, asking.started + asking.connect_timeout)
@@ -277,19 +303,21 @@ def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Step | P
     if now >= limit:
         raise asking.unavailable(failure) from failure
     try:
-        yield Park(asking.owner, min(limit, now + asking.retry.pause(asking.failures)))
+        yield Park(asking.rung_as, min(limit, now + asking.retry.pause(asking.failures)))
     except LinkDown:
         pass
 
 
-def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[Step | Park, Any, LockError]:
+def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[Wish, Any, LockError]:
     """The error to raise, with the holder named as well as can be had."""
     waited = asking.clock() - asking.started
     heard = yield from _undo(asking)
     if not heard:
         return asking.unavailable("it did not answer when the wait ended")
     who: Holder | None = None
-    if holder is not None:
+    if holder is not None and asking.poll is not None:
+        who = Holder(owner_text(holder), expires_in=left)
+    elif holder is not None:
         try:
             who = yield asking.question.holder_step(holder, left)
         except (LinkDown, ServerSaid):
@@ -297,12 +325,14 @@ def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[S
     return LockTimeout.after(asking.question.claim.name, waited, who, asking.position)
 
 
-def _undo(asking: Asking) -> Generator[Step | Park, Any, bool]:
+def _undo(asking: Asking) -> Generator[Wish, Any, bool]:
     """Leaves the line, or passes a grant that has just come on to the next. False if the server did not answer.
 
     On the connection of the deed the server sees both in order. From elsewhere a marker goes along that
     refuses the deed should it still be on its way.
     """
+    if asking.poll is not None:
+        return (yield from asking.poll.undo())
     marker = max(asking.marker, asking.pending)
     if not (asking.in_line or marker):
         return True

@@ -8,7 +8,7 @@ inside the tag, so that no name can end it early and reach into another's keys. 
 from base64 import urlsafe_b64encode
 from typing import NamedTuple
 
-__all__ = ["Keys", "check_namespace", "client_record", "inbox", "keys_of", "waits"]
+__all__ = ["Keys", "check_namespace", "client_record", "inbox", "keys_of", "stamp", "waits", "watchers"]
 
 _ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
@@ -41,6 +41,16 @@ def client_record(namespace: str, client: bytes) -> bytes:
 
 def inbox(namespace: str, client: bytes, number: int) -> bytes:
     return namespace.encode() + b":inbox:" + urlsafe_b64encode(client).rstrip(b"=") + b":%x" % number
+
+
+def watchers(main: bytes) -> bytes:
+    """Who wants to be rung when a node of a quorum gets its vote back."""
+    return main + b":b"
+
+
+def stamp(namespace: str) -> bytes:
+    """What a node of a quorum knows of its last start."""
+    return namespace.encode() + b":stamp"
 
 
 def waits(namespace: str, owner: bytes) -> bytes:

@@ -30,7 +30,7 @@ from holdtight.values import (
     owner_text,
 )
 
-__all__ = ["Prepared", "Store"]
+__all__ = ["Prepared", "Store", "read_record", "read_release"]
 
 LONGEST_PATIENCE = 2.0
 TAIL_MS = 10_000
@@ -148,7 +148,7 @@ class Prepared:
         """Who is behind an owner, for a message to people."""
 
         def read(reply: Any, sent: float) -> Holder:
-            about = _record(reply[0])
+            about = read_record(reply[0])
             return Holder(owner_text(holder), host=about.get("host"), pid=about.get("pid"), expires_in=left)
 
         step = self.store.records_step([holder])
@@ -231,7 +231,7 @@ class Store:
         return Step(
             command("MGET", *wanted),
             None,
-            lambda reply, sent: [_record(item) for item in reply],
+            lambda reply, sent: [read_record(item) for item in reply],
             patience=1.0,
             replacement=_unchanged,
         )
@@ -266,7 +266,7 @@ def read_release(reply: Any, sent: float) -> "int | Denied":
     return Denied(reply[1] or None, 0.0)
 
 
-def _record(item: bytes | None) -> dict[str, Any]:
+def read_record(item: bytes | None) -> dict[str, Any]:
     import json
 
     try:

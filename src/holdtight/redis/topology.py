@@ -27,6 +27,8 @@ class RedisPlace(Place):
         self.target = target
         self._tls = tls
         self._tls_lock = threading.Lock()
+        self.kept_run = b""
+        """The run of the server at the other end of the keeper's link; for the keeper's thread alone."""
 
     @contextmanager
     def reach(self) -> "Generator[Address]":
@@ -55,6 +57,10 @@ class RedisPlace(Place):
             if self._tls is None:
                 self._tls = address.tls_settings.context()
             return self._tls
+
+    def keeps(self, link: object) -> None:
+        if isinstance(link, Link):
+            self.kept_run = link.session.run
 
     def open(self, timeout: float) -> Link:
         with self.reach() as address:

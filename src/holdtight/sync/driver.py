@@ -12,7 +12,7 @@ import hiredis
 
 from holdtight.errand import Errand, StandingInLine
 from holdtight.place import Link
-from holdtight.plan import UNDO_SECONDS, Bell, LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step
 from holdtight.sync.transport import Transport
 
 __all__ = ["Driver"]
@@ -60,6 +60,7 @@ class Driver:
                 result: R = stop.value
                 return result
             value = error = None
+            assert not isinstance(wish, Fan), "there are no other nodes to ask"
             try:
                 value = self._park(wish) if isinstance(wish, Park) else self._step(wish)
             except BaseException as raised:

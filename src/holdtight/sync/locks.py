@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdtight.base import BaseLocks
 from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.core.ending import adopt
-from holdtight.core.looking import look
 from holdtight.identity import identity
 from holdtight.lease import Detached
 from holdtight.multi import multi_wait, parts_of
@@ -25,6 +24,9 @@ from holdtight.values import LockInfo, check_name
 
 if TYPE_CHECKING:
     import ssl
+
+    from holdtight.quorum import QuorumPlace
+    from holdtight.sync.fan import FanDriver
 
 __all__ = ["Locks"]
 
@@ -66,6 +68,13 @@ class Locks(BaseLocks[Lock]):
 
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
+        self.fleet: Any = None
+        if settings.is_quorum:
+            from holdtight.sync.quorum import QuorumLock
+            from holdtight.sync.wires import Fleet
+
+            self.lock_type = QuorumLock
+            self.fleet = Fleet(cast("QuorumPlace", self.place), connect_timeout=settings.connect_timeout)
         # A place that answers at once has no connections to be sparing with.
         most = None if self.place.at_once else settings.max_connections
         self.transport = Transport(self.place, connect_timeout=settings.connect_timeout, max_connections=most)
@@ -85,6 +94,8 @@ class Locks(BaseLocks[Lock]):
         self._close()
         if self._stand_in is not None:
             self._stand_in.close()
+        if self.fleet is not None:
+            self.fleet.close()
         if self.client.recorded_until and self.transport.idle:
             self.client.recorded_until = 0.0
             try:
@@ -99,10 +110,17 @@ class Locks(BaseLocks[Lock]):
                 self.transport.scrap(link)
         self.transport.close()
 
+    def _driver(self) -> "Driver | FanDriver":
+        if self.fleet is None:
+            return Driver(self.transport)
+        from holdtight.sync.fan import FanDriver
+
+        return FanDriver(self.fleet)
+
     def run(self, plan: Plan[R], name: str) -> R:
         """Runs a plan that is no acquisition; what goes wrong becomes one of our errors."""
         try:
-            with Driver(self.transport) as driver:
+            with self._driver() as driver:
                 return driver.run(plan)
         except (LinkDown, ServerSaid) as error:
             raise self.meaning(error, name) from error
@@ -165,11 +183,17 @@ class Locks(BaseLocks[Lock]):
     def inspect(self, name: str) -> LockInfo:
         """Who holds this name and who waits for it, in order."""
         check_name(name)
-        return self.run(look(self.store, self.lock(name).prepared, self._entered()), name)
+        return self.run(self._look(name), name)
+
+    def bless(self) -> dict[str, str]:
+        """Of a quorum: the operator vouches that no lease was held when its nodes were last started, so that they vote
+        at once. Says what came of it, node by node; QuorumNotReached if that is no majority."""
+        return self.run(self._bless(), "")
 
     def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> Lease:
         """Takes over a lock that was detached, under a new owner and a higher fence. LeaseLost if it is too late."""
         detached = Detached.read(text)
+        self._can_adopt(detached.name)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
         grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
