@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdtight.clock import Backoff
-from holdtight.core.quorum import deadline_of, inspect, say
+from holdtight.core.quorum import all_answered, deadline_of, inspect, say
 from holdtight.core.renewal import next_ttl
 from holdtight.errors import LockError, NotSupported, QuorumNotReached
 from holdtight.place import Place
@@ -133,7 +133,7 @@ def bless(place: QuorumPlace) -> Plan[dict[str, str]]:
     """Once to every node; a majority must have heard it."""
     now = place.clock()
     steps = [place.store.bless_step(index, now, LONGEST_PATIENCE) for index in range(len(place.nodes))]
-    said: list[Any] = yield Fan(steps, lambda answers: None not in answers, list, LONGEST_PATIENCE)
+    said: list[Any] = yield Fan(steps, all_answered, list, LONGEST_PATIENCE)
     nodes = {name: "blessed" if each is True else say(each) for name, each in zip(place.names, said, strict=True)}
     if said.count(True) < place.store.majority:
         raise NoQuorum(nodes, place.store.majority, answered=False)

@@ -196,8 +196,6 @@ def test_nothing_stays_on_the_nodes_but_the_stamp(nodes: Nodes, open_client: Ope
     with pytest.raises(LockTimeout):
         client.acquire("a", wait=0.1)
     client.release(lease)
-    client.close = lambda: None  # type: ignore[method-assign]
-    client.call(client.locks.aclose if hasattr(client.locks, "aclose") else client.locks.close)
     for server in nodes.servers:
         left = server.time_left()
         assert left.pop("ht:stamp") == -1

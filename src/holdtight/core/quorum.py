@@ -40,7 +40,7 @@ from holdtight.values import (
 if TYPE_CHECKING:
     from holdtight.core.contend import Answer, Asking
 
-__all__ = ["Ballots", "Poll", "deadline_of", "inspect", "release", "renew", "say"]
+__all__ = ["Ballots", "Poll", "all_answered", "deadline_of", "inspect", "release", "renew", "say"]
 
 RELEASE_SECONDS = 2.0
 LONGEST_LOOK = 2.5
@@ -384,7 +384,7 @@ def _named(
     found = [cast("list[dict[str, Any]]", each) for each in said if isinstance(each, list)]
     named: list[Holder] = []
     for at, holder in enumerate(holders):
-        about = next((each[at] for each in found if each[at]), {})
+        about = next((each[at] for each in found if each[at]), dict[str, Any]())
         named.append(holder._replace(host=about.get("host"), pid=about.get("pid")))
     return named
 
@@ -396,4 +396,8 @@ def _state(info: LockInfo) -> str:
 
 
 def _all(steps: Sequence[Step | None], patience: float) -> Fan:
-    return Fan(steps, lambda answers: None not in answers, list, patience)
+    return Fan(steps, all_answered, list, patience)
+
+
+def all_answered(answers: list[Any]) -> bool:
+    return None not in answers

@@ -3,6 +3,7 @@
 Loaded with the first client of a quorum, not with the package.
 """
 
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -129,7 +130,7 @@ class Ballot:
             Step(
                 before,
                 b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (int((node.server_time(now) + patience) * 1e6), owner),
-                self._reader(node),
+                partial(read_vote, node),
                 patience=patience,
                 replacement=VOTE.whole,
             )
@@ -150,9 +151,6 @@ class Ballot:
             limit,
             owner,
         )
-
-    def _reader(self, node: Client) -> Any:
-        return lambda reply, sent: read_vote(node, reply, sent)
 
     def agree_step(self, owner: Owner, fence: int) -> Step:
         return Step(

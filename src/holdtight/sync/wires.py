@@ -76,8 +76,8 @@ class Wire:
         except LinkDown as down:
             self.fail(down.cause)
 
-    def pump(self) -> None:
-        """Tells all that has come. Does not block."""
+    def pump(self, *, resting: bool = False) -> None:
+        """Tells all that has come. Does not block. The end of a wire that was `resting` says little about the node."""
         if self.out:
             self.flush()
         if not self.alive:
@@ -85,7 +85,7 @@ class Wire:
         try:
             items = self.link.pump()
         except (LinkDown, hiredis.ProtocolError) as down:
-            self.fail(str(down))
+            self.fail(str(down), resting=resting)
             return
         for item in items:
             if item.__class__ is _Push:
@@ -116,7 +116,7 @@ class Wire:
     def silent_for(self, now: float) -> float:
         return now - self.pending[0].sent if self.pending else 0.0
 
-    def fail(self, cause: str) -> None:
+    def fail(self, cause: str, *, resting: bool = False) -> None:
         """It is of no use any more. Whoever waits is told; what must not be left undone goes to the keeper."""
         if not self.alive:
             return
@@ -127,7 +127,8 @@ class Wire:
             if ticket.step.undo:
                 self.pool.leave_to_the_keeper(ticket.step.otherwise or ticket.step)
             ticket.tell(LinkDown(cause, sent=True))
-        self.pool.breaker.failed(self.pool.clock(), cause)
+        if not resting:
+            self.pool.breaker.failed(self.pool.clock(), cause)
 
 
 class Ear:
@@ -192,7 +193,7 @@ class Pool:
             except IndexError:
                 break
             if wire.pending or now - wire.used > RESTED:
-                wire.pump()
+                wire.pump(resting=True)
             if wire.silent_for(now) > LONGEST_PATIENCE:
                 wire.fail("it did not answer in time")
             if not wire.alive:
