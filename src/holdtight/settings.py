@@ -111,6 +111,11 @@ class Settings(NamedTuple):
             raise TypeError(f"tls must be an ssl.SSLContext, not {type(tls).__name__}")
         place = _server(target, credentials, tls is not None)
         quorum = type(place).__name__ == "Quorum"
+        if quorum and _checked_choice(on_unavailable) != "raise":
+            raise NotSupported(
+                "on_unavailable is not built yet for a quorum: which of its nodes' answers count as unreachable would "
+                'have to be told apart from votes of the restart guard. Use on_unavailable="raise"'
+            )
         made = cls(
             target=place,
             namespace=check_namespace(namespace),

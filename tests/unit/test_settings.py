@@ -197,3 +197,9 @@ def test_in_this_process_a_client_of_the_memory_store_can_be_copied() -> None:
 def test_what_the_memory_store_has_no_use_for_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=rf"{next(iter(given))}= was given for memory://"):
         Locks("memory://", **given)
+
+
+@pytest.mark.parametrize("how", ["local", "open"])
+def test_a_quorum_has_no_stand_in_yet_and_says_so(how: str) -> None:
+    with pytest.raises(NotSupported, match="on_unavailable"):
+        Locks(["redis://a", "redis://b", "redis://c"], on_unavailable=how)
