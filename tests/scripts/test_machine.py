@@ -69,6 +69,7 @@ class Machine(RuleBasedStateMachine):
         self.habit = habit
         """What the name is mostly used for: two kinds that take turns refuse each other more than anything else."""
         self.hash_end = self.shared_end = 0
+        self.was_shared = False
         self.promises = Promises()
         self.model = Name(self.true_us, sweep=SWEEP, listening=set(INBOXES))
         self._set_clock()
@@ -207,6 +208,7 @@ class Machine(RuleBasedStateMachine):
         self.model.main = None
         self.model.last, self.model.last_until = state.floor, state.floor and (state.side_until or 0)
         self.promises.forgotten()
+        self.hash_end = max(self.hash_end, self.shared_end)  # whoever ends it now cannot tell that it was shared
         self.time_passes(1_000)
 
     @rule(channel=st.sampled_from(INBOXES))
@@ -238,9 +240,8 @@ class Machine(RuleBasedStateMachine):
             return
         n, permits = amount if mode == "p" else (1, 0)
         how |= {"mode": mode, "n": n, "permits": permits}
-        if who not in self.model.holders:
-            self.promises.asked(who, permits)
         reply = self.desk.share(who, **how, label=label)
+        self.promises.asked(who, permits, reply)
         self._compare(reply, lambda: self.model.share(who, **how, label=label.encode()))
 
     def _holding(self) -> list[bytes]:
@@ -310,8 +311,14 @@ class Machine(RuleBasedStateMachine):
             assert state.side_until is not None
             assert state.side_until >= model.holders_until
         soon = model.now + HEARTBEAT
-        self.shared_end = max(self.shared_end, model.holders_until) if model.shared else min(self.shared_end, soon)
         self.hash_end = max(self.hash_end, soon)
+        if model.shared:
+            self.shared_end = max(self.shared_end, model.holders_until)
+        elif self.was_shared and model.main:
+            self.shared_end = min(self.shared_end, soon)  # whoever ends it leaves nothing for longer
+        elif self.was_shared:
+            self.hash_end = max(self.hash_end, self.shared_end)
+        self.was_shared = model.shared != ""
         if model.last > model.now_us:
             self.hash_end = max(self.hash_end, model.last // 1000 + TAIL + 1)
         if state.line or state.markers or state.floor:

@@ -53,7 +53,6 @@ if ours or left <= 0 then
     clear_away()
     _, more = hand_over(known[2] or 0, known[2], '')
   end
-  if held and stored == 0 and not value then tighten() end
   rewritten = rewritten or taker or longest > 0
 end
 if until_ms > now and value and not flagged and not rewritten then

@@ -91,6 +91,7 @@ end
 -- Nobody shares it any more: what else is in the hash must not stay for as long as they might have.
 local function tighten()
   local known = call('HMGET', waiters, 'e', 'f')
-  local ms = math.max(HEARTBEAT, call('PTTL', queue), (known[1] or 0) - now, known[2] and memory_of(known[2]) or 0)
+  local floor = math.ceil(((known[2] or 0) - now_us) / 1000) + TAIL
+  local ms = math.max(HEARTBEAT, call('PTTL', queue), (known[1] or 0) - now, floor)
   if call('PTTL', waiters) > ms then call('PEXPIRE', waiters, ms) end
 end
