@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from redis.exceptions import LockError, LockNotOwnedError
 
-from tests.compat.face import Colour, Face, Maker, OpenFace
+from tests.compat.face import CLASSES, Colour, Face, Maker, OpenFace
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
 
@@ -244,3 +245,38 @@ def test_the_errors_know_the_lock(face: Face, colour: Colour, maker: Maker) -> N
         lock.release()
     assert raised.value.lock_name == "a"
     assert raised.value.message == str(raised.value)
+
+
+# Tasks in between
+
+WRAPPED: dict[str, Any] = {
+    "awaited": lambda work: work,
+    "wait_for": lambda work: asyncio.wait_for(work, 5),
+    "shield": asyncio.shield,
+    "create_task": asyncio.create_task,
+    "gather": asyncio.gather,
+}
+
+
+@pytest.mark.parametrize("colour", ["asyncio"])
+@pytest.mark.parametrize("how", WRAPPED)
+def test_calls_may_be_run_in_tasks_of_their_own(server: RunningServer, face: Face, maker: Maker, how: str) -> None:
+    async def scene() -> None:
+        wrapped = WRAPPED[how]
+        lock = CLASSES[maker, "asyncio"](face.client, "a", timeout=10)
+
+        async def take() -> None:
+            await lock.acquire()
+
+        async def give() -> None:
+            await lock.release()
+
+        for taking, giving in ((lock.acquire, lock.release), (take, give), (take, lock.release), (lock.acquire, give)):
+            await wrapped(taking())
+            assert server.keys() == ["a"]
+            assert await wrapped(lock.owned()) in (True, [True])
+            await wrapped(lock.extend(5))
+            await wrapped(giving())
+            assert server.keys() == []
+
+    face.call(scene)

@@ -99,6 +99,8 @@ def test_a_pause_that_cannot_be_meant_is_refused() -> None:
     for sleep in (-1, float("nan")):
         with pytest.raises(ValueError, match="sleep="):
             Lock(redis.Redis(), "a", timeout=5).acquire(sleep=sleep)
+        with pytest.raises(ValueError, match="sleep="):
+            Lock(redis.Redis(), "a", timeout=5, sleep=sleep)
 
 
 def test_a_client_of_the_other_colour_is_refused() -> None:

@@ -138,7 +138,7 @@ class AsyncLock(BaseLock):
         owner = self._reach.access.client.owner()
         held: Held | None = None
         try:
-            held = await self._take(plain, owner, wait, self._pause(None))
+            held = await self._take(plain, owner, wait)
             if held is None:
                 return False
             if text is not None:
@@ -153,23 +153,23 @@ class AsyncLock(BaseLock):
                 self._interrupted(plain, owner, held, text)
             raise
 
-    async def _take(self, plain: Plain, owner: Owner, wait: float | None, pause: float) -> Held | None:
+    async def _take(self, plain: Plain, owner: Owner, wait: float | None) -> Held | None:
         """The uncontended path: one request, one reply, no plan."""
         transport = self._transport()
         started = _clock(CLOCK_ID)
         connection = transport.connection
         if plain.take is None or connection is None or not connection.alive:
-            return await self._take_slowly(plain, transport, None, owner, wait, pause, started, None, 0)
+            return await self._take_slowly(plain, transport, None, owner, wait, started, None, 0)
         longest = plain.patience if wait is None else patience(plain, wait, CONNECT_SECONDS)
         first: Answer
         try:
             reply = await connection.ask(b"%b$32\r\n%b\r\n%b" % (plain.take, owner, plain.tail), longest)
         except LinkDown as down:
             limit = plain.arrival_limit(started, longest)
-            return await self._take_slowly(plain, transport, connection, owner, wait, pause, started, down, limit)
+            return await self._take_slowly(plain, transport, connection, owner, wait, started, down, limit)
         except BaseException:
             with Driver(transport, connection) as driver:
-                asking = self._asking(plain, owner, wait, pause, started)
+                asking = self._asking(plain, owner, wait, None, started)
                 await driver.run(abandon(asking, plain.arrival_limit(started, longest)))
             raise
         if reply == b"OK":
@@ -179,10 +179,10 @@ class AsyncLock(BaseLock):
         elif reply is None:
             if wait == 0:
                 return None
-            first = Polled.denied(pause)
+            first = Polled.denied(self._pause(None))
         else:
             first = ServerSaid(str(reply))
-        return await self._take_slowly(plain, transport, connection, owner, wait, pause, started, first, 0)
+        return await self._take_slowly(plain, transport, connection, owner, wait, started, first, 0)
 
     async def _take_slowly(
         self,
@@ -191,7 +191,6 @@ class AsyncLock(BaseLock):
         connection: Connection | None,
         owner: Owner,
         wait: float | None,
-        pause: float,
         started: float,
         first: Answer | None,
         limit: int,
@@ -202,7 +201,7 @@ class AsyncLock(BaseLock):
         access.line.join(plain.key, sleeper)
         try:
             with _PollingDriver(transport, connection, sleeper) as driver:
-                granted = await driver.run(acquire(self._asking(plain, owner, wait, pause, started), first, limit))
+                granted = await driver.run(acquire(self._asking(plain, owner, wait, None, started), first, limit))
         except LockError as error:
             raise self._translated(error) from error
         finally:

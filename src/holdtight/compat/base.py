@@ -13,6 +13,7 @@ from holdtight.errors import ClockDrift, LockError, Unavailable
 from holdtight.herald import get_logger
 from holdtight.keeper import keeper
 from holdtight.plan import LinkDown, Plan, ServerSaid
+from holdtight.process import current
 from holdtight.redis.plain import Plain, Polled
 from holdtight.values import Owner
 
@@ -64,6 +65,9 @@ class BaseLock:
         self.raise_on_release_error = raise_on_release_error
         self.local = self._new_local()
         self._prepared = self._prepare()
+        self._epoch = current.epoch
+        if not sleep >= 0:
+            self._pause(sleep)
 
     def _new_local(self) -> Any:
         raise NotImplementedError
@@ -101,9 +105,9 @@ class BaseLock:
             raise ValueError(f"sleep={seconds!r} must be a number of seconds, not a negative one")
         return max(float(seconds), SHORTEST_SLEEP)
 
-    def _asking(self, plain: Plain, owner: Owner, wait: float | None, sleep: float, started: float) -> Asking:
+    def _asking(self, plain: Plain, owner: Owner, wait: float | None, sleep: Number | None, started: float) -> Asking:
         return Asking(
-            question=Polled(plain, sleep),
+            question=Polled(plain, self._pause(sleep)),
             owner=owner,
             server=plain.server,
             started=started,
@@ -178,7 +182,9 @@ class BaseLock:
 
     def _left_in_child(self, error: BaseException | None) -> bool:
         """A forked child leaves its parent's block: it has nothing to give back, and must not hide what happens."""
-        if self.local.find(self.local.asker()) is not None or not self.local.inherited:
+        if self._epoch == current.epoch or not self.local.inherited:
+            return False
+        if self.local.find(self.local.asker()) is not None:
             return False
         if error is not None or not self.raise_on_release_error:
             get_logger().warning("the block of lock %r was left in a forked child, which does not hold it", self.name)

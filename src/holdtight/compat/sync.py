@@ -96,21 +96,21 @@ class Lock(BaseLock):
         token: str | bytes | None = None,
     ) -> bool:
         """True once the lock is ours; False if somebody else has it and we do not wait, or have waited long enough."""
-        wait = self._wait(blocking, blocking_timeout)
-        pause = self._pause(sleep)
+        if sleep is not None:
+            self._pause(sleep)
         text = None if token is None else self._reach.encode(token)
-        return self._taken(wait, pause, text, keep=True)
+        return self._taken(self._wait(blocking, blocking_timeout), sleep, text, keep=True)
 
     def do_acquire(self, token: str | bytes) -> bool:
         """One attempt under this value, which is not remembered here."""
-        return self._taken(0.0, self._pause(None), self._reach.encode(token), keep=False)
+        return self._taken(0.0, None, self._reach.encode(token), keep=False)
 
-    def _taken(self, wait: float | None, pause: float, text: bytes | None, *, keep: bool) -> bool:
+    def _taken(self, wait: float | None, sleep: Number | None, text: bytes | None, *, keep: bool) -> bool:
         plain = self._plain()
         owner = self._reach.access.client.owner()
         held: Held | None = None
         try:
-            held = self._take(plain, owner, wait, pause)
+            held = self._take(plain, owner, wait, sleep)
             if held is None:
                 return False
             if text is not None:
@@ -125,26 +125,26 @@ class Lock(BaseLock):
                 self._interrupted(plain, owner, held, text)
             raise
 
-    def _take(self, plain: Plain, owner: Owner, wait: float | None, pause: float) -> Held | None:
+    def _take(self, plain: Plain, owner: Owner, wait: float | None, sleep: Number | None) -> Held | None:
         """The uncontended path: one request, one reply, no plan."""
         transport = self._reach.access.transport
         started = _clock(CLOCK_ID)
         if plain.take is None:
-            return self._take_slowly(plain, None, owner, wait, pause, started, None, 0)
+            return self._take_slowly(plain, None, owner, wait, sleep, started, None, 0)
         try:
             link = transport.idle.pop()
         except IndexError:
-            return self._take_slowly(plain, None, owner, wait, pause, started, None, 0)
+            return self._take_slowly(plain, None, owner, wait, sleep, started, None, 0)
         longest = plain.patience if wait is None else patience(plain, wait, CONNECT_SECONDS)
         try:
             reply = link.call(b"%b$32\r\n%b\r\n%b" % (plain.take, owner, plain.tail), longest)
         except LinkDown as down:
             transport.lose(link, down)
             limit = plain.arrival_limit(started, longest)
-            return self._take_slowly(plain, None, owner, wait, pause, started, down, limit)
+            return self._take_slowly(plain, None, owner, wait, sleep, started, down, limit)
         except BaseException:
             with Driver(transport, link) as driver:
-                asking = self._asking(plain, owner, wait, pause, started)
+                asking = self._asking(plain, owner, wait, sleep, started)
                 driver.run(abandon(asking, plain.arrival_limit(started, longest)))
             raise
         if reply == b"OK" and _clock(CLOCK_ID) - started < plain.valid:
@@ -157,10 +157,10 @@ class Lock(BaseLock):
         if reply == b"OK":
             first = Grant(0, started)  # we were paused: the plan asks once more
         elif reply is None:
-            first = Polled.denied(pause)
+            first = Polled.denied(self._pause(sleep))
         else:
             first = ServerSaid(str(reply))
-        return self._take_slowly(plain, link, owner, wait, pause, started, first, 0)
+        return self._take_slowly(plain, link, owner, wait, sleep, started, first, 0)
 
     def _take_slowly(
         self,
@@ -168,7 +168,7 @@ class Lock(BaseLock):
         link: Link | None,
         owner: Owner,
         wait: float | None,
-        pause: float,
+        sleep: Number | None,
         started: float,
         first: Answer | None,
         limit: int,
@@ -179,7 +179,7 @@ class Lock(BaseLock):
         access.line.join(plain.key, sleeper)
         try:
             with _PollingDriver(access.transport, link, sleeper) as driver:
-                granted = driver.run(acquire(self._asking(plain, owner, wait, pause, started), first, limit))
+                granted = driver.run(acquire(self._asking(plain, owner, wait, sleep, started), first, limit))
         except LockError as error:
             raise self._translated(error) from error
         finally:
