@@ -91,7 +91,11 @@ class QuorumLockMixin:
     def finish(self, tenure: QuorumTenure) -> tuple[bool, Finish]:
         """Ends the tenure here, before anybody else can have it. Whether it was lost before."""
         tenure.drop()
-        return tenure.lost(), tenure.finish()
+        was_lost = tenure.lost()
+        if tenure.reason is LossReason.FORKED:  # the locks of our parent's threads are nobody's to wait for
+            tenure.ended = True
+            return True, Finish(set(), {}, [])
+        return was_lost, tenure.finish()
 
     def released(self, tenure: QuorumTenure, reason: LossReason | None) -> None:
         if reason is not None:

@@ -88,6 +88,7 @@ def test_what_only_a_quorum_uses_is_checked_all_the_same(argument: str, value: o
         ("sentinel_credentials", ("user", "pw")),
         ("target", "redis+sentinel://h:26379/mymaster"),
         ("target", "redis+cluster://h:7000"),
+        ("target", ["redis://a", "embedded://", "redis://c"]),
     ],
     ids=str,
 )

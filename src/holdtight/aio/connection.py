@@ -53,6 +53,8 @@ class Connection:
         self._sweeper: asyncio.TimerHandle | None = None
         self._listeners: dict[Owner, asyncio.Future[Bell | None]] = {}
         self._unheard: dict[Owner, Bell] = {}
+        self.knows: set[Any] = set()
+        """The scripts that the server has answered to, for who must be sure that it knows them."""
         self._attach()
         tell_of_fork(self)
 

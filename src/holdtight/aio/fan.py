@@ -194,6 +194,8 @@ class _Asking:
         if self._fan.ways is not None:
             self._fan.ways[index] = connection
         request = step.packed(connection.inbox_word)
+        if step.undo and step.replacement not in connection.knows:
+            request = step.replacement(request)  # nobody may be there any more to send it again
         asked = connection.ask(request, LONGEST_PATIENCE)
         asked.add_done_callback(partial(self._replied, index, step, connection, request, self._clock()))
 
@@ -227,6 +229,7 @@ class _Asking:
             else:
                 self._answer(index, ServerSaid(str(reply)))
             return
+        connection.knows.add(step.replacement)
         self._answer(index, step.made_of(reply, sent))
 
     def _answer(self, index: int, answer: Any) -> None:

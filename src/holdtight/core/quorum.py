@@ -209,7 +209,7 @@ class Poll:
 
     def undo(self) -> Generator[Wish, Any, bool]:
         """Withdraws the round from every node that may have voted. True: what has surely been granted is given back."""
-        current, self.round = self.round, None
+        current = self.round
         if current is None:
             return True
         granted, open_ = current.granted(), current.open()
@@ -220,6 +220,7 @@ class Poll:
             steps[index] = step = self._ballots.withdraw_step(current.owner, 0)
             step.otherwise = self._ballots.withdraw_step(current.owner, limit)
         if not any(steps):
+            self.round = None
             return True
 
         def certain(answers: list[Any]) -> bool:
@@ -229,6 +230,8 @@ class Poll:
             answers: list[Any] = yield Fan(steps, certain, list, UNDO_SECONDS, after=current.ways, undo=True)
         except (LinkDown, ServerSaid):
             return False
+        finally:
+            self.round = None  # from here on it is the driver's, and the keeper's
         return not any(isinstance(answers[index], LinkDown) for index in granted)
 
 

@@ -74,10 +74,20 @@ class FanDriver:
     # Asking.
 
     def _fan(self, fan: Fan) -> Any:
+        answers: list[Any] = [None] * len(self._pools)
+        try:
+            self._collect(fan, answers)
+        except BaseException:
+            for index, step in enumerate(fan.steps):  # whether it went out is not known
+                if step is not None and step.undo and answers[index] is None:
+                    self._pools[index].leave_to_the_keeper(step.otherwise or step)
+            raise
+        return fan.read(answers)
+
+    def _collect(self, fan: Fan, answers: list[Any]) -> None:
         clock = self._clock
         now = clock()
         until = now + fan.patience
-        answers: list[Any] = [None] * len(self._pools)
         hoped: dict[int, Step] = {}
         for index, step in enumerate(fan.steps):
             if step is not None:
@@ -98,7 +108,6 @@ class FanDriver:
         for index, step in hoped.items():
             if step.undo:
                 self._pools[index].leave_to_the_keeper(step)
-        return fan.read(answers)
 
     def _ask(self, fan: Fan, index: int, step: Step, answers: list[Any], hoped: dict[int, Step], now: float) -> None:
         pool = self._pools[index]
@@ -127,7 +136,10 @@ class FanDriver:
             pool.place.post.keeper.watch(pool.place)
         if fan.ways is not None:
             fan.ways[index] = wire
-        wire.ask(Ticket(answers, index, step, step.packed(wire.link.inbox_word), now))
+        request = step.packed(wire.link.inbox_word)
+        if step.undo and step.replacement not in pool.knows:
+            request = step.replacement(request)
+        wire.ask(Ticket(answers, index, step, request, now))
 
     def _refuse(self, pool: Pool, index: int, step: Step, answers: list[Any], cause: str) -> None:
         if step.undo:

@@ -13,6 +13,7 @@ it was sent before it was noticed.
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
@@ -110,6 +111,7 @@ class Wire:
             else:
                 ticket.tell(ServerSaid(str(reply)))
             return
+        self.pool.knows.add(ticket.step.replacement)
         if ticket.answers is not None:
             ticket.tell(ticket.step.made_of(reply, ticket.sent))
 
@@ -122,6 +124,7 @@ class Wire:
             return
         self.alive = False
         self.link.close()
+        self.pool.knows.clear()
         pending, self.pending = self.pending, deque()
         for ticket in pending:
             if ticket.step.undo:
@@ -170,6 +173,9 @@ class Pool:
         self.clock = place.clock
         self.breaker = Breaker()
         self.idle: list[Wire] = []
+        self.knows: set[Callable[[bytes], bytes]] = set()
+        """The scripts that the node has answered to, as `Step.replacement` names them. What undoes goes out whole until
+        then: nobody may be there any more to send it again."""
         self.closed = False
         self._connect_timeout = connect_timeout
         self._lock = threading.Lock()
