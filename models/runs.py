@@ -70,17 +70,19 @@ RUNS = (
     _fails("LATE_CREDIT", "a late answer counts for the newest renewal", "LATE=0 RENEWING=1 RESTARTING=0"),
     _fails("FROM_REPLY", "validity counts from the answer", _CALM),
     _fails("NO_MARGIN", "no margin for drifting clocks", _CALM),
-    _fence_fails("COUNTER_FENCES", "a counter on each node, the largest is the fence", "OWNERS=3 PROPOSALS=1 LATE=0", quick=True),
+    _fence_fails(
+        "COUNTER_FENCES", "a counter on each node, the largest is the fence", "OWNERS=3 PROPOSALS=1 LATE=0", quick=True
+    ),
     _fence_fails("NO_WRITE_BACK", "the largest answer is the fence", "OWNERS=3 PROPOSALS=1 LATE=0"),
     _fence_fails(
         "WRITE_BACK_UNOWNED", "the fence is written back to any node", "OWNERS=3 PROPOSALS=3 LATE=0", quick=True
     ),
-    _fence_fails("NO_RECHECK", "validity is not computed again after writing back", "OWNERS=3 TICKS=1 PROPOSALS=1 LATE=0"),
+    _fence_fails(
+        "NO_RECHECK", "validity is not computed again after writing back", "OWNERS=3 TICKS=1 PROPOSALS=1 LATE=0"
+    ),
     _fence_fails("NO_GUARD", "a node that restarted empty votes at once", "RESTARTS=1", quick=True),
     _fence_fails("ANY_AGE", "a node that has forgotten takes any old proposal", "TICKS=1 PROPOSALS=17", quick=True),
-    _fence_fails(
-        "ANY_FUTURE", "a node takes proposals from any future", "TICKS=3 RESTARTS=1 PROPOSALS=9 LATE=0"
-    ),
+    _fence_fails("ANY_FUTURE", "a node takes proposals from any future", "TICKS=3 RESTARTS=1 PROPOSALS=9 LATE=0"),
     _fence_fails("SHORT_GUARD", "the guard is shorter than the window of proposals", "TICKS=1 RESTARTS=1 PROPOSALS=21"),
     Run(
         "limit-bare-majority",
