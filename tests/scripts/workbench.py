@@ -24,7 +24,23 @@ from holdtight.redis.script import Script
 from tests.support.raw import RawClient, ServerSaid
 from tests.support.servers import RunningServer
 
-__all__ = ["ALICE", "BOB", "CAROL", "DAVE", "FAR", "Desk", "Inbox", "State", "Wire", "fence_of", "owner"]
+__all__ = [
+    "ALICE",
+    "BOB",
+    "CAROL",
+    "DAVE",
+    "FAR",
+    "Desk",
+    "Inbox",
+    "State",
+    "Wire",
+    "fence_of",
+    "in_line",
+    "owner",
+    "read_entry",
+    "read_holder",
+    "sharing",
+]
 
 FAR = 9_000_000_000_000_000
 """An arrival limit (µs) that no test reaches."""
@@ -332,6 +348,17 @@ def read_entry(who: bytes, text: bytes) -> Entry:
         n=n,
         permits=permits,
     )
+
+
+def sharing(desk: Desk) -> list[bytes]:
+    """Who shares it now, live, in the order of their fences."""
+    now = desk.now()
+    alive = [holder for holder in desk.state().holders if holder.expiry > now]
+    return [holder.owner for holder in sorted(alive, key=lambda holder: holder.fence)]
+
+
+def in_line(desk: Desk) -> list[bytes]:
+    return [entry.owner for entry in desk.state().line]
 
 
 def fence_of(reply: Any) -> int:
