@@ -89,7 +89,7 @@ def test_what_is_lost_stays_lost(locks: Any, clock: Clock) -> None:
 
 
 def test_silence_of_a_minority_is_no_doubt_and_of_a_majority_is(locks: Any) -> None:
-    tenure = tenure_on(locks, 0, 1, 2, 3, 4)
+    tenure: Any = tenure_on(locks, 0, 1, 2, 3, 4)
     charge(tenure, 0).unanswered("gone")
     charge(tenure, 1).unanswered("gone")
     assert tenure.doubt is None

@@ -126,7 +126,7 @@ class Plain:
         return _step(GIVE, self.key, owner)
 
     def undo_step(self, owner: Owner, *, until: float = 0.0, otherwise: Step | None = None) -> Step:
-        """`until`: an attempt of this owner may still arrive until then (boottime)."""
+        """`until`: an attempt of this owner may still arrive until then."""
         step = _undo(GIVE, self.key, owner)
         step.otherwise = otherwise
         step.persistence = self._persistence(self.claim.ttl)
@@ -155,7 +155,7 @@ class Plain:
         return Step(command("GET", self.key), None, _as_it_is, patience=PATIENCE, replacement=_unchanged)
 
     def arrival_limit(self, now: float, patience: float) -> int:
-        """In ms of our boottime: nothing on the server needs to know."""
+        """In ms of our own clock: nothing on the server needs to know."""
         return int((now + patience + GRACE) * 1000)
 
 
