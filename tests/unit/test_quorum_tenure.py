@@ -92,10 +92,9 @@ def test_silence_of_a_minority_is_no_doubt_and_of_a_majority_is(locks: Any) -> N
     tenure: Any = tenure_on(locks, 0, 1, 2, 3, 4)
     charge(tenure, 0).unanswered("gone")
     charge(tenure, 1).unanswered("gone")
-    assert tenure.doubt is None
+    assert not str(tenure.doubt or "")
     charge(tenure, 2).unanswered("gone")
-    assert tenure.doubt is not None
-    assert "gone" in tenure.doubt
+    assert "gone" in str(tenure.doubt)
 
 
 def test_a_loss_that_is_noticed_in_time_is_the_nodes_and_a_late_one_our_own_pause(locks: Any, clock: Clock) -> None:

@@ -62,6 +62,7 @@ class Wire:
         self.alive = True
         self.used = pool.clock()
         self.bells: set[Owner] = set()
+        self._epoch = process.current.epoch
 
     def ask(self, ticket: Ticket) -> None:
         self.pending.append(ticket)
@@ -132,6 +133,16 @@ class Wire:
             ticket.tell(LinkDown(cause, sent=True))
         if not resting:
             self.pool.breaker.failed(self.pool.clock(), cause)
+
+    def __del__(self) -> None:
+        """An interrupt between two statements may have dropped it: its end can lose what it was sent last."""
+        try:
+            if self.alive and self._epoch == process.current.epoch:
+                for ticket in self.pending:
+                    if ticket.step.undo:
+                        self.pool.leave_to_the_keeper(ticket.step.otherwise or ticket.step)
+        except AttributeError:
+            pass  # it was never finished
 
 
 class Ear:
