@@ -7,10 +7,20 @@ import threading
 from pathlib import Path
 
 from holdtight import Locks
+from holdtight.redis import script
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "permissions.md"
+
+
+def test_every_command_of_every_script_is_listed() -> None:
+    """Also of those that a lock alone does not come to."""
+    scripts = [each for each in vars(script).values() if isinstance(each, script.Script)]
+    commands = {word for each in scripts for word in re.findall(r"\bp?call\('([A-Z]+)'", each.body.decode())}
+    assert {"ZADD", "ZCOUNT", "PUBLISH", "TIME"} <= commands
+    listed = re.findall(r"\+([a-z]+)", PAGE.read_text())
+    assert commands <= {word.upper() for word in listed}
 
 
 def test_the_rights_that_are_listed_are_enough(private_server: RunningServer) -> None:
