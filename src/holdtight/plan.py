@@ -79,7 +79,7 @@ class Step:
     persistence = 5.0
     """For how long the keeper tries an undo that is left to it, before the ttl must do."""
     until = 0.0
-    """What is undone may still arrive until then, by the place's clock: the keeper undoes it again until that has passed."""
+    """What is undone may still arrive until then (the place's clock): the keeper undoes it again until that is past."""
 
     def __init__(
         self,
