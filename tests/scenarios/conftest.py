@@ -1,7 +1,7 @@
 """Every scenario × colour × kind × server flavour, the memory store among them.
 
 What only a real server can show is marked `real_server("why")`, what is not for permits `locks_only("why")`. The kinds
-that differ from the exclusive lock by their scripts alone are played on one real server and the memory store; on all
+that differ from the exclusive lock by their scripts alone, if at all, are played on one real server or in memory; on all
 others by `make faults`.
 """
 
@@ -25,7 +25,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         assert mark is None or mark.args, "locks_only needs a reason"
         if kind == "permit" and mark is not None:
             continue
-        if kind != "exclusive" and given.get("shared_server") not in (FLAVOURS[0], MEMORY):
+        # A write lock is the very claim of the exclusive lock.
+        here = (MEMORY,) if kind == "write" else (FLAVOURS[0], MEMORY)
+        if kind != "exclusive" and given.get("shared_server") not in here:
             item.add_marker(pytest.mark.long)
         kept.append(item)
     items[:] = kept
