@@ -108,9 +108,7 @@ def test_replies_that_get_lost_on_any_two_nodes_change_nothing(nodes: Nodes, ope
                 side.proxies[index].swallow_reply(asks(chance.choice([VOTE, RESIGN])), cut=True)
             lease = client.acquire("a", wait=10)
             assert other.try_acquire("a") is None
-            with suppress(
-                QuorumNotReached
-            ):  # it may have held on those two: the keeper tells them again
+            with suppress(QuorumNotReached):  # it may have held on those two: the keeper tells them again
                 client.release(lease)
             second = other.acquire("a", wait=10)
             assert second.fence > lease.fence
