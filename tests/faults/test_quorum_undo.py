@@ -9,11 +9,12 @@ import re
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from holdtight import AsyncLocks, Backoff, Locks, LossReason
+from holdtight import AsyncLocks, Backoff, Locks, LossReason, QuorumNotReached
 from holdtight.redis.ballot import RESIGN, VOTE
 from tests.faults.clients import OpenClient, asks
 from tests.faults.quorum import Nodes, Side, votes_of
@@ -107,7 +108,8 @@ def test_replies_that_get_lost_on_any_two_nodes_change_nothing(nodes: Nodes, ope
                 side.proxies[index].swallow_reply(asks(chance.choice([VOTE, RESIGN])), cut=True)
             lease = client.acquire("a", wait=10)
             assert other.try_acquire("a") is None
-            client.release(lease)
+            with suppress(QuorumNotReached):  # it may have held on those two: the keeper tells them again
+                client.release(lease)
             second = other.acquire("a", wait=10)
             assert second.fence > lease.fence
             other.release(second)
