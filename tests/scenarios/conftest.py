@@ -1,7 +1,7 @@
 """Every scenario × colour × kind × server flavour, the memory store among them.
 
 What only a real server can show is marked `real_server("why")`, what is not for permits `locks_only("why")`. The kinds
-that differ from the exclusive lock by their scripts alone, if at all, are played on one real server or in memory; on all
+that differ from the exclusive lock by their scripts alone are played on one real server or in memory; on all
 others by `make faults`.
 """
 
