@@ -49,13 +49,17 @@ RUNS = (
         "quorum-clock-steps",
         "3 nodes whose clocks are set, 2 owners that renew",
         "CLOCK_STEPS RESTARTING=0",
-        quick=True,
     ),
     _holds("fence-small", "3 nodes, 2 owners, 1 tick", "TICKS=1", quick=True),
     _holds("fence-three-owners", "3 nodes, 3 owners", "OWNERS=3"),
     _holds("fence-forgetting", "3 nodes that forget, 2 owners, 2 ticks", "TICKS=2"),
     _holds("fence-restarts", "3 nodes, one restart, 2 owners, 3 ticks", "TICKS=3 RESTARTS=1 LATE=0 PROPOSALS=21"),
     _holds("fence-skewed", "3 nodes, one with a fast clock, 2 owners, 2 ticks", "TICKS=2 SKEW=1 PROPOSALS=21"),
+    _holds(
+        "fence-healing",
+        "3 nodes, 3 owners in turn whose renewals heal, also late, 1 tick",
+        "HEALING=1 OWNERS=3 IN_TURN TICKS=1 PROPOSALS=17 LATE=0",
+    ),
     _holds("fence-five-nodes", "5 nodes, 2 owners", "N=5"),
     _fails("AVAILABLE_QUORUM", "a majority of the nodes that answer is enough", _CALM, quick=True),
     _fails("NO_GUARD", "a node that restarted empty votes at once", _ONE_RESTARTS, quick=True),
@@ -70,18 +74,25 @@ RUNS = (
     _fails("LATE_CREDIT", "a late answer counts for the newest renewal", "LATE=0 RENEWING=1 RESTARTING=0"),
     _fails("FROM_REPLY", "validity counts from the answer", _CALM),
     _fails("NO_MARGIN", "no margin for drifting clocks", _CALM),
-    _fence_fails("COUNTER_FENCES", "a counter on each node, the largest is the fence", "OWNERS=3 PROPOSALS=1 LATE=0", quick=True),
+    _fence_fails(
+        "COUNTER_FENCES", "a counter on each node, the largest is the fence", "OWNERS=3 PROPOSALS=1 LATE=0", quick=True
+    ),
     _fence_fails("NO_WRITE_BACK", "the largest answer is the fence", "OWNERS=3 PROPOSALS=1 LATE=0"),
     _fence_fails(
         "WRITE_BACK_UNOWNED", "the fence is written back to any node", "OWNERS=3 PROPOSALS=3 LATE=0", quick=True
     ),
-    _fence_fails("NO_RECHECK", "validity is not computed again after writing back", "OWNERS=3 TICKS=1 PROPOSALS=1 LATE=0"),
+    _fence_fails(
+        "NO_RECHECK", "validity is not computed again after writing back", "OWNERS=3 TICKS=1 PROPOSALS=1 LATE=0"
+    ),
     _fence_fails("NO_GUARD", "a node that restarted empty votes at once", "RESTARTS=1", quick=True),
     _fence_fails("ANY_AGE", "a node that has forgotten takes any old proposal", "TICKS=1 PROPOSALS=17", quick=True),
-    _fence_fails(
-        "ANY_FUTURE", "a node takes proposals from any future", "TICKS=3 RESTARTS=1 PROPOSALS=9 LATE=0"
-    ),
+    _fence_fails("ANY_FUTURE", "a node takes proposals from any future", "TICKS=3 RESTARTS=1 PROPOSALS=9 LATE=0"),
     _fence_fails("SHORT_GUARD", "the guard is shorter than the window of proposals", "TICKS=1 RESTARTS=1 PROPOSALS=21"),
+    _fence_fails(
+        "HEAL_FORGETS",
+        "a healed node that has forgotten takes an old lease's fence for the last",
+        "HEALING=2 OWNERS=3 IN_TURN TICKS=1 PROPOSALS=17 LATE=0",
+    ),
     Run(
         "limit-bare-majority",
         "quorum",
