@@ -26,6 +26,10 @@
 #ifndef LATE
 #define LATE 1    /* 0: no requests that are carried out after their client has lost interest */
 #endif
+#ifndef HEALING
+#define HEALING 0 /* 1: a lease's renewals make keys where there are none, also late ones; 2: only late ones do */
+#endif
+/* IN_TURN: an owner asks when the one before it has ended */
 #ifndef SKEW
 #define SKEW 0    /* the clock of the last node is so many ticks ahead */
 #endif
@@ -54,7 +58,7 @@
 byte phase[OWNERS];
 byte proposal[OWNERS];
 byte left[OWNERS];   /* ticks of validity, counted from before asking */
-byte fence[OWNERS];  /* what is written back */
+byte fence[OWNERS];  /* what is written back; with HEALING, also that of the lease */
 
 /* One per owner and node, at(o, n). */
 byte vote[OWNERS * N];   /* 0 not yet reached, 1 carried out and of no further interest, else the node's answer */
@@ -101,6 +105,13 @@ inline swap_nodes(a, b) {
 #define rank(n) (((((skew[n] * 4 + holder[n]) * 64 + last[n]) * 8 + guard[n]) * 64 + vote[n]) * 64 + vote[N + n])
 #include "symmetry.pml"
 
+/* Owners are alike: that they ask in the order of their names takes nothing away. */
+#define before(o) phase[o - (o > 0)]
+#ifdef IN_TURN
+#define may_ask(o) (o == 0 || before(o) == ENDED)
+#else
+#define may_ask(o) (o == 0 || before(o) != IDLE)
+#endif
 #ifdef NO_RECHECK
 #define still_in_time(o) true
 #else
@@ -125,6 +136,25 @@ inline swap_nodes(a, b) {
 #define say_grants printf("node %d, its clock at %d, grants %c with fence %d\n", n + 1, clock(n), 65 + o, last[n])
 #endif
 
+inline raise(n, value) {
+    if
+    :: last[n] < value -> last[n] = value
+    :: else
+    fi
+}
+/* What a node has forgotten is TAIL behind its clock or older. */
+inline remember(n) {
+    if
+    :: last[n] == 0 ->
+#if defined(COUNTER_FENCES) || defined(ANY_AGE)
+        last[n] = 1
+#else
+        last[n] = clock(n) - TAIL * STEPS
+#endif
+    :: else
+    fi
+}
+
 inline forget_votes(o) {
     i = 0;
     do
@@ -136,7 +166,7 @@ inline forget_votes(o) {
         written[at(o, i)] = 0; i++
     :: else -> i = 0; break
     od;
-    fence[o] = 0; left[o] = 0
+    left[o] = 0
 }
 
 /* The owner has its lease: the moment that counts. */
@@ -153,6 +183,7 @@ inline hand_out(o, value) {
     phase[o] = HOLDING;
     assert(value > top);
     top = value;
+    fence[o] = (HEALING > 0 -> value : 0);
     forget_votes(o);
     settle()
 }
@@ -160,7 +191,7 @@ inline hand_out(o, value) {
 /* A client that acquires once. */
 active [OWNERS] proctype Client() {
 #define o _pid
-#define ask(kind, value) d_step { (PROPOSALS & kind) && phase[o] == IDLE && (o == 0 || phase[o - (o > 0)] != IDLE) -> \
+#define ask(kind, value) d_step { (PROPOSALS & kind) && phase[o] == IDLE && may_ask(o) -> \
         say_asks(value); \
         phase[o] = ASKING; left[o] = TTL; proposal[o] = value }
     do
@@ -195,6 +226,10 @@ active [OWNERS] proctype Client() {
     /* Gives up, releases, or dies. From here on its release may reach any node at any time, or never. */
     :: d_step { phase[o] != IDLE && phase[o] != ENDED ->
         printf("%c ends, sends releases to all nodes\n", 65 + o);
+        if
+        :: phase[o] != HOLDING -> fence[o] = 0
+        :: else
+        fi;
         phase[o] = ENDED;
         forget_votes(o);
         settle() }
@@ -211,18 +246,7 @@ active [OWNERS * N] proctype Exchange() {
     /* The attempt, which may come late: then it is a grant that nobody counts. */
     :: d_step { (phase[o] == ASKING || (LATE && phase[o] != IDLE)) && vote[x] == 0 && holder[n] == 0 && guard[n] == 0 ->
         holder[n] = o + 1; kept[n] = TTL;
-#if defined(COUNTER_FENCES) || defined(ANY_AGE)
-        if
-        :: last[n] == 0 -> last[n] = 1
-        :: else
-        fi;
-#else
-        /* What a node has forgotten is TAIL behind its clock or older. */
-        if
-        :: last[n] == 0 -> last[n] = clock(n) - TAIL * STEPS
-        :: else
-        fi;
-#endif
+        remember(n);
         last[n]++;
 #ifndef COUNTER_FENCES
         if
@@ -240,13 +264,20 @@ active [OWNERS * N] proctype Exchange() {
         fi;
         settle() }
 
+    /* A renewal heals a node, in time or late: the key is made with the fence of the lease. */
+    :: d_step { HEALING && phase[o] >= HOLDING + (HEALING == 2) && fence[o] > 0 && holder[n] == 0 && guard[n] == 0 ->
+        holder[n] = o + 1; kept[n] = TTL;
+#ifndef HEAL_FORGETS
+        remember(n);
+#endif
+        raise(n, fence[o]);
+        printf("a renewal of %c makes a key on node %d, whose last fence is now %d\n", 65 + o, n + 1, last[n]);
+        settle() }
+
     /* The write-back: the fence is kept where the owner still has the key. */
     :: d_step { phase[o] == WRITING && !known(o, n) && guard[n] == 0 && may_write(o, n) ->
         printf("node %d, held by %c, writes down fence %d for %c\n", n + 1, 64 + holder[n], fence[o], 65 + o);
-        if
-        :: last[n] < fence[o] -> last[n] = fence[o]
-        :: else
-        fi;
+        raise(n, fence[o]);
         written[x] = 1;
         settle() }
     od
