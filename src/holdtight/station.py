@@ -102,7 +102,9 @@ class Station:
     def advance(self, now: float) -> float:
         """Does what can be done without waiting. Returns when to come again at the latest."""
         if self._sent and now >= self._give_up_at:
-            self._fail("it did not answer in time", now)
+            self.ready(now)  # it may be us who were kept from running, and the answer is there
+            if self._sent and now >= self._give_up_at:
+                self._fail("it did not answer in time", now)
         if not self._waiting:
             return self._give_up_at if self._sent else float("inf")
         if self._link is None:
@@ -138,9 +140,10 @@ class Station:
             self._sent.append((charge, now, request))
             requests.append(request)
         if requests:
-            self._give_up_at = now + max(SHORTEST_SILENCE, patience)
             self._outgoing += b"".join(requests)
             self._flush(now)
+            # From now on, and not from `now`: other threads may have had the interpreter while it was sent.
+            self._give_up_at = self._keeper.clock() + max(SHORTEST_SILENCE, patience)
 
     def _flush(self, now: float) -> None:
         assert self._link is not None

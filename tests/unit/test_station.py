@@ -154,6 +154,34 @@ def test_a_link_that_stays_silent_is_closed_and_what_was_under_way_is_unknown(ke
     assert charge.log[-1] == "request"
 
 
+def test_an_answer_that_came_while_the_keeper_was_kept_from_running_is_read(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=1.0)
+    due(keeper, charge)
+    link = keeper.connected(place)
+    link.incoming.append(1)
+    keeper.turn(keeper.now + 5.0)
+    assert not link.closed
+    assert charge.log == ["request", "answered 1"]
+
+
+def test_patience_begins_when_the_request_is_out(keeper: Still) -> None:
+    place = Place()
+    link = Link()
+
+    def slowly(data: bytes) -> bytes:
+        keeper.now += 5.0  # other threads had the interpreter
+        return b""
+
+    link.push_out = slowly  # type: ignore[method-assign]
+    place.opening = lambda: link
+    charge = Charge(place, interval=1.0)
+    due(keeper, charge)
+    keeper.connected(place)
+    assert keeper.turn() == keeper.now + 1.0
+    assert not link.closed
+
+
 def test_silence_is_borne_for_two_seconds_at_most_and_50_ms_at_least(keeper: Still) -> None:
     long, short = Place("long"), Place("short")
     due(keeper, Charge(long, interval=1000.0))
