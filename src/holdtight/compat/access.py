@@ -125,12 +125,29 @@ _accesses: "weakref.WeakValueDictionary[Single, Access]" = weakref.WeakValueDict
 _opening = threading.RLock()
 
 
+_NONE: tuple[Any, Any] = (lambda: None, None)
+_latest = _NONE
+"""A weak reference to the pool that was last asked for, and its reach: nearly always the one that is wanted."""
+
+
+def _forget(pool: "weakref.ref[Any]") -> None:
+    global _latest
+    if _latest[0] is pool:
+        _latest = _NONE
+
+
 def reach_of(client: Any) -> Reach:
+    global _latest
     pool = getattr(client, "connection_pool", None)
+    known, reach = _latest
+    if pool is not None and known() is pool:
+        return reach  # type: ignore[no-any-return]
     try:
-        return _reaches[pool]
+        found = _reaches[pool]
     except (KeyError, TypeError):
-        return _read(client, pool)
+        found = _read(client, pool)
+    _latest = weakref.ref(pool, _forget), found
+    return found
 
 
 def _read(client: Any, pool: Any) -> Reach:

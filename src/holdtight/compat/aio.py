@@ -222,7 +222,7 @@ class AsyncLock(BaseLock):
 
     async def do_release(self, expected_token: str | bytes) -> None:
         """Gives back what is held under this value."""
-        await self._give_back(Held(self._reach.encode(expected_token), None, unique=False))
+        await self._give_back(Held.chosen(self._reach.encode(expected_token)))
 
     async def _give_back(self, held: Held) -> None:
         plain = self._plain()

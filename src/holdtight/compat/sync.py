@@ -107,7 +107,11 @@ class Lock(BaseLock):
 
     def _taken(self, wait: float | None, sleep: Number | None, text: bytes | None, *, keep: bool) -> bool:
         plain = self._plain()
-        owner = self._reach.access.client.owner()
+        client = self._reach.access.client
+        try:
+            owner = client.owners.pop()
+        except IndexError:
+            owner = client.owner()
         held: Held | None = None
         try:
             held = self._take(plain, owner, wait, sleep)
@@ -194,7 +198,7 @@ class Lock(BaseLock):
 
     def do_release(self, expected_token: str | bytes) -> None:
         """Gives back what is held under this value."""
-        self._give_back(Held(self._reach.encode(expected_token), None, unique=False))
+        self._give_back(Held.chosen(self._reach.encode(expected_token)))
 
     def _give_back(self, held: Held) -> None:
         plain = self._plain()
