@@ -22,7 +22,7 @@ from holdtight.compat.tasks import PerTask
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
 from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid
-from holdtight.redis.plain import PATIENCE, Plain, Polled
+from holdtight.redis.plain import Plain, Polled
 from holdtight.values import Grant, Owner
 
 __all__ = ["AsyncLock"]
@@ -234,7 +234,9 @@ class AsyncLock(BaseLock):
             while connection is not None:
                 way = deletion.way
                 try:
-                    reply = await connection.ask(b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), PATIENCE)
+                    reply = await connection.ask(
+                        b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), plain.give_patience
+                    )
                 except LinkDown as down:
                     deletion.broke()
                     failed = down

@@ -14,7 +14,7 @@ from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
 from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid
 from holdtight.redis.link import Link
-from holdtight.redis.plain import PATIENCE, Plain, Polled
+from holdtight.redis.plain import Plain, Polled
 from holdtight.sync.driver import Driver
 from holdtight.sync.transport import Transport
 from holdtight.values import Grant, Owner
@@ -216,7 +216,7 @@ class Lock(BaseLock):
             while link is not None:
                 way = deletion.way
                 try:
-                    reply = link.call(b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), PATIENCE)
+                    reply = link.call(b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), plain.give_patience)
                 except LinkDown as down:
                     transport.lose(link, down)
                     deletion.broke()
