@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -19,6 +20,10 @@ from tests.support.servers import DEBIAN_REDIS, FLAVOURS, Flavour, RunningServer
 # A machine with other things to do is slow now and then: time is asserted by tests that are about time.
 hypothesis.settings.register_profile("holdtight", deadline=None)
 hypothesis.settings.load_profile("holdtight")
+
+# A shell starts a job in the background deaf to Ctrl-C, and its children inherit that: ours must hear it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
