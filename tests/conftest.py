@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 
 from tests.support import leftovers
+from tests.support.alone import Room
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.memory import MEMORY, MemoryStore
 from tests.support.processes import StartChild, spawn, wait_for
@@ -40,6 +41,23 @@ def nothing_left_behind() -> Iterator[None]:
         wait_for(lambda: not left(), within=5)
     except AssertionError:
         pytest.fail(f"left behind by the tests: {left()}")
+
+
+_room = pytest.StashKey[Room]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_room] = Room(config)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_room].close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with item.config.stash[_room].entered(item):
+        return (yield)
 
 
 # Servers

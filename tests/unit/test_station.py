@@ -134,6 +134,29 @@ def test_a_script_that_the_server_forgot_is_sent_whole(keeper: Still) -> None:
     assert charge.log == ["request", "answered 1"]
 
 
+def test_a_charge_with_little_time_is_served_by_a_link_that_is_there_already(keeper: Still) -> None:
+    place, spare = Place(), Link()
+    place.spare = lambda: spare
+    charge = Charge(place, interval=0.2)
+    keeper.add(charge, keeper.now)
+    keeper.turn()
+    assert keeper.statistics()["connected"] == 1
+    assert place.opened == 0
+    keeper.turn(keeper.now + 0.2)
+    assert spare.writes == [[b"x"]]
+
+
+def test_an_answer_renews_from_when_it_was_asked_for(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=1.0)
+    due(keeper, charge)
+    keeper.connected(place)
+    asked = keeper.now
+    keeper.now += 0.7
+    keeper.hears(place, 1)
+    assert keeper.turn() == asked + 1.0
+
+
 # Failures.
 
 
