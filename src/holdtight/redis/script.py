@@ -37,11 +37,10 @@ __all__ = [
 ]
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "lua")
-_HEADER = re.compile(r"^-- (KEYS|ARGV|RETURN)\s+(\S.*)$", re.MULTILINE)
+_HEADER = r"(?m)^-- (KEYS|ARGV|RETURN)\s+(\S.*)$"
+_INCLUDE = r"(?m)^--@include (\w+)$"
+_COMMENT = r"(?m)^\s*--.*\n"
 _REST = "--@rest\n"
-_WORD = re.compile(r"\w+")
-_INCLUDE = re.compile(r"^--@include (\w+)$", re.MULTILINE)
-_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
 def _read(*path: str) -> str:
@@ -59,21 +58,42 @@ def _part(name: str) -> str:
 
 
 def _with_includes(source: str) -> str:
-    return _INCLUDE.sub(lambda found: _part(found[1]), source)
+    return re.sub(_INCLUDE, lambda found: _part(found[1]), source)
 
 
 class Script:
-    """One Lua script, its hash, and requests that run it."""
+    """One Lua script, its hash, and requests that run it. It is read when it is first asked for anything: a program
+    that imports holdtight need not wait for scripts that it will not run."""
+
+    keys: list[str]
+    argv: list[str]
+    returns: list[str]
+    open_ended: bool
+    body: bytes
+    sha: str
+    _by_hash: bytes
+    _whole: bytes
 
     def __init__(self, name: str) -> None:
+        self.name = name
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str):
+            if attribute not in Script.__annotations__:
+                raise AttributeError(attribute)
+            self._load()
+            return self.__dict__[attribute]
+
+    def _load(self) -> None:
+        name = self.name
         source = _read(f"{name}.lua")
         header = dict[str, list[str]]()
-        for word, rest in _HEADER.findall(source):
+        for word, rest in re.findall(_HEADER, source):
             header.setdefault(word, []).append(rest)
         for word in ("KEYS", "ARGV", "RETURN"):
             if word not in header:
                 raise ValueError(f"{name}.lua has no {word} line in its header")
-        self.name = name
         self.keys = header["KEYS"][0].split()
         self.argv = header["ARGV"][0].split()
         self.open_ended = self.keys[-1] == "..."
@@ -81,8 +101,8 @@ class Script:
             self.keys.remove("...")
             self.argv.remove("...")
         self.returns = header["RETURN"]
-        first, _, rest = (_COMMENT.sub("", part) for part in _with_includes(source).partition(_REST))
-        used = set(_WORD.findall(first if rest else source))
+        first, _, rest = (re.sub(_COMMENT, "", part) for part in _with_includes(source).partition(_REST))
+        used = set(re.findall(r"\w+", first if rest else source))
         # Locals are several times faster than the globals and fields they stand for.
         body = "local K, A, call, sub = KEYS, ARGV, redis.call, string.sub\n"
         body += self._names(used.__contains__) + first
