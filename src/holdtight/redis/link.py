@@ -64,6 +64,7 @@ class Link:
         "_kept",
         "_recv",
         "_send",
+        "_send_timeout",
         "_timeout",
         "inbox",
         "inbox_word",
@@ -80,6 +81,7 @@ class Link:
         self._recv = sock.recv
         self._send = sock.send
         self._timeout = -1.0
+        self._send_timeout = float("inf")
         self._kept: list[Any] = []
         self.owed = 0
         self.session = Session(2, b"")
@@ -96,7 +98,10 @@ class Link:
             whole = int(timeout)
             packed = struct.pack("ll", whole, int((timeout - whole) * 1e6))
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
+            if timeout < self._send_timeout:
+                # The shortest that was ever asked for will do: one small request at a time always goes at once.
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
+                self._send_timeout = timeout
         self._timeout = timeout
 
     def send(self, request: bytes) -> None:
