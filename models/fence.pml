@@ -29,7 +29,7 @@
 #ifndef HEALING
 #define HEALING 0 /* 1: a lease's renewals make keys where there are none, also late ones; 2: only late ones do */
 #endif
-/* IN_TURN: an owner asks when the one before it has ended */
+/* IN_TURN: an owner asks when the one before it has ended. PATIENT: nobody gives up before it has a lease. */
 #ifndef SKEW
 #define SKEW 0    /* the clock of the last node is so many ticks ahead */
 #endif
@@ -111,6 +111,11 @@ inline swap_nodes(a, b) {
 #define may_ask(o) (o == 0 || before(o) == ENDED)
 #else
 #define may_ask(o) (o == 0 || before(o) != IDLE)
+#endif
+#ifdef PATIENT
+#define may_end(o) (phase[o] == HOLDING)
+#else
+#define may_end(o) (phase[o] != IDLE && phase[o] != ENDED)
 #endif
 #ifdef NO_RECHECK
 #define still_in_time(o) true
@@ -224,7 +229,7 @@ active [OWNERS] proctype Client() {
 #endif
 
     /* Gives up, releases, or dies. From here on its release may reach any node at any time, or never. */
-    :: d_step { phase[o] != IDLE && phase[o] != ENDED ->
+    :: d_step { may_end(o) ->
         printf("%c ends, sends releases to all nodes\n", 65 + o);
         if
         :: phase[o] != HOLDING -> fence[o] = 0

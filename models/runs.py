@@ -39,6 +39,7 @@ def _fence_fails(switch: str, what: str, switches: str, *, quick: bool = False) 
 # A search for a failure leaves out the faults that it does not need: it is over sooner, and its trace is shorter.
 _CALM = "LATE=0 RENEWING=0 RESTARTING=0"
 _ONE_RESTARTS = "LATE=0 RENEWING=0 RESTARTING=1"
+_IN_TURN = "LATE=0 IN_TURN PATIENT"
 
 RUNS = (
     _holds("quorum-small", "3 nodes, 2 owners, one renews, ttl 2", "RENEWING=1", quick=True),
@@ -86,12 +87,16 @@ RUNS = (
     ),
     _fence_fails("NO_GUARD", "a node that restarted empty votes at once", "RESTARTS=1", quick=True),
     _fence_fails("ANY_AGE", "a node that has forgotten takes any old proposal", "TICKS=1 PROPOSALS=17", quick=True),
-    _fence_fails("ANY_FUTURE", "a node takes proposals from any future", "TICKS=3 RESTARTS=1 PROPOSALS=9 LATE=0"),
-    _fence_fails("SHORT_GUARD", "the guard is shorter than the window of proposals", "TICKS=1 RESTARTS=1 PROPOSALS=21"),
+    _fence_fails("ANY_FUTURE", "a node takes proposals from any future", f"TICKS=3 RESTARTS=1 PROPOSALS=9 {_IN_TURN}"),
+    _fence_fails(
+        "SHORT_GUARD",
+        "the guard is shorter than the window of proposals",
+        f"TICKS=1 RESTARTS=1 PROPOSALS=21 {_IN_TURN}",
+    ),
     _fence_fails(
         "HEAL_FORGETS",
         "a healed node that has forgotten takes an old lease's fence for the last",
-        "HEALING=2 OWNERS=3 IN_TURN TICKS=1 PROPOSALS=17 LATE=0",
+        f"HEALING=2 OWNERS=3 TICKS=1 PROPOSALS=17 {_IN_TURN}",
     ),
     Run(
         "limit-bare-majority",
@@ -112,7 +117,7 @@ RUNS = (
         "fence",
         Expected.LIMIT,
         "a clock further ahead than max_ttl, then an empty restart",
-        "TICKS=3 SKEW=4 GUARD=3 RESTARTS=1 PROPOSALS=1 LATE=0",
+        f"TICKS=3 SKEW=4 GUARD=3 RESTARTS=1 PROPOSALS=1 {_IN_TURN}",
     ),
     Run(
         "reach-expiry",
