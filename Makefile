@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 MODELS_ARGS ?=
 
-.PHONY: help demo test test-all check bench models clean
+.PHONY: help demo test test-all faults check bench models clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ test-all: test ## All tests, also on every further Python found on PATH or with 
 		done; \
 	done; \
 	[ -z "$$failed" ] || { echo "tests failed on Python$$failed" >&2; exit 1; }
+
+faults: $(VENV)/.dev ## The long campaigns against faults, some minutes each, which make test leaves out
+	@$(PY) -m pytest -m long -s $(PYTEST_ARGS)
 
 check: $(VENV)/.checks ## Lint, format, types (mypy and pyright, strict)
 	$(PY) -m ruff check .

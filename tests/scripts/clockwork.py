@@ -11,6 +11,7 @@ SWEEP may be made small, so that a line need not have hundreds in it before a sc
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from holdtight.memory.engine import SWEEP
 from holdtight.redis.script import Script
@@ -73,6 +74,7 @@ local function simulated_pcall(...) return simulated(redis.pcall, ...) end
 """
 
 
+@cache
 def on_test_clock(text: bytes, sweep: int = SWEEP) -> bytes:
     body, bound = re.subn(rf"(local TAIL, [^=]*SWEEP = .*, ){SWEEP}\b", rf"\g<1>{sweep}", text.decode())
     assert bound <= 1

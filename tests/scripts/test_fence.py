@@ -154,6 +154,85 @@ def released_with_a_line_nobody_of_which_listens(desk: Desk) -> int:
     return fence
 
 
+# … and those who share
+
+
+def read_from_a_tombstone(desk: Desk) -> int:
+    fence = ahead(desk)
+    desk.put_tombstone(fence)
+    granted = fence_of(desk.read(ALICE, ttl=1_000))
+    assert granted == fence + 1
+    return granted
+
+
+def permitted_from_a_tombstone(desk: Desk) -> int:
+    fence = ahead(desk)
+    desk.put_tombstone(fence)
+    granted = fence_of(desk.permit(ALICE, 2, of=2, ttl=1_000))
+    assert granted == fence + 1
+    return granted
+
+
+def joined_by_a_reader(desk: Desk) -> int:
+    fence = ahead(desk)
+    desk.put_tombstone(fence)
+    desk.read(CAROL, ttl=1_000)
+    granted = fence_of(desk.read(ALICE, ttl=500))
+    assert granted == fence + 2
+    return granted
+
+
+def a_reader_asked_again(desk: Desk) -> int:
+    fence = read_from_a_tombstone(desk)
+    assert fence_of(desk.read(ALICE, ttl=500)) == fence
+    return fence
+
+
+def a_reader_renewed(desk: Desk) -> int:
+    fence = read_from_a_tombstone(desk)
+    assert desk.renew(ALICE, ttl=500) == 1
+    return fence
+
+
+def readers_let_in(desk: Desk) -> int:
+    fence = ahead(desk)
+    desk.put_held(BOB, fence)
+    for who in (ALICE, CAROL):
+        desk.read(who, ttl=1_000)
+    assert desk.release(BOB) == 1
+    assert desk.state().fence == fence + 2
+    return fence + 2
+
+
+def readers_released(desk: Desk) -> int:
+    fence = joined_by_a_reader(desk)
+    assert [desk.release(ALICE), desk.release(CAROL)] == [1, 1]
+    return fence
+
+
+def a_reader_withdrawn(desk: Desk) -> int:
+    fence = read_from_a_tombstone(desk)
+    assert desk.withdraw(ALICE, desk.now() + 2_000) == 1
+    return fence
+
+
+def taken_after_readers(desk: Desk) -> int:
+    fence = ahead(desk)
+    desk.put_tombstone(fence)
+    desk.read(CAROL, ttl=100)
+    desk.pass_time(101)
+    granted = fence_of(desk.attempt(ALICE, ttl=1_000))
+    assert granted == fence + 2
+    return granted
+
+
+def downgraded(desk: Desk) -> int:
+    fence = ahead(desk)
+    desk.put_held(ALICE, fence)
+    assert desk.downgrade(ALICE, ttl=1_000)[1] == b"%d" % (fence + 1)
+    return fence + 1
+
+
 ways = pytest.mark.parametrize(
     "way",
     [
@@ -170,6 +249,16 @@ ways = pytest.mark.parametrize(
         released,
         withdrawn,
         released_with_a_line_nobody_of_which_listens,
+        read_from_a_tombstone,
+        permitted_from_a_tombstone,
+        joined_by_a_reader,
+        a_reader_asked_again,
+        a_reader_renewed,
+        readers_let_in,
+        readers_released,
+        a_reader_withdrawn,
+        taken_after_readers,
+        downgraded,
     ],
     ids=lambda function: function.__name__,
 )

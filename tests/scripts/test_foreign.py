@@ -14,6 +14,10 @@ SOON = 2_000
 VERBS: dict[str, Callable[[Desk, bytes], Any]] = {
     "attempt": lambda desk, who: desk.attempt(who),
     "ask": lambda desk, who: desk.ask(who),
+    "read": lambda desk, who: desk.read(who),
+    "permit": lambda desk, who: desk.permit(who),
+    "permits": lambda desk, who: desk.permit(who, 2, of=3),
+    "downgrade": lambda desk, who: desk.downgrade(who),
     "release": lambda desk, who: desk.release(who),
     "renew": lambda desk, who: desk.renew(who),
     "touch": lambda desk, who: desk.touch(who),
@@ -31,7 +35,9 @@ owners = pytest.mark.parametrize("who", [ALICE, BOB, CAROL], ids=["holder", "in 
 
 
 @pytest.mark.parametrize("verb", MAIN_VERBS)
-@pytest.mark.parametrize("value", [b"", b"hello", b"1", b"t", b"t2-1794000000000000", b"x2-", b"\xff" * 50])
+@pytest.mark.parametrize(
+    "value", [b"", b"hello", b"1", b"t", b"t2-1794000000000000", b"x2-", b"s", b"s2-", b"\xff" * 50]
+)
 def test_a_string_that_is_not_ours(desk: Desk, verb: str, value: bytes) -> None:
     desk.wire.call("SET", desk.keys.main, value)
     before = desk.dump()
@@ -42,9 +48,9 @@ def test_a_string_that_is_not_ours(desk: Desk, verb: str, value: bytes) -> None:
 
 
 @pytest.mark.parametrize("verb", MAIN_VERBS)
-@pytest.mark.parametrize("command", ["RPUSH", "SADD", "HSET", "XADD"])
+@pytest.mark.parametrize("command", ["RPUSH", "SADD", "HSET", "XADD", "ZADD"])
 def test_a_key_of_another_type(desk: Desk, verb: str, command: str) -> None:
-    words = {"HSET": ["field", "value"], "XADD": ["*", "field", "value"]}.get(command, ["value"])
+    words = {"HSET": ["field", "value"], "XADD": ["*", "field", "value"], "ZADD": ["1", "m"]}.get(command, ["value"])
     desk.wire.call(command, desk.keys.main, *words)
     before = desk.dump()
     reply = VERBS[verb](desk, ALICE)
@@ -53,7 +59,7 @@ def test_a_key_of_another_type(desk: Desk, verb: str, command: str) -> None:
     assert desk.dump() == before
 
 
-@pytest.mark.parametrize("verb", ["attempt", "ask", "withdraw", "withdraw, marked"])
+@pytest.mark.parametrize("verb", ["attempt", "ask", "read", "permit", "downgrade", "withdraw", "withdraw, marked"])
 @pytest.mark.parametrize(
     "value",
     [
@@ -67,6 +73,12 @@ def test_a_key_of_another_type(desk: Desk, verb: str, command: str) -> None:
         b"x1-" + ALICE,
         b"x1-" + ALICE + b"17",
         b"x1-" + ALICE + b"hello, dear world",
+        b"s1",
+        b"s1-",
+        b"s1-hello, dear world",
+        b"s1-1794000000000000 and more",
+        b"p1-hello",
+        b"p1-1794000000000000++",
     ],
 )
 def test_a_string_that_only_begins_like_ours(desk: Desk, verb: str, value: bytes) -> None:
@@ -76,7 +88,17 @@ def test_a_string_that_only_begins_like_ours(desk: Desk, verb: str, value: bytes
     assert desk.dump() == before
 
 
-# The line and the hash beside it
+# The line, and the hash and the set beside it
+
+PRECIOUS = [
+    ("SET", "precious"),
+    ("RPUSH", "precious"),
+    ("SADD", "precious"),
+    ("HSET", "precious", "1"),
+    ("ZADD", "1", "precious"),
+    ("XADD", "*", "precious", "1"),
+]
+OURS = {"queue": "ZADD", "waiters": "HSET", "holders": "ZADD"}
 
 
 def nothing_there(desk: Desk) -> None:
@@ -119,6 +141,58 @@ def tombstone(desk: Desk) -> None:
     desk.release(ALICE)
 
 
+def readers(desk: Desk) -> None:
+    desk.read(ALICE)
+    desk.read(CAROL)
+
+
+def one_reader(desk: Desk) -> None:
+    desk.read(ALICE)
+
+
+def readers_with_a_line(desk: Desk) -> None:
+    desk.read(ALICE)
+    desk.attempt(BOB)
+
+
+def a_lapsed_reader(desk: Desk) -> None:
+    desk.read(ALICE, ttl=100)
+    desk.read(DAVE)
+    desk.pass_time(101)
+
+
+def lapsed_readers_with_a_line(desk: Desk) -> None:
+    desk.read(ALICE, ttl=100)
+    desk.attempt(BOB)
+    desk.pass_time(101)
+
+
+def readers_wait(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.read(BOB)
+    desk.read(CAROL)
+
+
+def readers_were_let_in(desk: Desk) -> None:
+    readers_wait(desk)
+    desk.release(ALICE)
+
+
+def a_permit(desk: Desk) -> None:
+    desk.permit(ALICE)
+
+
+def permits_with_a_line(desk: Desk) -> None:
+    desk.permit(ALICE, 2, of=2)
+    desk.permit(BOB)
+    desk.permit(CAROL)
+
+
+def readers_ahead_of_the_clock(desk: Desk) -> None:
+    desk.put_tombstone(desk.now_us() + 3_600_000_000)
+    desk.read(ALICE)
+
+
 def tombstone_ahead_of_the_clock(desk: Desk) -> None:
     desk.put_tombstone(desk.now_us() + 3_600_000_000)
 
@@ -129,7 +203,7 @@ def held_ahead_of_the_clock(desk: Desk) -> None:
 
 @verbs
 @owners
-@pytest.mark.parametrize("which", ["queue", "waiters"])
+@pytest.mark.parametrize("which", ["queue", "waiters", "holders"])
 @pytest.mark.parametrize(
     "situation",
     [
@@ -143,6 +217,16 @@ def held_ahead_of_the_clock(desk: Desk) -> None:
         tombstone,
         tombstone_ahead_of_the_clock,
         held_ahead_of_the_clock,
+        readers,
+        one_reader,
+        readers_with_a_line,
+        a_lapsed_reader,
+        lapsed_readers_with_a_line,
+        readers_wait,
+        readers_were_let_in,
+        a_permit,
+        permits_with_a_line,
+        readers_ahead_of_the_clock,
     ],
     ids=lambda function: function.__name__,
 )
@@ -151,15 +235,18 @@ def test_a_companion_key_of_another_type(
 ) -> None:
     """A script that needs the key refuses, and has then done nothing at all; others leave it alone.
 
-    The foreign key has no expiry, and must not be given one.
+    The foreign key has no expiry, and must not be given one. Each combination meets another type of key.
     """
     situation(desk)
     key: bytes = getattr(desk.keys, which)
-    desk.wire.call("SET", key, "precious")
+    types = [words for words in PRECIOUS if words[0] != OURS[which]]
+    command, *words = types[(len(verb) + len(situation.__name__) + len(who.strip(b"\0"))) % len(types)]
+    desk.wire.call("DEL", key)
+    desk.wire.call(command, key, *words)
     before = desk.dump()
     reply = VERBS[verb](desk, who)
     after = desk.dump()
     assert after[key] == before[key]
     if isinstance(reply, ServerSaid):
-        assert "WRONGTYPE" in str(reply)
+        assert "WRONGTYPE" in str(reply) or "HTKIND" in str(reply)
         assert after == before

@@ -119,9 +119,9 @@ def test_a_waiter_is_dead_when_its_heartbeat_is_due(desk: ClockworkDesk) -> None
     at(desk, 100)
     desk.attempt(CAROL)
     at(desk, HEARTBEAT - 1, 999)
-    assert desk.inspect()[3][::2] == [BOB, CAROL]
+    assert desk.inspect()[4][::2] == [BOB, CAROL]
     at(desk, HEARTBEAT)
-    assert desk.inspect()[3][::2] == [CAROL]
+    assert desk.inspect()[4][::2] == [CAROL]
     desk.release(ALICE)
     assert desk.state().owner == CAROL
 
@@ -135,6 +135,61 @@ def test_the_line_goes_with_the_last_heartbeat(desk: ClockworkDesk) -> None:
     assert desk.wire.call("EXISTS", desk.keys.queue, desk.keys.waiters) == 2
     at(desk, 1_000 + HEARTBEAT + 1)
     assert desk.wire.call("EXISTS", desk.keys.queue, desk.keys.waiters) == 0
+
+
+# Those who share
+
+
+@pytest.mark.parametrize("mode", ["r", "p"])
+def test_a_place_counts_through_the_last_microsecond_before_its_end(desk: ClockworkDesk, mode: str) -> None:
+    desk.share(ALICE, mode=mode, permits=1, ttl=TTL)
+
+    def rival() -> Any:
+        return desk.ask(BOB) if mode == "r" else desk.permit(BOB, of=1, limit=0)
+
+    at(desk, TTL - 1, 999)
+    assert rival()[2:4] == [ALICE, 1]
+    assert desk.renew(ALICE, ttl=1) == 1
+    at(desk, TTL)
+    assert desk.renew(ALICE, ttl=TTL) == [0, b""]
+    assert desk.inspect()[-1] == 0
+    assert rival()[3] == ALICE, "who expired"
+
+
+@pytest.mark.parametrize("mode", ["r", "p"])
+def test_who_expired_is_seen_for_as_long_as_the_keys_stay(desk: ClockworkDesk, mode: str) -> None:
+    for ms, expired in ((TTL + TAIL, ALICE), (TTL + TAIL + 1, None)):
+        desk.wire.call("FLUSHALL")
+        desk.set_clock(NOW)
+        desk.share(ALICE, mode=mode, permits=1, ttl=TTL)
+        at(desk, ms)
+        reply = desk.share(BOB, mode=mode, permits=1)
+        assert (reply[3] if isinstance(reply, list) else None) == expired
+
+
+@pytest.mark.parametrize(("ttl", "window"), [(60_000, CLAIM), (CLAIM - 1, CLAIM - 1), (1, 1)])
+def test_a_reader_can_confirm_until_its_window_ends(desk: ClockworkDesk, ttl: int, window: int) -> None:
+    for ms, same in ((window - 1, True), (window, False)):
+        desk.wire.call("FLUSHALL")
+        desk.set_clock(NOW)
+        desk.attempt(ALICE)
+        desk.read(BOB, ttl=ttl)
+        desk.release(ALICE)
+        fence = desk.state().fence
+        at(desk, ms)
+        assert (fence_of(desk.read(BOB)) == fence) == same
+
+
+@pytest.mark.parametrize("verb", ["read", "permit", "downgrade"])
+def test_a_request_to_share_is_late_one_microsecond_after_its_limit(desk: ClockworkDesk, verb: str) -> None:
+    if verb == "downgrade":
+        desk.attempt(ALICE)
+    assert getattr(desk, verb)(ALICE, not_after=NOW - 1) == [-1, START]
+    assert fence_of(getattr(desk, verb)(ALICE, not_after=NOW))
+
+
+def test_readers_in_one_microsecond_have_a_fence_each(desk: ClockworkDesk) -> None:
+    assert [fence_of(desk.read(who)) for who in (ALICE, BOB, CAROL)] == [NOW, NOW + 1, NOW + 2]
 
 
 def test_two_grants_in_one_microsecond_have_two_fences(desk: ClockworkDesk) -> None:

@@ -1,15 +1,15 @@
 """Random sequences of verbs and of passing time: the scripts on a real server against the model.
 
 The scripts run by the test's clock (see clockwork.py) and stop after 8 looks instead of 200. Every reply is
-compared; after each step so are the holder, the line, the markers that still count and all expiries, and
-what a real subscribed connection has heard. `HOLDTIGHT_EXAMPLES=5000` makes a long run of it, with other
-examples each time.
+compared; after each step so are those who hold, the line, the markers that still count and all expiries, and
+what a real subscribed connection has heard. What must be true without any model is in promises.py.
+`HOLDTIGHT_EXAMPLES=5000` makes a long run of it, with other examples each time.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -24,15 +24,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdtight.memory.engine import Name, long_form
+from holdtight.memory.engine import HEARTBEAT, TAIL, Name, long_form
+from holdtight.plan import ServerSaid as Refusal
 from tests.scripts.clockwork import ClockworkDesk
-from tests.scripts.workbench import Inbox, State, owner, read_entry
+from tests.scripts.promises import Promises
+from tests.scripts.workbench import Inbox, State, owner, read_entry, read_holder
+from tests.support.raw import ServerSaid
 from tests.support.servers import StartServer
 
 EXAMPLES = int(os.environ.get("HOLDTIGHT_EXAMPLES", "0"))
 SWEEP = 8
 START = 1_800_000_000_000_000
 HOUR = 3_600_000_000
+IN_TIME = 2_000_000
 
 INBOXES = [b"inbox 1", b"inbox 2", b"inbox 3"]
 owners = st.sampled_from([owner(f"owner {n}") for n in range(5)])
@@ -40,7 +44,11 @@ inboxes = st.sampled_from([*INBOXES, b"nobody", b""])
 ttls = st.sampled_from([1, 120, 500, 501, 30_000])
 labels = st.sampled_from(["", "a label", "schöner Name"])
 limits = st.sampled_from([0, 2, 4, 100, 100])
-lateness = st.sampled_from([-1, 0, 2_000_000, 2_000_000, 2_000_000])
+lateness = st.sampled_from([-1, 0, IN_TIME, IN_TIME, IN_TIME])
+modes = st.sampled_from(["x", "r", "p"])
+# How many, of how many: a limit may change from request to request.
+amounts = st.sampled_from([(1, 1), (1, 2), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3), (1, 100), (5, 100)])
+turns = st.integers(0, 11)
 # Short, around each limit (claim window, heartbeat, tail, markers), and long.
 pauses = st.sampled_from([1, 999, 1_000, 119_000, 120_000, 121_000, 499_000, 500_000, 501_000, 2_000_000]) | (
     st.sampled_from([4_999_000, 5_000_000, 5_001_000, 9_999_999, 10_000_000, 10_001_000, 40_001_000])
@@ -51,62 +59,76 @@ class Machine(RuleBasedStateMachine):
     desk: ClockworkDesk
     ear: Inbox
 
-    @initialize(micros=st.sampled_from([0, 1, 999_999]))
-    def begin(self, micros: int) -> None:
+    @initialize(micros=st.sampled_from([0, 1, 999_999]), habit=st.sampled_from(["x", "rx", "rrx", "p", "p", "rxp"]))
+    def begin(self, micros: int, habit: str) -> None:
         self.desk.wire.call("FLUSHALL")
         for channel in INBOXES:
             self.ear.subscribe(channel)
         self.ear.rung()
         self.true_us, self.ahead, self.crowds = START + micros, 0, 0
-        self.last_end = 0
+        self.habit = habit
+        """What the name is mostly used for: two kinds that take turns refuse each other more than anything else."""
+        self.hash_end = self.shared_end = 0
+        self.was_shared = False
+        self.promises = Promises()
         self.model = Name(self.true_us, sweep=SWEEP, listening=set(INBOXES))
         self._set_clock()
 
     # The verbs
 
-    @rule(who=owners, ttl=ttls, limit=limits, label=labels, inbox=inboxes, late=lateness)
-    def attempt(self, who: bytes, ttl: int, limit: int, label: str, inbox: bytes, late: int) -> None:
-        how: dict[str, Any] = {
-            "ttl": ttl,
-            "limit": limit,
-            "inbox": inbox,
-            "not_after": self.model.now_us + late,
-        }
-        expected = self.model.attempt(who, **how, label=label.encode())
-        self._compare(long_form(self.desk.attempt(who, **how, label=label)), expected)
+    @rule(
+        who=owners, turn=turns, mode=modes, amount=amounts, ttl=ttls, limit=limits, label=labels, inbox=inboxes,
+        late=lateness,
+    )  # fmt: skip
+    def ask(
+        self,
+        who: bytes,
+        turn: int,
+        mode: str,
+        amount: tuple[int, int],
+        ttl: int,
+        limit: int,
+        label: str,
+        inbox: bytes,
+        late: int,
+    ) -> None:
+        if turn:
+            mode = self.habit[turn % len(self.habit)]
+        self._ask(mode, who, amount, ttl=ttl, limit=limit, label=label, inbox=inbox, late=late)
 
-    @rule(who=owners, ttl=ttls, inbox=inboxes)
-    def wait_in_line(self, who: bytes, ttl: int, inbox: bytes) -> None:
-        self.attempt(who, ttl, 100, "", inbox, 2_000_000)
+    @rule(who=owners, turn=turns, amount=amounts, ttl=ttls, inbox=inboxes)
+    def wait_in_line(self, who: bytes, turn: int, amount: tuple[int, int], ttl: int, inbox: bytes) -> None:
+        self._ask(self.habit[turn % len(self.habit)], who, amount, ttl=ttl, inbox=inbox)
 
-    @precondition(lambda self: self.model.holder)
-    @rule(ttl=ttls)
-    def confirm(self, ttl: int) -> None:
-        assert self.model.holder
+    @precondition(lambda self: self._living())
+    @rule(which=turns, ttl=ttls)
+    def confirm(self, which: int, ttl: int) -> None:
         fence = self.model.last
-        self.attempt(self.model.holder, ttl, 100, "", INBOXES[0], 2_000_000)
-        assert self.model.last == fence
+        who, mode = self._one_of_the_living(which)
+        lost = self.model.main is None
+        self._ask(mode, who, (1, 1), ttl=ttl, inbox=INBOXES[0])
+        assert lost or self.model.last == fence
 
     @rule(who=owners)
     def release(self, who: bytes) -> None:
-        self._compare(self.desk.release(who), self.model.release(who))
+        self._compare(self.desk.release(who), lambda: self.model.release(who))
 
-    @precondition(lambda self: self.model.main and self.model.main.owner)
-    @rule()
-    def release_the_holder(self) -> None:
-        assert self.model.main
-        self.release(self.model.main.owner or b"")
+    @precondition(lambda self: self._holding())
+    @rule(which=turns)
+    def release_a_holder(self, which: int) -> None:
+        those = self._holding()
+        self.release(those[which % len(those)])
 
     @rule(who=owners, ttl=ttls, late=lateness)
     def renew(self, who: bytes, ttl: int, late: int) -> None:
         limit = self.model.now_us + late
-        expected = self.model.renew(who, ttl=ttl, not_after=limit)
-        self._compare(self.desk.renew(who, ttl=ttl, not_after=limit), expected)
+        reply = self.desk.renew(who, ttl=ttl, not_after=limit)
+        self._compare(reply, lambda: self.model.renew(who, ttl=ttl, not_after=limit))
 
-    @precondition(lambda self: self.model.holder)
-    @rule(ttl=ttls)
-    def renew_the_holder(self, ttl: int) -> None:
-        self.renew(self.model.holder or b"", ttl, 2_000_000)
+    @precondition(lambda self: self._living())
+    @rule(which=turns, ttl=ttls)
+    def renew_a_holder(self, which: int, ttl: int) -> None:
+        self.renew(self._one_of_the_living(which)[0], ttl, IN_TIME)
 
     @precondition(lambda self: self.model.line)
     @rule()
@@ -116,28 +138,43 @@ class Machine(RuleBasedStateMachine):
 
     @rule(who=owners, inbox=inboxes)
     def touch(self, who: bytes, inbox: bytes) -> None:
-        self._compare(self.desk.touch(who, inbox), self.model.touch(who, inbox))
+        self._compare(self.desk.touch(who, inbox), lambda: self.model.touch(who, inbox))
 
     @rule(who=owners, marker=st.sampled_from([None, None, -1, 0, 1, 120, 2_000, 12_000, 3_600_000]))
     def withdraw(self, who: bytes, marker: int | None) -> None:
         until = 0 if marker is None else self.model.now + marker
-        self.last_end = max(self.last_end, until)
-        self._compare(self.desk.withdraw(who, until), self.model.withdraw(who, until))
+        self.hash_end = max(self.hash_end, until)
+        self._compare(self.desk.withdraw(who, until), lambda: self.model.withdraw(who, until))
+
+    @precondition(lambda self: self._holding())
+    @rule(which=turns, marker=st.sampled_from([None, None, 120, 2_000]))
+    def withdraw_a_holder(self, which: int, marker: int | None) -> None:
+        those = self._holding()
+        self.withdraw(those[which % len(those)], marker)
 
     @rule(old=owners, new=owners, ttl=ttls, label=labels, late=lateness)
     def adopt(self, old: bytes, new: bytes, ttl: int, label: str, late: int) -> None:
         if self.model.main and self.model.main.owner and len(label) != 7:
             old = self.model.main.owner
         limit = self.model.now_us + late
-        expected = self.model.adopt(old, new, ttl=ttl, label=label.encode(), not_after=limit)
-        self._compare(self.desk.adopt(old, new, ttl=ttl, label=label, not_after=limit), expected)
+        reply = self.desk.adopt(old, new, ttl=ttl, label=label, not_after=limit)
+        self._compare(reply, lambda: self.model.adopt(old, new, ttl=ttl, label=label.encode(), not_after=limit))
 
-    @rule(number=st.integers(SWEEP - 1, SWEEP + 3), inbox=inboxes)
-    def many_join(self, number: int, inbox: bytes) -> None:
-        """More than one script may look at; they never touch."""
+    @rule(who=owners, turn=turns, ttl=ttls, label=labels, late=lateness)
+    def downgrade(self, who: bytes, turn: int, ttl: int, label: str, late: int) -> None:
+        if turn and self._living():
+            who, _ = self._one_of_the_living(turn)
+        limit = self.model.now_us + late
+        reply = self.desk.downgrade(who, ttl=ttl, label=label, not_after=limit)
+        self._compare(reply, lambda: self.model.downgrade(who, ttl=ttl, label=label.encode(), not_after=limit))
+
+    @rule(number=st.integers(SWEEP - 1, SWEEP + 3), inbox=inboxes, ttl=ttls, turn=turns)
+    def many_come(self, number: int, inbox: bytes, ttl: int, turn: int) -> None:
+        """More than one script may look at, in line or, if they fit, among those who share it. They never touch."""
+        mode = self.habit[turn % len(self.habit)]
         for _ in range(number):
             self.crowds += 1
-            self.attempt(owner(f"one of many {self.crowds}"), 30_000, 100, "", inbox, 2_000_000)
+            self._ask(mode, owner(f"one of many {self.crowds}"), (1, 100), ttl=ttl, inbox=inbox)
 
     # The world
 
@@ -150,11 +187,29 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def the_clock_is_set_an_hour_ahead_and_back(self) -> None:
         """Not while a marker counts; which of those that do not any more are still stored is not modelled."""
-        for who in self.desk.state().markers:
-            self.desk.wire.call("HDEL", self.desk.keys.waiters, b"m" + who)
+        state = self.desk.state()
+        for field in [b"e", *(b"m" + who for who in state.markers)]:
+            self.desk.wire.call("HDEL", self.desk.keys.waiters, field)
         self.model.markers.clear()
+        if self.ahead:
+            self.promises.clock_set_back(state, self.model.now)
         self.ahead = HOUR - self.ahead
         self._set_clock()
+        if not self.model.last:  # nor is a floor that the clock had passed before it was set back
+            self.desk.wire.call("HDEL", self.desk.keys.waiters, "f")
+
+    @precondition(lambda self: self.model.main)
+    @rule()
+    def the_main_key_is_lost(self) -> None:
+        """Evicted, or deleted by hand. A floor is all that is then known of fences."""
+        state = self.desk.state()
+        self.desk.wire.call("DEL", self.desk.keys.main)
+        self.desk.wire.call("HDEL", "~expiries", self.desk.keys.main)
+        self.model.main = None
+        self.model.last, self.model.last_until = state.floor, state.floor and (state.side_until or 0)
+        self.promises.forgotten()
+        self.hash_end = max(self.hash_end, self.shared_end)  # whoever ends it now cannot tell that it was shared
+        self.time_passes(1_000)
 
     @rule(channel=st.sampled_from(INBOXES))
     def an_inbox_comes_or_goes(self, channel: bytes) -> None:
@@ -164,13 +219,55 @@ class Machine(RuleBasedStateMachine):
             self.ear.subscribe(channel)
         self.model.listening ^= {channel}
 
+    # How
+
+    def _ask(
+        self,
+        mode: str,
+        who: bytes,
+        amount: tuple[int, int],
+        *,
+        ttl: int,
+        limit: int = 100,
+        label: str = "",
+        inbox: bytes,
+        late: int = IN_TIME,
+    ) -> None:
+        how: dict[str, Any] = {"ttl": ttl, "limit": limit, "inbox": inbox, "not_after": self.model.now_us + late}
+        if mode == "x":
+            reply = self.desk.attempt(who, **how, label=label)
+            self._compare(reply, lambda: self.model.attempt(who, **how, label=label.encode()))
+            return
+        n, permits = amount if mode == "p" else (1, 0)
+        how |= {"mode": mode, "n": n, "permits": permits}
+        reply = self.desk.share(who, **how, label=label)
+        self.promises.asked(who, permits, reply)
+        self._compare(reply, lambda: self.model.share(who, **how, label=label.encode()))
+
+    def _holding(self) -> list[bytes]:
+        """Dead or alive."""
+        alone = [self.model.main.owner] if self.model.main and self.model.main.owner else []
+        return [*alone, *(holder.owner for holder in self.model.holders)]
+
+    def _living(self) -> list[tuple[bytes, str]]:
+        alone = [(self.model.holder, "x")] if self.model.holder else []
+        return [*alone, *((holder.owner, holder.mode) for holder in self.model.sharing())]
+
+    def _one_of_the_living(self, which: int) -> tuple[bytes, str]:
+        those = self._living()
+        return those[which % len(those)]
+
     def _set_clock(self) -> None:
         self.desk.set_clock(self.true_us + self.ahead)
         self.model.set_clock(self.true_us + self.ahead)
         self.desk.expire_due()
 
-    def _compare(self, reply: Any, expected: Any) -> None:
-        assert reply == expected
+    def _compare(self, reply: Any, act: Callable[[], Any]) -> None:
+        try:
+            expected = act()
+        except Refusal as refusal:
+            expected = f"refused: {refusal}"
+        assert (f"refused: {reply}" if isinstance(reply, ServerSaid) else long_form(reply)) == expected
 
     # What must be true after each step
 
@@ -181,6 +278,10 @@ class Machine(RuleBasedStateMachine):
         self._is_the_same(state)
         self._ends_in_time(state)
         self._is_told_by_an_inspection()
+        self._knows_who_keeps_whom()
+        if not self.model.last:
+            self.promises.forgotten()
+        self.promises.kept(state, self.model.now)
 
     def _heard_the_same(self) -> None:
         rung, self.model.bells = self.model.bells, []
@@ -188,12 +289,13 @@ class Machine(RuleBasedStateMachine):
 
     def _is_the_same(self, state: State) -> None:
         model = self.model
-        assert state.line == model.line
+        assert state.line == list(model.line)
+        assert state.holders == list(model.holders)
         if model.main is None:
             assert not state.value
         else:
-            expected = (model.main.owner, model.main.fence, model.main.until)
-            assert (state.owner, state.fence, state.main_until) == expected
+            expected = (model.main.mode, model.main.owner, model.main.fence, model.main.until)
+            assert (state.mode, state.owner, state.fence, state.main_until) == expected
         markers = {who: until for who, until in state.markers.items() if until >= model.now}
         assert markers == model.live_markers()
         if state.value and (state.line or markers):
@@ -202,24 +304,44 @@ class Machine(RuleBasedStateMachine):
     def _ends_in_time(self, state: State) -> None:
         """No key without an expiry, none that lives longer than what it is for."""
         model = self.model
-        self.last_end = max(self.last_end, model.line_until, model.last_until + 1)
         if state.line:
             assert state.line_until == model.line_until
+        if state.holders:
+            assert state.holders_until == model.holders_until
+            assert state.side_until is not None
+            assert state.side_until >= model.holders_until
+        soon = model.now + HEARTBEAT
+        self.hash_end = max(self.hash_end, soon)
+        if model.shared:
+            self.shared_end = max(self.shared_end, model.holders_until)
+        elif self.was_shared and model.main:
+            self.shared_end = min(self.shared_end, soon)  # whoever ends it leaves nothing for longer
+        elif self.was_shared:
+            self.hash_end = max(self.hash_end, self.shared_end)
+        self.was_shared = model.shared != ""
+        if model.last > model.now_us:
+            self.hash_end = max(self.hash_end, model.last // 1000 + TAIL + 1)
         if state.line or state.markers or state.floor:
             assert state.side_until is not None
-            assert state.side_until <= self.last_end
+            assert state.side_until <= max(self.hash_end, self.shared_end)
             assert all(entry.expiry <= state.side_until for entry in state.line)
 
     def _is_told_by_an_inspection(self) -> None:
         holder, fence, label, left, alive = self.model.inspect()
-        now, value, shown_left, line, waiting = self.desk.inspect()
-        held = value[:2] == b"x1" and shown_left > 0
-        assert (value[3:27] if held else None) == holder
-        assert (shown_left if held else 0) == left
-        assert (value[43:] if held else b"") == label
+        now, value, shown_left, sharing, line, waiting, living = self.desk.inspect()
+        alone = value[:2] == b"x1" and shown_left > 0
+        assert (value[3:27] if alone else None) == holder
+        assert max(shown_left, 0) == left
+        assert (value[43:] if alone else b"") == label
         assert (int(value[27:43] if value[:2] == b"x1" else value[3:19]) if value else None) == fence
+        told = zip(sharing[::3], sharing[1::3], sharing[2::3], strict=True)
+        assert [read_holder(who, text, now + ms) for who, text, ms in told] == self.model.sharing()
         assert [read_entry(*pair) for pair in zip(line[::2], line[1::2], strict=True)] == alive
-        assert (now, waiting) == (self.model.now, len(self.model.line))
+        assert (now, waiting, living) == (self.model.now, len(self.model.line), len(self._living()))
+
+    def _knows_who_keeps_whom(self) -> None:
+        for entry in self.model.line.some(0, 3):
+            assert self.desk.blockers(entry.owner) == self.model.blockers(entry.owner)
 
 
 @pytest.fixture

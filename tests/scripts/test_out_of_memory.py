@@ -141,7 +141,7 @@ def test_inspection_works(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB)
     with out_of_memory(desk):
-        _, value, left, line, _ = desk.inspect()
+        _, value, left, _, line, *_ = desk.inspect()
     assert value[3:27] == ALICE
     assert left > 29_000
     assert line[0] == BOB

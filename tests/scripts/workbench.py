@@ -5,9 +5,9 @@
     desk.state()                             # what the server has, decoded
 
 Time passes for one name only: `pass_time` takes that much off the time left of every key of the name, and
-off every point of time written inside the waiters hash. For the scripts, which know nothing but the server's
-clock and what is stored, that is the same as waiting. Stored fences keep their value, so to them the clock
-stands still, which is the harder case.
+off every point of time written inside the waiters hash and the holders set. For the scripts, which know nothing
+but the server's clock and what is stored, that is the same as waiting. Stored fences keep their value, so to them
+the clock stands still, which is the harder case.
 """
 
 from __future__ import annotations
@@ -17,14 +17,30 @@ from typing import Any
 
 import hiredis
 
-from holdtight.memory.engine import HEARTBEAT, TAIL, Entry
-from holdtight.redis import script
+from holdtight.memory.engine import HEARTBEAT, TAIL, Entry, Holder
+from holdtight.redis import script, waits
 from holdtight.redis.keys import Keys, keys_of
 from holdtight.redis.script import Script
 from tests.support.raw import RawClient, ServerSaid
 from tests.support.servers import RunningServer
 
-__all__ = ["ALICE", "BOB", "CAROL", "DAVE", "FAR", "Desk", "Inbox", "State", "Wire", "fence_of", "owner"]
+__all__ = [
+    "ALICE",
+    "BOB",
+    "CAROL",
+    "DAVE",
+    "FAR",
+    "Desk",
+    "Inbox",
+    "State",
+    "Wire",
+    "fence_of",
+    "in_line",
+    "owner",
+    "read_entry",
+    "read_holder",
+    "sharing",
+]
 
 FAR = 9_000_000_000_000_000
 """An arrival limit (µs) that no test reaches."""
@@ -85,6 +101,9 @@ class State:
 
     value: bytes = b""
     main_until: int | None = None
+    holders: list[Holder] = field(default_factory=list[Holder])
+    """Those who share it, by expiry, dead or alive."""
+    holders_until: int | None = None
     line: list[Entry] = field(default_factory=list[Entry])
     line_until: int | None = None
     markers: dict[bytes, int] = field(default_factory=dict[bytes, int])
@@ -96,7 +115,12 @@ class State:
         return self.value[2:3] == b"q"
 
     @property
+    def mode(self) -> str:
+        return {b"x1": "x", b"s1": "r", b"p1": "p"}.get(self.value[:2], "")
+
+    @property
     def owner(self) -> bytes | None:
+        """Who holds it alone."""
         return self.value[3:27] if self.value[:2] == b"x1" else None
 
     @property
@@ -146,6 +170,31 @@ class Desk:
         """An attempt that does not join the line."""
         return self.attempt(who, limit=0, **how)
 
+    def share(
+        self,
+        who: bytes,
+        *,
+        mode: str,
+        n: int = 1,
+        permits: int = 0,
+        ttl: int = 30_000,
+        limit: int = 100,
+        label: str = "",
+        inbox: bytes = b"",
+        not_after: int = FAR,
+    ) -> Any:
+        claim: dict[str, Any] = {"mode": mode, "n": n, "permits": permits, "ttl": ttl, "label": label}
+        return self.run(script.SHARE, owner=who, limit=limit, inbox=inbox, not_after=not_after, **claim)
+
+    def read(self, who: bytes, **how: Any) -> Any:
+        return self.share(who, mode="r", **how)
+
+    def permit(self, who: bytes, n: int = 1, of: int = 2, **how: Any) -> Any:
+        return self.share(who, mode="p", n=n, permits=of, **how)
+
+    def downgrade(self, who: bytes, *, ttl: int = 30_000, label: str = "", not_after: int = FAR) -> Any:
+        return self.run(script.DOWNGRADE, owner=who, ttl=ttl, label=label, not_after=not_after)
+
     def release(self, who: bytes) -> Any:
         return self.run(script.RELEASE, owner=who)
 
@@ -163,6 +212,9 @@ class Desk:
 
     def inspect(self, most: int = 500) -> Any:
         return self.run(script.INSPECT, most=most)
+
+    def blockers(self, who: bytes) -> Any:
+        return self.run(waits.BLOCKERS, waiter=who)
 
     # Looking
 
@@ -182,17 +234,21 @@ class Desk:
         return self.now() + left if left >= 0 else None
 
     def state(self) -> State:
-        main, queue, waiters = self.keys
+        main, queue, waiters, holders = self.keys
         value: bytes = self.wire.call("GET", main) or b""
         ids: list[bytes] = self.wire.call("ZRANGE", queue, 0, -1)
         flat: list[bytes] = self.wire.call("HGETALL", waiters)
         fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        scores: list[bytes] = self.wire.call("ZRANGE", holders, 0, -1, "WITHSCORES")
+        sharing = zip(scores[::2], map(int, scores[1::2]), strict=True)
         return State(
             value=value,
             main_until=self.expiry(main),
+            holders=[read_holder(who, fields[b"h" + who], expiry) for who, expiry in sharing],
+            holders_until=self.expiry(holders),
             line=[read_entry(each, fields[each]) for each in ids if each in fields],
             line_until=self.expiry(queue),
-            markers={each[1:]: int(text) for each, text in fields.items() if len(each) == 25},
+            markers={each[1:]: int(text) for each, text in fields.items() if is_marker(each)},
             floor=int(fields.get(b"f", 0)),
             side_until=self.expiry(waiters),
         )
@@ -211,24 +267,30 @@ class Desk:
             if left >= 0:
                 self.wire.call("PEXPIRE", key, left - ms)
         if self.wire.call("TYPE", self.keys.waiters) == b"hash":
-            self._age(ms)
+            self._age_hash(ms)
+        if self.wire.call("TYPE", self.keys.holders) == b"zset":
+            for who in self.wire.call("ZRANGE", self.keys.holders, 0, -1):
+                self.wire.call("ZINCRBY", self.keys.holders, -ms, who)
 
-    def _age(self, ms: int) -> None:
+    def _age_hash(self, ms: int) -> None:
         flat: list[bytes] = self.wire.call("HGETALL", self.keys.waiters)
         for each, text in zip(flat[::2], flat[1::2], strict=True):
             if len(each) == 24:
                 expiry, joined = int(text[2:15]) - ms, int(text[24:37]) - ms
                 older = text[:2] + b"%013d" % expiry + text[15:24] + b"%013d" % joined + text[37:]
                 self.wire.call("HSET", self.keys.waiters, each, older)
-            elif len(each) == 25:
+            elif is_marker(each) or each == b"e":
                 self.wire.call("HSET", self.keys.waiters, each, int(text) - ms)
 
-    def crowd(self, number: int, *, dead: bool = False, inbox: bytes = b"", ttl: int = 30_000) -> list[bytes]:
+    def crowd(
+        self, number: int, *, dead: bool = False, inbox: bytes = b"", ttl: int = 30_000, mode: str = "x"
+    ) -> list[bytes]:
         """That many more in line, by the shortest way; behind a holder, whose flag is set."""
         here = [owner(f"{'dead' if dead else 'crowd'} {n}") for n in range(number)]
         now = self.now()
         expiry = now - 1 if dead else now + HEARTBEAT
-        text = b"x-%013d%09d%013d%02d%b" % (expiry, ttl, now, len(inbox), inbox)
+        text = b"%b-%013d%09d%013d%02d%b" % (mode.encode(), expiry, ttl, now, len(inbox), inbox)
+        text += b"%09d%09d" % (1, 2) if mode == "p" else b""
         last: list[bytes] = self.wire.call("ZRANGE", self.keys.queue, -1, -1, "WITHSCORES")
         first = int(float(last[1])) + 1 if last else 1
         self.wire.call("ZADD", self.keys.queue, *_flat([(first + n, each) for n, each in enumerate(here)]))
@@ -238,6 +300,15 @@ class Desk:
         value: bytes = self.wire.call("GET", self.keys.main) or b""
         if value:
             self.wire.call("SET", self.keys.main, value[:2] + b"q" + value[3:], "KEEPTTL")
+        return here
+
+    def crowd_in(self, number: int, *, mode: str, dead: bool = False, ttl: int = 30_000) -> list[bytes]:
+        """That many more who share it, by the shortest way, each with one permit; beside one who does already."""
+        here = [owner(f"{'late' if dead else 'inside'} {n}") for n in range(number)]
+        expiry = self.now() - 1 if dead else self.now() + ttl
+        text = b"%b%09d%d" % (mode.encode(), 1, self.state().fence)
+        self.wire.call("ZADD", self.keys.holders, *_flat([(expiry, each) for each in here]))
+        self.wire.call("HSET", self.keys.waiters, *_flat([(b"h" + each, text) for each in here]))
         return here
 
     def put_tombstone(self, fence: int) -> None:
@@ -253,8 +324,18 @@ def _flat(pairs: list[tuple[Any, Any]]) -> list[Any]:
     return [word for pair in pairs for word in pair]
 
 
+def is_marker(field: bytes) -> bool:
+    return len(field) == 25 and field.startswith(b"m")
+
+
+def read_holder(who: bytes, text: bytes, expiry: int) -> Holder:
+    return Holder(who, text[:1].decode(), int(text[1:10]), int(text[10:26]), text[26:], expiry)
+
+
 def read_entry(who: bytes, text: bytes) -> Entry:
     size = int(text[37:39])
+    mode, rest = text[:1].decode(), text[39 + size :]
+    n, permits = (int(rest[:9]), int(rest[9:18])) if mode == "p" else (1, 0)
     return Entry(
         owner=who,
         passed_over=text[1:2] != b"-",
@@ -262,8 +343,22 @@ def read_entry(who: bytes, text: bytes) -> Entry:
         ttl=int(text[15:24]),
         joined=int(text[24:37]),
         inbox=text[39 : 39 + size],
-        label=text[39 + size :],
+        label=rest[18:] if mode == "p" else rest,
+        mode=mode,
+        n=n,
+        permits=permits,
     )
+
+
+def sharing(desk: Desk) -> list[bytes]:
+    """Who shares it now, live, in the order of their fences."""
+    now = desk.now()
+    alive = [holder for holder in desk.state().holders if holder.expiry > now]
+    return [holder.owner for holder in sorted(alive, key=lambda holder: holder.fence)]
+
+
+def in_line(desk: Desk) -> list[bytes]:
+    return [entry.owner for entry in desk.state().line]
 
 
 def fence_of(reply: Any) -> int:

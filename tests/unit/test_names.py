@@ -121,7 +121,8 @@ def tag(key: bytes) -> bytes:
 
 
 def test_the_keys_of_a_name_are_readable() -> None:
-    assert keys_of("ht", "order:17") == (b"ht:{order:17}", b"ht:{order:17}:q", b"ht:{order:17}:w")
+    main = b"ht:{order:17}"
+    assert keys_of("ht", "order:17") == (main, main + b":q", main + b":w", main + b":h")
 
 
 def test_braces_and_percent_signs_are_escaped() -> None:

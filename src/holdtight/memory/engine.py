@@ -1,168 +1,83 @@
 """What one name does, in Python: the memory store's engine, and the specification that the Lua scripts are held to.
 
-A name is free, held, or lapsed: held by somebody whose time is up but who may still be seen for TAIL ms,
-so that the next taker learns of it. Beside it stands a line of waiters, each alive until its own expiry, all
-of it gone when nobody has kept a place for HEARTBEAT ms. Whoever is *passed over* keeps the place but is
-offered nothing until he asks himself. Markers refuse owners that have withdrawn.
+A name is free, held by one (`x`), shared by readers (`r`) or by those who have permits of a semaphore (`p`). What
+is over may still be seen for TAIL ms, so that the next taker learns who expired. Those who share are entries with
+an expiry each, never a counter; whoever asks clears away the dead, some at a time. Beside it all stands a line of
+waiters, each alive until its own expiry, all of it gone when nobody has kept a place for HEARTBEAT ms. Whoever is
+*passed over* keeps the place but is offered nothing until he asks himself. Markers refuse owners that have withdrawn.
 
 Points of time are ms on the server's clock; fences and arrival limits (`not_after`) are µs. Replies are
 those of the scripts, except that the short form of a grant (the bare fence) is not told apart: see
-`long_form`. How a server stores things (flags, scores, the fence's floor) has no counterpart here; tests/scripts says
-what must be true of it.
+`long_form`; an error reply is raised. How a server stores things (flags, scores, the fence's floor) has no
+counterpart here; tests/scripts says what must be true of it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["CLAIM", "HEARTBEAT", "SWEEP", "TAIL", "Entry", "Main", "Name", "long_form"]
+from holdtight.memory.holders import Holder
+from holdtight.memory.line import Entry
+from holdtight.memory.state import CLAIM, HEARTBEAT, SWEEP, TAIL, Main, State
+from holdtight.plan import ServerSaid
 
-TAIL = 10_000
-CLAIM = 500
-HEARTBEAT = 5_000
-SWEEP = 200
+__all__ = ["CLAIM", "HEARTBEAT", "SWEEP", "TAIL", "USES", "Entry", "Holder", "Main", "Name", "long_form"]
+
 STEP_BACK = 250
 RUNNERS_UP = 4
+BLOCKERS = 100
+"""More readers than that are not followed by the detector of deadlocks."""
+AHEAD = 50
+MANY_MARKERS = 32
+
+USES = {"x": "an exclusive lock", "r": "a read-write lock", "p": "a semaphore"}
 
 Reply = Any
 
 
 @dataclass
-class Entry:
-    """One in line."""
-
-    owner: bytes
-    ttl: int
-    inbox: bytes
-    label: bytes
-    joined: int
-    expiry: int
-    passed_over: bool = False
-    number: int = field(default=0, compare=False)
-
-
-@dataclass
-class Main:
-    """A grant, or with no owner what is left of one; `until` is when the server forgets it."""
-
-    owner: bytes | None
-    fence: int
-    until: int
-    label: bytes = b""
-
-    def held_by(self, who: bytes) -> bool:
-        return self.owner == who
-
-
-@dataclass
-class Name:
-    now_us: int
-    sweep: int = SWEEP
-    main: Main | None = None
-    line: list[Entry] = field(default_factory=list[Entry])
-    line_until: int = 0
-    markers: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    listening: set[bytes] = field(default_factory=set[bytes])
-    bells: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
-    last: int = 0
-    """The fence of the last grant; the server must know it until `last_until`."""
-    last_until: int = 0
-    looked: int = 0
-    """Up to this number a script that had to stop found nobody who could take it; the next goes on behind."""
-
-    # The clock
-
-    @property
-    def now(self) -> int:
-        return self.now_us // 1000
-
-    def set_clock(self, now_us: int) -> None:
-        self.now_us = now_us
-        if self.main and self.now > self.main.until:
-            self.main = None
-        if self.now > self.line_until:
-            self.line.clear()
-            self.looked = 0
-        if self.now > self.last_until:
-            self.last = 0
-
-    def ms_until(self, fence: int) -> int:
-        """0 for a fence that the clock has passed."""
-        return max(0, -((self.now_us - fence) // 1000))
-
-    # What there is
-
-    @property
-    def left(self) -> int:
-        """How long the holder still has; 0 if there is none."""
-        return max(0, self.main.until - TAIL - self.now) if self.main and self.main.owner else 0
-
-    @property
-    def holder(self) -> bytes | None:
-        return self.main.owner if self.main and self.left else None
-
-    def in_line(self, who: bytes) -> Entry | None:
-        return next((entry for entry in self.line if entry.owner == who), None)
-
-    def is_alive(self, entry: Entry) -> bool:
-        return entry.expiry > self.now
-
-    def live_markers(self) -> dict[bytes, int]:
-        return {who: until for who, until in self.markers.items() if until >= self.now}
+class Name(State):
+    looks: int = 0
+    """How often the present script has looked at one in line."""
+    many_markers: int = MANY_MARKERS
 
     # The verbs
 
     def attempt(self, who: bytes, *, ttl: int, limit: int, label: bytes, inbox: bytes, not_after: int) -> Reply:
-        if self.now_us > not_after:
-            return [-1, self.now]
-        if self.holder == who:
-            return self._confirm(who, ttl)
-        if who in self.live_markers():
-            return [-3, self.now]
-        self._look_again(who)
-        holder, left, more = self.holder or b"", self.left, False
-        if not left:
-            lapsed = self._lapsed()
-            given, more = self._hand_over(who)
-            if given == who or not (given or more):
-                self._leave(who)
-                self._grant(who, ttl, label)
-                return [1, b"%d" % self.last, self.now, lapsed]
-            holder, left = given or b"", self.left
-        if limit == 0:
-            return [0, self.now, holder, left, 0, left]
-        entry = self.in_line(who)
-        if entry is None:
-            if len(self.line) >= limit:
-                self._sweep_some()
-            if len(self.line) >= limit:
-                return [-2, self.now, len(self.line)]
-            number = max(self.looked, *(each.number for each in self.line), 0) + 1
-            entry = Entry(who, ttl, inbox, label, joined=self.now, expiry=0, number=number)
-            self.line.append(entry)
-        entry.ttl, entry.inbox, entry.label = ttl, inbox, label
-        self._keep_place(entry)
-        position = self.line.index(entry) + 1
-        look = 0 if more else left + min(position - 1, 20) * STEP_BACK
-        return [0, self.now, holder, left, position, look]
+        return self._ask(Entry(who, ttl, inbox, label, self.now, 0), limit, not_after)
+
+    def share(
+        self,
+        who: bytes,
+        *,
+        mode: str,
+        n: int,
+        permits: int,
+        ttl: int,
+        limit: int,
+        label: bytes,
+        inbox: bytes,
+        not_after: int,
+    ) -> Reply:
+        """To read (mode `r`, n = 1), or for `n` permits if no more than `permits` are then out (mode `p`)."""
+        wish = Entry(who, ttl, inbox, label, self.now, 0, mode=mode, n=n, permits=permits)
+        return self._ask(wish, limit, not_after)
 
     def release(self, who: bytes) -> Reply:
-        if not self.main or not self.main.held_by(who):
+        if not self.main or not (self.main.held_by(who) or (self.shared and who in self.holders)):
             return [0, self.main.owner or b"" if self.main else b""]
-        self._leave(who)
-        return self._pass_on()
+        self.line.leave(who)
+        return self._pass_on(who, self.main)
 
     def renew(self, who: bytes, *, ttl: int, not_after: int) -> Reply:
-        if not self.main or not self.main.held_by(who):
-            return [0, self.main.owner or b"" if self.main else b""]
-        if not self.left:
-            return [0, b""]
+        if not self.main or not self._has(who, self.main.mode):
+            return [0, self.main.owner or b"" if self.main and not self.main.held_by(who) else b""]
         if self.now_us > not_after:
             return [-1, self.now]
-        self._arm(self.main, ttl)
+        self._arm(self.main, who, ttl)
         return 1
 
     def touch(self, who: bytes, inbox: bytes) -> Reply:
-        entry = self.in_line(who)
+        entry = self.line.get(who)
         if entry is None:
             self._ring(inbox, b"g" + who)
             return 0
@@ -170,95 +85,253 @@ class Name:
         return 1
 
     def withdraw(self, who: bytes, marker: int) -> Reply:
-        self._leave(who)
+        self.line.leave(who)
         if marker > self.now:
-            self.markers[who] = marker
-        if self.main and self.main.held_by(who):
-            return self._pass_on()
-        if self.left:
+            self._mark(who, marker)
+        if self.holder and self.holder != who:
             return 1
-        given, more = self._hand_over(None)
-        return 2 if more and not given else 1
+        if self.main and (self.main.held_by(who) or self.shared):
+            return self._pass_on(who, self.main)
+        self.holders.remove(who)
+        return 2 if self._hand_on() else 1
 
     def adopt(self, old: bytes, who: bytes, *, ttl: int, label: bytes, not_after: int) -> Reply:
         if self.now_us > not_after:
             return [-1, self.now]
-        if not self.main or not self.left:
+        if not self.main or not self.holder:
             return [0, self.now, b""]
         if self.main.held_by(who):
-            self._arm(self.main, ttl)
+            self._arm(self.main, who, ttl)
         elif self.main.held_by(old):
-            self._grant(who, ttl, label)
+            self._grant(Entry(who, ttl, b"", label, self.now, 0), ttl)
         else:
             return [0, self.now, self.main.owner]
         return [1, b"%d" % self.main.fence, self.now, b""]
 
+    def downgrade(self, who: bytes, *, ttl: int, label: bytes, not_after: int) -> Reply:
+        """From the only holder to one of perhaps many readers; those who wait at the head of the line come in too."""
+        if self.now_us > not_after:
+            return [-1, self.now]
+        if self._has(who, "r"):
+            return self._confirm(who, ttl)
+        if self.holder != who:
+            return [0, self.now, self.holder or b""]
+        self.line.leave(who)
+        self._grant(Entry(who, ttl, b"", label, self.now, 0, mode="r"), ttl)
+        fence = b"%d" % self.last
+        self._hand_on()
+        return [1, fence, self.now, b""]
+
     def inspect(self) -> tuple[bytes | None, int | None, bytes, int, list[Entry]]:
-        """Holder, last fence, label, time left, and who is alive in line."""
+        """Exclusive holder, last fence, label, time left, and who is alive in line; see `sharing` for the rest."""
         alive = [entry for entry in self.line if self.is_alive(entry)]
         fence = self.main.fence if self.main else None
-        label = self.main.label if self.main and self.left else b""
+        label = self.main.label if self.main and self.holder else b""
         return self.holder, fence, label, self.left, alive
+
+    def sharing(self) -> list[Holder]:
+        """Who reads, or has permits, in the order of their fences."""
+        return self.holders.by_fence(self.now)
+
+    def blockers(self, who: bytes) -> list[bytes]:
+        """Who keeps a waiter from the name, for the detector of deadlocks: nobody, unless it is sure.
+
+        Whoever still stands in line has been handed the name and is about to run. A writer, and a reader behind a
+        writer, must wait for every reader. Who waits for permits waits for any of many: nobody keeps him alone.
+        """
+        entry = self.line.get(who)
+        if entry is None or not self.is_alive(entry) or (entry.inbox and entry.inbox not in self.listening):
+            return []
+        if self.holder:
+            return [] if self.holder in self.line else [self.holder]
+        if self.shared != "r" or not (entry.mode == "x" or self._behind_a_writer(entry)):
+            return []
+        readers = self.holders.living(self.now, BLOCKERS)
+        return [each.owner for each in readers if each.owner not in self.line]
+
+    def is_for_the_asking(self, mode: str, n: int, permits: int) -> bool:
+        """Nobody in line, nobody dead to be cleared away, and it fits: then several names are taken in one step."""
+        if self.line or self.live_markers() or self.last >= self.now_us:
+            return False
+        if self.main and self.main.owner is not None:
+            return False
+        if len(self.holders) != self.holders.count(self.now):
+            return False
+        return self._fits(Entry(b"", 0, b"", b"", 0, 0, mode=mode, n=n, permits=permits))
+
+    def _behind_a_writer(self, entry: Entry) -> bool:
+        ahead = self.line.some(0, min(self.line.place(entry.number), AHEAD))
+        return any(each.mode == "x" and self.is_alive(each) and not each.passed_over for each in ahead)
 
     # How
 
+    def _ask(self, wish: Entry, limit: int, not_after: int) -> Reply:
+        who = wish.owner
+        if self.now_us > not_after:
+            return [-1, self.now]
+        if self._has(who, wish.mode):
+            return self._confirm(who, wish.ttl)
+        if self.markers.get(who, -1) >= self.now:
+            return [-3, self.now]
+        self._refuse_another_kind(wish.mode)
+        self._look_again(who)
+        more = False
+        if not self.holder:
+            expired = self._clear_away()
+            self.looks = 0
+            stopped, more = self._hand_over(who)
+            if not stopped and self._fits(wish):
+                return self._take(wish, expired)
+            more = more or self._only_the_dead()
+        holder, left = self._in_the_way_of(wish.mode)
+        if limit == 0:
+            return [0, self.now, holder, left, 0, left]
+        entry = self.line.get(who)
+        if entry is None:
+            if len(self.line) >= limit:
+                self._sweep_some()
+            if len(self.line) >= limit:
+                return [-2, self.now, len(self.line)]
+            self.line.join(wish, behind=self.looked)
+            entry = wish
+        entry.ttl, entry.inbox, entry.label = wish.ttl, wish.inbox, wish.label
+        entry.mode, entry.n, entry.permits = wish.mode, wish.n, wish.permits
+        self._keep_place(entry)
+        position = self.line.place(entry.number) + 1
+        look = 0 if more else left + min(position - 1, 20) * STEP_BACK
+        return [0, self.now, holder, left, position, look]
+
+    def _has(self, who: bytes, mode: str) -> bool:
+        """Whether he holds it, in that mode, and his time is not up."""
+        if not self.main or self.main.mode != mode:
+            return False
+        return self.holder == who if mode == "x" else self.holders.alive(who, self.now) is not None
+
     def _confirm(self, who: bytes, ttl: int) -> Reply:
         assert self.main
-        self._leave(who)
-        self._arm(self.main, ttl)
-        return [1, b"%d" % self.main.fence, self.now, b""]
+        holder = self.holders.alive(who, self.now)
+        self.line.leave(who)
+        self._arm(self.main, who, ttl)
+        return [1, b"%d" % (holder or self.main).fence, self.now, b""]
 
-    def _grant(self, who: bytes, ttl: int, label: bytes) -> None:
+    def _take(self, wish: Entry, expired: bytes) -> Reply:
+        number = self.line.leave(wish.owner)
+        self._grant(wish, wish.ttl)
+        fence = b"%d" % self.last
+        if wish.mode != "x" and number:
+            self._hand_over(None, number)  # those behind who can share it with him have nothing to wait for
+        return [1, fence, self.now, expired]
+
+    def _grant(self, wish: Entry, ttl: int) -> None:
         self.last = max(self.last + 1, self.now_us)
-        self.main = Main(who, self.last, 0, label)
-        self._arm(self.main, ttl)
+        if wish.mode == "x":
+            self.main = Main(wish.owner, self.last, 0, wish.label, "x")
+        else:
+            if not self.holders:
+                self.holders_until = 0
+            self.main = Main(None, self.last, 0, b"", wish.mode)
+            self.holders.add(Holder(wish.owner, wish.mode, wish.n, self.last, wish.label, self.now + ttl))
+        self._arm(self.main, wish.owner, ttl)
 
-    def _arm(self, main: Main, ttl: int) -> None:
+    def _arm(self, main: Main, who: bytes, ttl: int) -> None:
+        """Sets the time left. What several share is there until the last of them has been seen to expire."""
         main.until = self.now + ttl + TAIL
-        self.last_until = self.now + max(ttl, self.ms_until(main.fence)) + TAIL
+        if main.mode != "x":
+            self.holders.rearm(who, self.now + ttl)
+            self.holders_until = main.until = max(self.holders_until, main.until)
+        self.last_until = max(main.until, self.now + self.ms_until(main.fence) + TAIL)
 
-    def _lapsed(self) -> bytes:
-        """The holder that expired, if any; who missed a hand-over held nothing, and still stands in line."""
-        if self.main and self.main.owner and not self.in_line(self.main.owner):
-            return self.main.owner
-        return b""
+    def _fits(self, wish: Entry) -> bool:
+        """In with those who share it; nobody holds it exclusively."""
+        if not self.holders:
+            return wish.mode != "p" or wish.n <= wish.permits
+        if wish.mode == "p":
+            return self.shared == "p" and self.holders.permits(self.now) + wish.n <= wish.permits
+        return wish.mode == "r" == self.shared
 
-    def _pass_on(self) -> Reply:
-        assert self.main
-        fence, self.main = self.main.fence, None
-        given, more = self._hand_over(None)
-        if not given:
-            until = self.now + self.ms_until(fence) + TAIL
-            self.main = Main(None, fence, until)
+    def _in_the_way_of(self, mode: str) -> tuple[bytes, int]:
+        """Whose end is to be awaited, and how long: a writer waits for the last of those who share it."""
+        if self.holder:
+            return self.holder, self.left
+        who = self.holders.last() if mode == "x" else self.holders.first(self.now)
+        return (who.owner, who.expiry - self.now) if who and who.expiry > self.now else (b"", 0)
+
+    def _refuse_another_kind(self, mode: str) -> None:
+        use = "x" if self.holder else self.shared if self.holders.count(self.now) else ""
+        if not use:
+            use = next((entry.mode for entry in self.line.some(0, self.sweep) if self.is_alive(entry)), "")
+        if use and (use == "p") != (mode == "p"):
+            raise ServerSaid(f"HTKIND {USES[use]}")
+
+    def _clear_away(self) -> bytes:
+        """Some of the dead. Says who expired; who missed a hand-over held nothing, and still stands in line."""
+        gone = [self.main.owner] if self.main and self.main.owner else self.holders.reap(self.now, self.sweep)
+        return next((who for who in gone if who not in self.line), b"")
+
+    def _only_the_dead(self) -> bool:
+        """More of them than one script clears away: the name is neither held nor free."""
+        return len(self.holders) > 0 and self.holders.count(self.now) == 0
+
+    def _pass_on(self, who: bytes, main: Main) -> Reply:
+        """Gives what he holds to those who wait. If nobody has anything then, it is buried."""
+        self.holders.remove(who)
+        if main.held_by(who):
+            self.main = None
+        more = self._hand_on()
+        if not self.main or (self.shared and not self.holders):
+            until = self.now + self.ms_until(main.fence) + TAIL
+            self.main = Main(None, main.fence, until)
             self.last_until = until
         return 2 if more else 1
 
-    def _hand_over(self, me: bytes | None) -> tuple[bytes | None, bool]:
-        """Gives a free name to the first who can take it. Says to whom, and if others are left to look at."""
-        ahead = [entry for entry in self.line if entry.number > self.looked]
-        for looks, entry in enumerate(ahead, 1):
-            if entry.owner == me:
-                return me, False
-            if not self.is_alive(entry):
-                self.line.remove(entry)
-            elif not entry.passed_over:
-                reached = self._ring(entry.inbox, b"g" + entry.owner)
-                entry.passed_over = True
-                if reached:
-                    self._grant(entry.owner, min(CLAIM, entry.ttl), entry.label)
-                    self._note_runner_up(entry)
-                    return entry.owner, False
-            if looks == self.sweep:
-                self.looked = entry.number
-                return None, True
-        self.looked = 0
-        return None, False
+    def _hand_on(self) -> bool:
+        """True if others are left to look at."""
+        if not self.line:
+            return False
+        self._clear_away()
+        self.looks = 0
+        return self._hand_over(None)[1]
 
-    def _note_runner_up(self, given: Entry) -> None:
-        behind = self.line.index(given) + 1
-        for entry in self.line[behind : behind + RUNNERS_UP]:
+    def _hand_over(self, me: bytes | None, behind: int = 0) -> tuple[bool, bool]:
+        """Gives what is free to all who can have it now, in order, up to `me`, who decides for himself.
+
+        Says if it had to stop (it is held now, or somebody comes before `me`, or it ran out of looks), and if
+        others are left to look at.
+        """
+        place, longest = self.line.place(max(self.looked, behind) + 1), 0
+        while place < len(self.line):
+            entry = self.line[place]
+            if entry.owner == me:
+                return False, False
+            if not self.is_alive(entry):
+                self.line.leave(entry.owner)
+            elif entry.passed_over:
+                place += 1
+            elif not self._fits(entry):
+                if longest:
+                    self._note_runner_up(place, longest)
+                return True, self._only_the_dead()
+            else:
+                place += 1
+                entry.passed_over = True
+                if self._ring(entry.inbox, b"g" + entry.owner):
+                    claim = min(CLAIM, entry.ttl)
+                    longest = max(longest, claim)
+                    self._grant(entry, claim)
+                    if entry.mode == "x":
+                        self._note_runner_up(place, claim)
+                        return True, False
+            self.looks += 1
+            if self.looks == self.sweep:
+                self.looked = entry.number
+                return True, True
+        self.looked = 0
+        return False, False
+
+    def _note_runner_up(self, place: int, claim: int) -> None:
+        for entry in self.line.some(place, RUNNERS_UP):
             if self.is_alive(entry) and not entry.passed_over:
-                note = b"n%b%d" % (entry.owner, min(CLAIM, given.ttl))
+                note = b"n%b%d" % (entry.owner, claim)
                 if self._ring(entry.inbox, note):
                     return
 
@@ -270,7 +343,7 @@ class Name:
 
     def _look_again(self, who: bytes) -> None:
         """Who asks himself is passed over no longer."""
-        entry = self.in_line(who)
+        entry = self.line.get(who)
         if entry and entry.passed_over:
             entry.passed_over = False
             self.looked = 0
@@ -283,14 +356,15 @@ class Name:
         """A full line is looked through for dead entries, another part of a long one each time."""
         surplus = len(self.line) - self.sweep
         start = self.now % (surplus + 1) if surplus > 0 else 0
-        for entry in self.line[start : start + self.sweep]:
+        for entry in self.line.some(start, self.sweep):
             if not self.is_alive(entry):
-                self.line.remove(entry)
+                self.line.leave(entry.owner)
 
-    def _leave(self, who: bytes) -> None:
-        entry = self.in_line(who)
-        if entry:
-            self.line.remove(entry)
+    def _mark(self, who: bytes, marker: int) -> None:
+        self.markers[who] = marker
+        if len(self.markers) > self.many_markers:
+            self.markers = self.live_markers()
+            self.many_markers = max(MANY_MARKERS, 2 * len(self.markers))
 
 
 def long_form(reply: Reply) -> Reply:

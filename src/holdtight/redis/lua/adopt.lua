@@ -8,8 +8,9 @@ local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 --@include constants
 if now_us > tonumber(not_after) then return {-1, now} end
-if not value or sub(value, 1, 2) == 't1' then return {0, now, ''} end
-if sub(value, 1, 2) ~= 'x1' then
+local kind = value and sub(value, 1, 2)
+if not value or kind == 't1' or kind == 's1' or kind == 'p1' then return {0, now, ''} end
+if kind ~= 'x1' then
   return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
 end
 local holder, last = sub(value, 4, 27), tonumber(sub(value, 28, 43))

@@ -1,16 +1,38 @@
 -- Reads everything about one name, changes nothing.
--- KEYS    main queue waiters
+-- KEYS    main queue waiters holders
 -- ARGV    most
--- RETURN  {now, value or '', left, {owner, entry, …} in line order, number waiting}
+-- RETURN  {now, value or '', left, {owner, entry, left, …} who share it in the order of their fences,
+-- RETURN  {owner, entry, …} in line order, number waiting, number of live holders}
+-- left is that of the exclusive holder, or of the last of those who share; above 0 only if it is held.
 local value = call('GET', main)
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 --@include constants
-local fence_at = value and ({x1 = 28, t1 = 4})[sub(value, 1, 2)]
+local kind = value and sub(value, 1, 2)
+local fence_at = value and ({x1 = 28, t1 = 4, s1 = 4, p1 = 4})[kind]
 if value and not (fence_at and tonumber(sub(value, fence_at, fence_at + 15))) then
   return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
 end
-local left = value and call('PTTL', main) - TAIL or 0
+local left, living, sharing = 0, 0, {}
+if kind == 'x1' then
+  left = call('PTTL', main) - TAIL
+  if left > 0 then living = 1 end
+elseif kind == 't1' then
+  left = math.min(call('PTTL', main) - TAIL, 0)
+else
+  living = call('ZCOUNT', holders, '(' .. now, '+inf')
+  local found = call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
+  local those = {}
+  for i = 1, #found, 2 do
+    local entry = call('HGET', waiters, 'h' .. found[i])
+    if entry then those[#those + 1] = {found[i], entry, found[i + 1] - now} end
+  end
+  table.sort(those, function(one, other) return sub(one[2], 11, 26) < sub(other[2], 11, 26) end)
+  for i = 1, #those do
+    for j = 1, 3 do sharing[#sharing + 1] = those[i][j] end
+  end
+  if living > 0 then left = call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2] - now end
+end
 local ids = call('ZRANGE', queue, 0, most - 1)
 local line = {}
 for i = 1, #ids do
@@ -20,4 +42,4 @@ for i = 1, #ids do
     line[#line + 1] = entry
   end
 end
-return {now, value or '', left, line, call('ZCARD', queue)}
+return {now, value or '', left, sharing, line, call('ZCARD', queue), living}

@@ -1,23 +1,50 @@
--- Gives an exclusive lock back, to the next in line if there is one.
--- KEYS    main queue waiters
+-- Gives back what one holds, alone or among others, to the next in line if there is one.
+-- KEYS    main queue waiters holders
 -- ARGV    owner
--- RETURN  1 released | 2 released, sweep again | {0, holder} not ours: '' if the key is gone or free
+-- RETURN  1 released | 2 released, sweep again | {0, holder} not ours: '' if it is gone, free or shared by others
 local value = call('GET', main)
 if not value then return {0, ''} end
-if sub(value, 4, 27) ~= owner or sub(value, 1, 2) ~= 'x1' then
-  local kind = sub(value, 1, 2)
+local kind, shared = sub(value, 1, 2), nil
+if sub(value, 4, 27) ~= owner or kind ~= 'x1' then
   if kind == 'x1' then return {0, sub(value, 4, 27)} end
   if kind == 't1' then return {0, ''} end
-  return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
+  shared = kind == 's1' and 'r' or kind == 'p1' and 'p'
+  if not shared or #value > 20 or not tonumber(sub(value, 4, 19)) then
+    return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
+  end
 end
-local text, time = sub(value, 28, 43), call('TIME')
-local now_us, last = time[1] * 1000000 + time[2], tonumber(text)
-if last < now_us and sub(value, 3, 3) == '-' then
+local text = shared and sub(value, 4, 19) or sub(value, 28, 43)
+local last, flagged = tonumber(text), sub(value, 3, 3) == 'q'
+--@include constants
+if shared and not flagged then
+  if call('ZREM', holders, owner) == 0 then return {0, ''} end
+  local done = redis.pcall('HDEL', waiters, 'h' .. owner)
+  if call('ZCARD', holders) > 0 then return 1 end
+  -- Without a flag there is nothing else in the hash that counts: it need not stay for as long as they might have.
+  if type(done) == 'number' then call('PEXPIRE', waiters, HEARTBEAT) end
+  local time = call('TIME')
+  local ahead = math.ceil((last - time[1] * 1000000 - time[2]) / 1000)
+  call('SET', main, 't1-' .. text, 'PX', math.max(ahead, 0) + TAIL)
+  return 1
+end
+local time = call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+if not flagged and last < now_us then
   local done = redis.pcall('SET', main, 't1-' .. text, 'PX', '10000')
   if done.err then call('DEL', main) end
   return 1
 end
 local now = math.floor(now_us / 1000)
---@include constants
---@include queue
-return pass_on(last, owner)
+--@include line
+local known = call('HMGET', waiters, 'f', 'c', owner)
+if shared then
+  if not call('ZSCORE', holders, owner) then return {0, ''} end
+  call('ZCARD', queue)
+  call('ZREM', holders, owner)
+  call('HDEL', waiters, 'h' .. owner)
+end
+--@include holders
+--@include handover
+call('ZREM', queue, owner) -- fails before anything is written, and is not refused by a server out of memory
+if known[3] then call('HDEL', waiters, owner) end
+return pass_on(known[1], known[2])

@@ -1,13 +1,24 @@
--- Sets the time left of a held lock; never creates, never revives.
--- KEYS    main waiters
+-- Sets the time left of what one holds; never creates, never revives.
+-- KEYS    main waiters holders
 -- ARGV    owner ttl px not_after
--- RETURN  1 renewed | {0, holder} not ours: '' if expired or gone | {-1, now} late
+-- RETURN  1 renewed | {0, holder} not ours: '' if expired, gone or shared by others | {-1, now} late
 local value = call('GET', main)
 if not value then return {0, ''} end
 local kind = sub(value, 1, 2)
 if kind ~= 'x1' then
   if kind == 't1' then return {0, ''} end
-  return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
+  if kind ~= 's1' and kind ~= 'p1' then
+    return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
+  end
+  local score = call('ZSCORE', holders, owner)
+  local time = call('TIME')
+  local now_us = time[1] * 1000000 + time[2]
+  local now = math.floor(now_us / 1000)
+  if not score or tonumber(score) <= now then return {0, ''} end
+  if now_us > tonumber(not_after) then return {-1, now} end
+  call('HGET', waiters, 'h' .. owner) -- before the first write: it may be somebody else's key
+--@include rearm
+  return 1
 end
 if sub(value, 4, 27) ~= owner then return {0, sub(value, 4, 27)} end
 --@include constants

@@ -1,6 +1,6 @@
 -- Undoes an attempt: leaves the line, passes a grant on, and hands on a name it finds free.
 -- A marker refuses an attempt of this owner that is still on its way.
--- KEYS    main queue waiters
+-- KEYS    main queue waiters holders
 -- ARGV    owner marker
 -- RETURN  1 done | 2 done, sweep again
 -- marker is a server time in ms until which attempts of this owner are refused; 0 for none.
@@ -9,43 +9,53 @@ local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 --@include constants
---@include queue
-local kind, last, left, flagged = 't1', 0, 0, false
-if value then
-  kind = sub(value, 1, 2)
-  flagged = sub(value, 3, 3) == 'q'
-  if kind == 't1' then
-    last = #value == 19 and tonumber(sub(value, 4, 19))
-  elseif kind == 'x1' then
-    last = #value >= 43 and tonumber(sub(value, 28, 43))
-    left = call('PTTL', main) - TAIL
-  else
-    last = nil
+--@include main
+--@include line
+
+-- Drops lapsed markers and entries that no line or set knows, some at a time: a hash in constant use never expires.
+local function drop_litter()
+  local some = call('HRANDFIELD', waiters, 8, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    local id, what = some[i], sub(some[i], 1, 1)
+    if #id == 24 then
+      if not call('ZSCORE', queue, id) then call('HDEL', waiters, id) end
+    elseif #id == 25 and what == 'm' then
+      if tonumber(some[i + 1]) < now then call('HDEL', waiters, id) end
+    elseif #id == 25 and not call('ZSCORE', holders, sub(id, 2)) then
+      call('HDEL', waiters, id)
+    end
   end
-  if not last then
-    return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
-  end
-else
-  flagged = call('EXISTS', waiters) == 1
 end
-call('HGET', waiters, owner)
+
+local known = call('HMGET', waiters, 'f', 'c', 'e')
+local held = call('ZSCORE', holders, owner)
 call('ZCARD', queue)
 leave_queue(owner) -- and the first write is one that a server out of memory does not refuse
 local until_ms = tonumber(marker)
 if until_ms > now then
-  call('HSET', waiters, 'm' .. owner, marker)
+  call('HSET', waiters, 'm' .. owner, marker, 'e', math.max(until_ms, known[3] or 0))
   keep(waiters, until_ms - now)
   drop_litter()
 end
-if kind == 'x1' and sub(value, 4, 27) == owner then return pass_on(last, owner) end
-if flagged and left <= 0 then
-  local from
-  last, from = floor_of(last)
-  local id, _, more = hand_over(last, from, '')
-  if id then return 1 end
-  if more then return 2 end
+local ours, rewritten, more, _ = kind == 'x1' and sub(value, 4, 27) == owner, false, false, nil
+if ours or left <= 0 then
+  if held then
+    call('ZREM', holders, owner)
+    call('HDEL', waiters, 'h' .. owner)
+  end
+--@include holders
+--@include handover
+  if ours or kind == 's1' or kind == 'p1' then
+    more = pass_on(known[1], known[2]) == 2
+    rewritten = stored == 0
+  elseif call('ZCARD', queue) > 0 then
+    last = math.max(last, known[1] or 0)
+    clear_away()
+    _, more = hand_over(known[2] or 0, known[2], '')
+  end
+  rewritten = rewritten or taker or longest > 0
 end
-if until_ms > now and value and not flagged then
+if until_ms > now and value and not flagged and not rewritten then
   call('SET', main, kind .. 'q' .. sub(value, 4), 'KEEPTTL')
 end
-return 1
+return more and 2 or 1

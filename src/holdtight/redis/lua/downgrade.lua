@@ -1,0 +1,38 @@
+-- Makes a reader of the exclusive holder in one step, under a higher fence. Readers at the head of the line come
+-- in with it.
+-- KEYS    main queue waiters holders
+-- ARGV    owner ttl px label not_after
+-- RETURN  {1, fence, now, ''} | {0, now, holder} not ours, or expired: '' if nobody holds it alone | {-1, now} late
+local value = call('GET', main)
+local time = call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now = math.floor(now_us / 1000)
+if now_us > tonumber(not_after) then return {-1, now} end
+--@include constants
+--@include main
+if shared == 'r' then
+  local score = call('ZSCORE', holders, owner)
+  local held = score and tonumber(score) > now and call('HGET', waiters, 'h' .. owner)
+  if not held then return {0, now, ''} end
+  local known = call('HGET', waiters, owner)
+  if known then call('ZCARD', queue) end
+--@include rearm
+  if known then
+    call('ZREM', queue, owner)
+    call('HDEL', waiters, owner)
+  end
+  return {1, sub(held, 11, 26), now, ''}
+end
+if left <= 0 then return {0, now, ''} end
+if sub(value, 4, 27) ~= owner then return {0, now, sub(value, 4, 27)} end
+--@include line
+--@include holders
+--@include handover
+local known = call('HMGET', waiters, 'c', owner)
+call('ZCARD', queue)
+admit(owner, 'r', 1, tonumber(ttl), label)
+if known[2] then leave_queue(owner) end
+local text = fence_text(last)
+settle(sub(value, 3, 3))
+if flagged then hand_over(known[1] or 0, known[1], '') end
+return {1, text, now, ''}

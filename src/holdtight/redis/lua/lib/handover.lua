@@ -1,0 +1,114 @@
+-- Gives what is free to those who wait for it. Expects line.lua and holders.lua.
+
+local taker, claimed, budget = nil, 0, SWEEP -- taker: who was given it alone
+
+-- True unless the server says that nobody listens. Without the right to publish, or without
+-- an inbox, the waiter polls and counts as reached.
+local function ring(inbox, message)
+  if inbox == '' then return true end
+  local receivers = redis.pcall('PUBLISH', inbox, message)
+  return type(receivers) ~= 'number' or receivers > 0
+end
+
+local function inbox_of(entry)
+  local size = tonumber(sub(entry, 38, 39))
+  return sub(entry, 40, 39 + size), sub(entry, 40 + size)
+end
+
+-- Tells the first live waiter from `score` on to look when the claim window ends.
+local function note_runner_up(score, claim)
+  local ids = call('ZRANGEBYSCORE', queue, score, '+inf', 'LIMIT', 0, 4)
+  for i = 1, #ids do
+    local entry = call('HGET', waiters, ids[i])
+    if is_alive(entry) and sub(entry, 2, 2) == '-' then
+      local inbox = inbox_of(entry)
+      if inbox == '' or ring(inbox, 'n' .. ids[i] .. claim) then return end
+    end
+  end
+end
+
+-- Gives to all who can have it now, in order, from behind `score`; `me` is never given anything, the caller decides.
+-- Returns true if it had to stop: it is held alone now, or somebody comes first who must wait, or it ran out of
+-- looks; and true if there may be more to look through. If it came to `me`: his score, last.
+-- A given entry stays in line, marked, until its owner confirms: a claim that is missed has its mark already.
+-- A script that runs out of looks leaves in 'c' how far it came (`looked` for the next), so that the next goes on
+-- there and does not look at the same live but passed over waiters again. An attempt that clears a mark removes it.
+local function hand_over(score, looked, me)
+  local window = 0
+  while budget > 0 do
+    local ids = call('ZRANGEBYSCORE', queue, '(' .. score, '+inf', 'WITHSCORES', 'LIMIT', 0, math.min(8, budget))
+    if #ids == 0 then
+      if looked then call('HDEL', waiters, 'c') end
+      if window > 0 then settle('q') end
+      return false, false
+    end
+    for i = 1, #ids, 2 do
+      local id = ids[i]
+      if id == me then
+        if window > 0 then settle('q') end
+        return false, false, ids[i + 1]
+      end
+      score = ids[i + 1]
+      budget = budget - 1
+      local entry = call('HGET', waiters, id)
+      if not is_alive(entry) then
+        leave_queue(id)
+      elseif sub(entry, 2, 2) == '-' then
+        local mode, n, permits = sub(entry, 1, 1), 1, 0
+        local inbox, label = inbox_of(entry)
+        if mode == 'p' then
+          n, permits, label = tonumber(sub(label, 1, 9)), tonumber(sub(label, 10, 18)), sub(label, 19)
+        end
+        if not fits(mode, n, permits) then
+          if window > 0 then
+            settle('q')
+            note_runner_up(score, window)
+          end
+          return true, stored > 0 and living == 0
+        end
+        local claim = math.min(CLAIM, tonumber(sub(entry, 16, 24)))
+        local reached = ring(inbox, 'g' .. id)
+        entry = mode .. 'm' .. sub(entry, 3)
+        if reached and mode ~= 'x' then
+          admit(id, mode, n, claim, label, entry)
+          window = math.max(window, claim)
+        else
+          call('HSET', waiters, id, entry)
+        end
+        if reached and mode == 'x' then
+          last = math.max(last + 1, now_us)
+          call('SET', main, 'x1q' .. id .. fence_text(last) .. label, 'PX', claim + TAIL)
+          keep_floor(last, claim)
+          if was_shared then tighten() end
+          note_runner_up('(' .. score, claim)
+          taker, claimed = id, claim
+          return true, false
+        end
+      end
+    end
+  end
+  call('HSET', waiters, 'c', score)
+  keep(waiters, HEARTBEAT)
+  if window > 0 then settle('q') end
+  return true, true
+end
+
+-- After somebody has given back what he had: to the next in line, or else a tombstone with the fence. What comes
+-- before has read all keys, or failed before it had written; and began with a write that a server out of memory
+-- does not refuse. Returns 1, or 2 if dead entries are left to be swept before a live one is found.
+local function pass_on(floor, looked)
+  local more, _ = false, nil
+  last = math.max(last, floor or 0)
+  if not was_shared then
+    _, more = hand_over(looked or 0, looked, '')
+  elseif call('ZCARD', queue) > 0 then
+    clear_away()
+    _, more = hand_over(looked or 0, looked, '')
+  end
+  if not taker and stored == 0 then
+    if was_shared then tighten() end
+    local flag = call('EXISTS', waiters) == 1 and 'q' or '-'
+    call('SET', main, 't1' .. flag .. fence_text(last), 'PX', memory_of(last))
+  end
+  return more and 2 or 1
+end
