@@ -67,7 +67,11 @@ bit written[OWNERS * N]; /* has written back */
 /* One per node. */
 byte holder[N];   /* 0 free, else owner + 1 */
 byte kept[N];     /* ticks for which the key is sure to stay */
+#ifdef COUNTER_FENCES
+byte last[N] = 1; /* so that all it gives are more than the 1 of vote[] */
+#else
 byte last[N];     /* the last fence that the node knows of; 0 none */
+#endif
 byte tail[N];     /* ticks for which a free node is sure to remember it */
 byte guard[N];    /* ticks until the node votes again */
 byte skew[N];
