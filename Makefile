@@ -14,6 +14,8 @@ FURTHER := 3.11 3.12 3.13 3.14
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check
 PYTEST_ARGS ?=
+# Most tests wait most of the time, so more of them at once than there are cores. 0: one after another, in this process.
+WORKERS ?= 4
 BENCH_ARGS ?=
 MODELS_ARGS ?=
 
@@ -26,7 +28,7 @@ demo: $(VENV)/.dev ## The flash sale: without a lock, with a local one, with hol
 	@$(PY) -m demo.flash_sale
 
 test: $(VENV)/.dev ## All tests (PYTEST_ARGS="-k name" for some)
-	@$(PY) -m pytest $(PYTEST_ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-all: test ## All tests, also on every further Python found on PATH or with pyenv
 	@main=$$($(PY) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); failed=; \

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -10,6 +11,7 @@ import hypothesis
 import pytest
 
 from tests.support import leftovers
+from tests.support.alone import Room
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.memory import MEMORY, MemoryStore
 from tests.support.processes import StartChild, spawn, wait_for
@@ -19,6 +21,10 @@ from tests.support.servers import DEBIAN_REDIS, FLAVOURS, Flavour, RunningServer
 # A machine with other things to do is slow now and then: time is asserted by tests that are about time.
 hypothesis.settings.register_profile("holdtight", deadline=None)
 hypothesis.settings.load_profile("holdtight")
+
+# A shell starts a job in the background deaf to Ctrl-C, and its children inherit that: ours must hear it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,6 +41,23 @@ def nothing_left_behind() -> Iterator[None]:
         wait_for(lambda: not left(), within=5)
     except AssertionError:
         pytest.fail(f"left behind by the tests: {left()}")
+
+
+_room = pytest.StashKey[Room]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_room] = Room(config)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_room].close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with item.config.stash[_room].entered(item):
+        return (yield)
 
 
 # Servers

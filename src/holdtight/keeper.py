@@ -88,6 +88,7 @@ class Keeper:
         self._poller = select.poll()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._ident = 0
         self._ear, self._mouth = -1, -1
 
     # From any thread.
@@ -144,6 +145,8 @@ class Keeper:
             with self._starting:
                 if self._thread is None:
                     self._start()
+        if threading.get_ident() == self._ident:
+            return  # it is awake, and looks at everything before it sleeps
         try:
             os.write(self._mouth, b"!")
         except BlockingIOError:
@@ -189,6 +192,7 @@ class Keeper:
     # In the keeper's thread.
 
     def _run(self) -> None:
+        self._ident = threading.get_ident()
         while True:
             try:
                 self._turn()
@@ -196,6 +200,7 @@ class Keeper:
                 report("the keeper stumbled and goes on", error)
 
     def _turn(self) -> None:
+        self._do_posts()
         wake_at = self._do_due(self.clock())
         pause = None if wake_at == float("inf") else max(0.0, wake_at - self.clock())
         for fd, _ in self._poller.poll(None if pause is None else pause * 1000 + 0.5):
@@ -340,12 +345,12 @@ class Keeper:
         except KeyError:
             pass
 
-    def settled(self, charge: Charge, *, well: bool, now: float) -> None:
+    def settled(self, charge: Charge, *, well: bool, sent: float, now: float) -> None:
         """A charge has its answer, or none: put it where it is next due."""
         if not charge.alive:
             return
         if well:
-            self.add(charge, now)
+            self.add(charge, sent)  # and not now: its time has been running since then
         elif charge.deadline > now:
             pause = max(SHORTEST_RETRY, min(1.0, charge.interval / RETRY_SHARE))
             self._later(min(now + pause, charge.deadline), lambda when: self._again(charge, when))

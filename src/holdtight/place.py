@@ -68,6 +68,8 @@ class Place:
         self.display = display
         self.refreshers: list[Callable[[], None]] = []
         """What is to be looked at now and then while this client is in use."""
+        self.spare: Callable[[], Link | None] = lambda: None
+        """A link that nobody uses at the moment, if there is one: the taker may keep it."""
 
     def renew_identity(self) -> None:
         """In a forked child: nothing of the parent's identity is ours."""

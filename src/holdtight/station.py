@@ -95,14 +95,27 @@ class Station:
         self._waiting.appendleft(charge)
 
     def warm_up(self, now: float) -> None:
-        """Connects ahead of the first charge."""
-        if self._link is None and not self._connecting and now >= self._connect_at:
+        """Connects ahead of the first charge, which has little time: with a link that is there already, if possible.
+        To make one takes turns at the interpreter that other threads may not give."""
+        if self._link is not None or self._connecting or now < self._connect_at:
+            return
+        spare = None if self.place.at_once else self.place.spare()
+        if spare is None:
             self._connect()
+            return
+        try:
+            spare.stop_blocking()
+        except OSError:
+            spare.close()
+        else:
+            self._connected(spare, "")
 
     def advance(self, now: float) -> float:
         """Does what can be done without waiting. Returns when to come again at the latest."""
         if self._sent and now >= self._give_up_at:
-            self._fail("it did not answer in time", now)
+            self.ready(now)  # it may be us who were kept from running, and the answer is there
+            if self._sent and now >= self._give_up_at:
+                self._fail("it did not answer in time", now)
         if not self._waiting:
             return self._give_up_at if self._sent else float("inf")
         if self._link is None:
@@ -138,9 +151,10 @@ class Station:
             self._sent.append((charge, now, request))
             requests.append(request)
         if requests:
-            self._give_up_at = now + max(SHORTEST_SILENCE, patience)
             self._outgoing += b"".join(requests)
             self._flush(now)
+            # From now on, and not from `now`: other threads may have had the interpreter while it was sent.
+            self._give_up_at = self._keeper.clock() + max(SHORTEST_SILENCE, patience)
 
     def _flush(self, now: float) -> None:
         assert self._link is not None
@@ -180,7 +194,7 @@ class Station:
             except Exception as error:
                 self._stumbled(charge, error, now)
             else:
-                self._keeper.settled(charge, well=well, now=now)
+                self._keeper.settled(charge, well=well, sent=sent, now=now)
         if replies:
             self._failures = 0
         for charge, request in unknown_scripts:
@@ -209,12 +223,12 @@ class Station:
             except Exception as error:
                 self._stumbled(charge, error, now)
             else:
-                self._keeper.settled(charge, well=False, now=now)
+                self._keeper.settled(charge, well=False, sent=now, now=now)
 
     def _stumbled(self, charge: "Charge", error: Exception, now: float) -> None:
         """One bad charge must not harm the others: it is tried again, until its deadline."""
         report("a charge of the keeper's failed: %r", error, charge)
-        self._keeper.settled(charge, well=False, now=now)
+        self._keeper.settled(charge, well=False, sent=now, now=now)
 
     def _connect(self) -> None:
         if self.place.at_once:

@@ -97,7 +97,7 @@ def test_a_release_wakes_who_waits_in_another_colour(server: RunningServer) -> N
             held = holds.lock("a", timeout=20)
             held.acquire()
             waiter = start(waits.lock("a", timeout=20, sleep=60).acquire)
-            wait_for(partial(held._access.line._waiting.get, b"a"))
+            wait_for(partial(held._access.line.waiting.get, b"a"))
             time.sleep(0.05)
             held.release()
             assert waiter.result(10) is True
@@ -131,7 +131,7 @@ def test_who_is_woken_wakes_the_next(server: RunningServer) -> None:
     assert len(done) == 100
     assert most == 1
     assert time.monotonic() - started < 40
-    assert not Lock(client, "a", timeout=1)._access.line._waiting
+    assert not Lock(client, "a", timeout=1)._access.line.waiting
     client.close()
 
 
@@ -140,7 +140,7 @@ def test_who_sleeps_holds_no_connection(private_server: RunningServer) -> None:
     private_server.command("SET", "a", "somebody")
     team = [start(lambda: Lock(client, "a", timeout=20, sleep=0.3).acquire(blocking_timeout=1)) for _ in range(40)]
     access = Lock(client, "a", timeout=20)._access
-    wait_for(lambda: len(access.line._waiting.get(b"a", ())) == 40)
+    wait_for(lambda: len(access.line.waiting.get(b"a", ())) == 40)
     wait_for(lambda: access.transport.idle)
     most = len(private_server.command("CLIENT", "LIST").splitlines())
     assert [each.result(20) for each in team] == [False] * 40

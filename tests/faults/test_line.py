@@ -38,6 +38,9 @@ class Line:
     def in_line(self) -> list[str | None]:
         return [each.label for each in self._locks.inspect("a").waiters]
 
+    def free(self) -> bool:
+        return not self._locks.lock("a").locked()
+
     def release(self) -> float:
         self.held.release()
         return time.monotonic()
@@ -67,6 +70,7 @@ def test_64_waiters_in_4_processes_are_served_in_the_order_of_the_server(line: L
     assert [label for label, _, _ in in_order] == line.labels
     assert sorted(seen, key=lambda each: each[2]) == in_order
     assert in_order[-1][2] - released < 64 * CLAIM_WINDOW / 10, "nobody waited for anything but the ones before"
+    wait_for(line.free, what="the last of them to leave the block in which it spoke")
     tidy(line.server)
 
 

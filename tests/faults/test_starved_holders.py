@@ -46,6 +46,7 @@ def test_a_loop_that_was_blocked_reads_what_has_come_before_it_loses_patience(
     asyncio.run(main())
 
 
+@pytest.mark.alone("half a second is enough for a keeper among four busy threads, not among four busy processes too")
 def test_a_lock_outlives_busy_threads(private_server: RunningServer) -> None:
     stop = threading.Event()
 

@@ -69,6 +69,7 @@ class Place:
         self.links: list[Link] = []
         self.opening: Callable[[], Link] = Link
         self.opened = 0
+        self.spare: Callable[[], Link | None] = lambda: None
 
     def keeps(self, link: object) -> None: ...
 

@@ -230,14 +230,14 @@ def test_what_is_kept_without_a_deadline_leaves_nothing_on_the_agenda(keeper: St
 
 def test_a_charge_that_went_well_is_due_one_interval_later(keeper: Still) -> None:
     charge = Charge(Place(), interval=10)
-    keeper.settled(charge, well=True, now=1000.0)
+    keeper.settled(charge, well=True, sent=1000.0, now=1000.0)
     assert keeper.turn(1000.0) == 1010.0
 
 
 def test_a_charge_that_did_not_go_well_is_asked_again_soon(keeper: Still) -> None:
     place = Place()
     charge = Charge(place, interval=8)
-    keeper.settled(charge, well=False, now=1000.0)
+    keeper.settled(charge, well=False, sent=1000.0, now=1000.0)
     assert keeper.turn(1000.0) == 1001.0
     keeper.turn(1001.0)
     keeper.connected(place)
@@ -246,14 +246,14 @@ def test_a_charge_that_did_not_go_well_is_asked_again_soon(keeper: Still) -> Non
 
 @pytest.mark.parametrize(("interval", "pause"), [(0.001, SHORTEST_RETRY), (4.0, 0.5), (80.0, 1.0), (1e6, 1.0)])
 def test_the_pause_is_an_eighth_of_the_interval_within_bounds(keeper: Still, interval: float, pause: float) -> None:
-    keeper.settled(Charge(Place(), interval=interval), well=False, now=1000.0)
+    keeper.settled(Charge(Place(), interval=interval), well=False, sent=1000.0, now=1000.0)
     assert keeper.turn(1000.0) == pytest.approx(1000.0 + pause)
 
 
 def test_it_is_not_asked_again_after_its_deadline_but_overdue(keeper: Still) -> None:
     place = Place()
     charge = Charge(place, interval=8, deadline=1000.5)
-    keeper.settled(charge, well=False, now=1000.0)
+    keeper.settled(charge, well=False, sent=1000.0, now=1000.0)
     assert keeper.turn(1000.0) == 1000.5
     keeper.turn(1000.5)
     assert charge.log == ["overdue"]
@@ -264,14 +264,14 @@ def test_it_is_not_asked_again_after_its_deadline_but_overdue(keeper: Still) -> 
 def test_a_charge_that_is_over_is_not_kept(keeper: Still, well: bool) -> None:
     charge = Charge(Place())
     charge.alive = False
-    keeper.settled(charge, well=well, now=1000.0)
+    keeper.settled(charge, well=well, sent=1000.0, now=1000.0)
     assert keeper.turn(5000.0) == float("inf")
 
 
 def test_a_charge_that_died_during_the_pause_is_not_asked(keeper: Still) -> None:
     place = Place()
     charge = Charge(place, interval=8)
-    keeper.settled(charge, well=False, now=1000.0)
+    keeper.settled(charge, well=False, sent=1000.0, now=1000.0)
     charge.alive = False
     keeper.turn(1001.0)
     assert place.opened == 0

@@ -134,6 +134,29 @@ def test_a_script_that_the_server_forgot_is_sent_whole(keeper: Still) -> None:
     assert charge.log == ["request", "answered 1"]
 
 
+def test_a_charge_with_little_time_is_served_by_a_link_that_is_there_already(keeper: Still) -> None:
+    place, spare = Place(), Link()
+    place.spare = lambda: spare
+    charge = Charge(place, interval=0.2)
+    keeper.add(charge, keeper.now)
+    keeper.turn()
+    assert keeper.statistics()["connected"] == 1
+    assert place.opened == 0
+    keeper.turn(keeper.now + 0.2)
+    assert spare.writes == [[b"x"]]
+
+
+def test_an_answer_renews_from_when_it_was_asked_for(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=1.0)
+    due(keeper, charge)
+    keeper.connected(place)
+    asked = keeper.now
+    keeper.now += 0.7
+    keeper.hears(place, 1)
+    assert keeper.turn() == asked + 1.0
+
+
 # Failures.
 
 
@@ -152,6 +175,34 @@ def test_a_link_that_stays_silent_is_closed_and_what_was_under_way_is_unknown(ke
     keeper.connected(place)
     assert place.link is not link
     assert charge.log[-1] == "request"
+
+
+def test_an_answer_that_came_while_the_keeper_was_kept_from_running_is_read(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=1.0)
+    due(keeper, charge)
+    link = keeper.connected(place)
+    link.incoming.append(1)
+    keeper.turn(keeper.now + 5.0)
+    assert not link.closed
+    assert charge.log == ["request", "answered 1"]
+
+
+def test_patience_begins_when_the_request_is_out(keeper: Still) -> None:
+    place = Place()
+    link = Link()
+
+    def slowly(data: bytes) -> bytes:
+        keeper.now += 5.0  # other threads had the interpreter
+        return b""
+
+    link.push_out = slowly  # type: ignore[method-assign]
+    place.opening = lambda: link
+    charge = Charge(place, interval=1.0)
+    due(keeper, charge)
+    keeper.connected(place)
+    assert keeper.turn() == keeper.now + 1.0
+    assert not link.closed
 
 
 def test_silence_is_borne_for_two_seconds_at_most_and_50_ms_at_least(keeper: Still) -> None:

@@ -237,7 +237,7 @@ def test_a_lease_is_renewed_before_its_deadline_also_after_a_renewal_was_overtak
     overtaken = tenure.request(world.now)
     renewal.answered(1, world.now)
     if overtaken is not None:
-        world.keeper.settled(tenure, well=tenure.answered(1, world.now), now=world.now)
+        world.keeper.settled(tenure, well=tenure.answered(1, world.now), sent=world.now, now=world.now)
     assert world.keeper._take_due(world.now) < tenure.deadline
 
 

@@ -22,7 +22,7 @@ from holdtight.compat.tasks import PerTask
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
 from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid
-from holdtight.redis.plain import PATIENCE, Plain, Polled
+from holdtight.redis.plain import Plain, Polled
 from holdtight.values import Grant, Owner
 
 __all__ = ["AsyncLock"]
@@ -222,7 +222,7 @@ class AsyncLock(BaseLock):
 
     async def do_release(self, expected_token: str | bytes) -> None:
         """Gives back what is held under this value."""
-        await self._give_back(Held(self._reach.encode(expected_token), None, unique=False))
+        await self._give_back(Held.chosen(self._reach.encode(expected_token)))
 
     async def _give_back(self, held: Held) -> None:
         plain = self._plain()
@@ -234,7 +234,9 @@ class AsyncLock(BaseLock):
             while connection is not None:
                 way = deletion.way
                 try:
-                    reply = await connection.ask(b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), PATIENCE)
+                    reply = await connection.ask(
+                        b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), plain.give_patience
+                    )
                 except LinkDown as down:
                     deletion.broke()
                     failed = down

@@ -121,13 +121,15 @@ class BaseLock:
     def _held(self, plain: Plain, owner: Owner, granted: Granted) -> Held:
         if not plain.ttl_ms:
             self._access.tell_of_no_end(plain)
-        return Held(owner, granted.grant.sent + plain.claim.ttl, granted.marker / 1000)
+        held = Held(owner, granted.grant.sent + plain.claim.ttl)
+        held.late = granted.marker / 1000
+        return held
 
     def _signed(self, plain: Plain, held: Held, text: bytes) -> Held:
         """It stands there under the caller's own text now. What may still arrive for our own owner must not stay."""
         if held.late:
             keeper().ask(Errand(self._access.place, plain.undo_step(held.owner, until=held.late)))
-        return Held(text, held.until, unique=False)
+        return Held.chosen(text, held.until)
 
     def _mine(self, verb: str) -> Held:
         held: Held | None = self.local.find(self.local.asker())
@@ -151,9 +153,11 @@ class BaseLock:
         self.local.drop(held)
         if answer != 1 and not (asked_before or held.giving):
             raise self._lost("release")
-        if held.late > boottime():
+        if held.late and held.late > boottime():
             keeper().ask(Errand(self._access.place, plain.undo_step(held.owner, until=held.late)))
-        self._access.line.ring(plain.key)
+        line = self._reach.access.line
+        if line.waiting:
+            line.ring(plain.key)
 
     def _not_given_back(self, plain: Plain, held: Held) -> None:
         """No answer: the keeper goes on trying, and so may the caller, who has not lost what to give back."""

@@ -20,23 +20,23 @@ class Waiter(Protocol):
 
 class Line:
     def __init__(self) -> None:
-        self._waiting: dict[bytes, list[Waiter]] = {}
+        self.waiting: dict[bytes, list[Waiter]] = {}
 
     def join(self, key: bytes, waiter: Waiter) -> None:
-        self._waiting.setdefault(key, []).append(waiter)
+        self.waiting.setdefault(key, []).append(waiter)
 
     def leave(self, key: bytes, waiter: Waiter) -> None:
-        waiting = self._waiting.get(key, [])
+        waiting = self.waiting.get(key, [])
         if waiter in waiting:
             waiting.remove(waiter)
         if not waiting:
-            self._waiting.pop(key, None)
+            self.waiting.pop(key, None)
 
     def ring(self, key: bytes) -> None:
         """Wakes the one who has waited longest of those who are asleep."""
-        if key not in self._waiting:
+        if key not in self.waiting:
             return
-        for waiter in list(self._waiting.get(key, ())):
+        for waiter in list(self.waiting.get(key, ())):
             if not waiter.rung:
                 waiter.rung = True
                 waiter.wake()

@@ -18,21 +18,28 @@ __all__ = ["Held", "PerThread", "Shared"]
 class Held:
     """What one acquire took."""
 
-    __slots__ = ("cover", "epoch", "giving", "late", "owner", "unique", "until")
+    # One is made for every acquisition: what is rarely otherwise stands here.
+    late = 0.0
+    """Until when (boottime) an unanswered request for it may still arrive, and take it again."""
+    giving = False
+    """A release went unanswered: it may be given back already."""
+    unique = True
+    """Made here, for this one acquisition. What a caller chose may be somebody else's as well."""
+    cover: Owner | None = None
+    """What is put in its place to give it back, if it is not unique."""
 
-    def __init__(self, owner: Owner, until: float | None, late: float = 0.0, *, unique: bool = True) -> None:
+    def __init__(self, owner: Owner, until: float | None) -> None:
         self.owner = owner
-        self.unique = unique
-        """Made here, for this one acquisition. What a caller chose may be somebody else's as well."""
-        self.cover: Owner | None = None
-        """What is put in its place to give it back, if it is not unique."""
         self.until = until
         """When it ends by our clock, at the earliest; None if that is not known."""
-        self.late = late
-        """Until when (boottime) an unanswered request for it may still arrive, and take it again."""
-        self.giving = False
-        """A release went unanswered: it may be given back already."""
         self.epoch = current.epoch
+
+    @classmethod
+    def chosen(cls, text: bytes, until: float | None = None) -> "Held":
+        """Under a text of the caller's own."""
+        held = cls(text, until)
+        held.unique = False
+        return held
 
 
 class Shared:
@@ -76,7 +83,7 @@ class Shared:
     def token(self, value: bytes | str | None) -> None:
         who = self.asker()
         if value is not None:
-            self.keep(Held(value.encode() if isinstance(value, str) else bytes(value), None, unique=False), who)
+            self.keep(Held.chosen(value.encode() if isinstance(value, str) else bytes(value)), who)
         elif (held := self.find(who)) is not None:
             self.drop(held)
 

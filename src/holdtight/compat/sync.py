@@ -14,7 +14,7 @@ from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
 from holdtight.place import Link
 from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid
-from holdtight.redis.plain import PATIENCE, Plain, Polled
+from holdtight.redis.plain import Plain, Polled
 from holdtight.sync.driver import Driver
 from holdtight.sync.transport import Transport
 from holdtight.values import Grant, Owner
@@ -107,7 +107,11 @@ class Lock(BaseLock):
 
     def _taken(self, wait: float | None, sleep: Number | None, text: bytes | None, *, keep: bool) -> bool:
         plain = self._plain()
-        owner = self._reach.access.client.owner()
+        client = self._reach.access.client
+        try:
+            owner = client.owners.pop()
+        except IndexError:
+            owner = client.owner()
         held: Held | None = None
         try:
             held = self._take(plain, owner, wait, sleep)
@@ -194,7 +198,7 @@ class Lock(BaseLock):
 
     def do_release(self, expected_token: str | bytes) -> None:
         """Gives back what is held under this value."""
-        self._give_back(Held(self._reach.encode(expected_token), None, unique=False))
+        self._give_back(Held.chosen(self._reach.encode(expected_token)))
 
     def _give_back(self, held: Held) -> None:
         plain = self._plain()
@@ -212,7 +216,7 @@ class Lock(BaseLock):
             while link is not None:
                 way = deletion.way
                 try:
-                    reply = link.call(b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), PATIENCE)
+                    reply = link.call(b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), plain.give_patience)
                 except LinkDown as down:
                     transport.lose(link, down)
                     deletion.broke()

@@ -92,7 +92,19 @@ class _Undo(Step):
 class Plain:
     """One key with one ttl. The requests of every acquisition are packed."""
 
-    __slots__ = ("_give", "claim", "client", "key", "patience", "server", "tail", "take", "ttl_ms", "valid")
+    __slots__ = (
+        "_give",
+        "claim",
+        "client",
+        "give_patience",
+        "key",
+        "patience",
+        "server",
+        "tail",
+        "take",
+        "ttl_ms",
+        "valid",
+    )
 
     def __init__(self, client: Client, server: str, key: bytes, ttl_ms: int | None) -> None:
         self.client = client
@@ -106,8 +118,7 @@ class Plain:
         self.take = b"*6\r\n" + bulk("SET") + bulk(key) if ttl_ms else None
         self.tail = bulk("NX") + bulk("PX") + bulk(self.ttl_ms)
         self._give: list[bytes | None] = [None, None, None]
-        self.patience = PATIENCE
-        """For the first answer to who waits without an end."""
+        self.patience = self.give_patience = PATIENCE
 
     def give(self, way: int) -> bytes:
         """A checked delete that way, up to its last word: the owner."""

@@ -3,12 +3,13 @@
 The header of a script names its KEYS and ARGV in order; the loader turns those names into locals, so a
 header that does not fit its body does not run. A last `...` stands for any number more, which the body finds
 in K and A. `call` and `sub` are there too. `--@include x` puts `lua/lib/x.lua`, with what that includes, in that
-place, which lets a script answer its fast path before it pays for functions that it will not need.
+place, which lets a script answer its fast path before it pays for functions that it will not need; nor does it pay for
+names that are used only after a line `--@rest`.
 """
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from holdtight.redis.resp import bulk
@@ -37,6 +38,8 @@ __all__ = [
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "lua")
 _HEADER = re.compile(r"^-- (KEYS|ARGV|RETURN)\s+(\S.*)$", re.MULTILINE)
+_REST = "--@rest\n"
+_WORD = re.compile(r"\w+")
 _INCLUDE = re.compile(r"^--@include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
@@ -78,17 +81,26 @@ class Script:
             self.keys.remove("...")
             self.argv.remove("...")
         self.returns = header["RETURN"]
-        body = _with_includes(source)
+        first, _, rest = (_COMMENT.sub("", part) for part in _with_includes(source).partition(_REST))
+        used = set(_WORD.findall(first if rest else source))
         # Locals are several times faster than the globals and fields they stand for.
-        names = "local K, A, call, sub = KEYS, ARGV, redis.call, string.sub\n"
-        for words, table in ((self.keys, "K"), (self.argv, "A")):
-            if words:
-                places = ", ".join(f"{table}[{i + 1}]" for i in range(len(words)))
-                names += f"local {', '.join(words)} = {places}\n"
-        self.body = (names + _COMMENT.sub("", body)).encode("ascii")
+        body = "local K, A, call, sub = KEYS, ARGV, redis.call, string.sub\n"
+        body += self._names(used.__contains__) + first
+        if rest:
+            body += self._names(lambda name: name not in used) + rest
+        self.body = body.encode("ascii")
         self.sha = sha1(self.body, usedforsecurity=False).hexdigest()
         self._by_hash = bulk("EVALSHA") + bulk(self.sha)
         self._whole = bulk("EVAL") + bulk(self.body)
+
+    def _names(self, wanted: Callable[[str], bool]) -> str:
+        """Locals for those of the names in the header."""
+        lines = ""
+        for words, table in ((self.keys, "K"), (self.argv, "A")):
+            chosen = {word: f"{table}[{at}]" for at, word in enumerate(words, 1) if wanted(word)}
+            if chosen:
+                lines += f"local {', '.join(chosen)} = {', '.join(chosen.values())}\n"
+        return lines
 
     def head(self, *keys: bytes) -> bytes:
         """The start of a request: everything before the arguments."""

@@ -35,12 +35,13 @@ R = TypeVar("R")
 
 _new = object.__new__
 _PATIENCE = 2.0
+_ENOUGH = 1.0
 
 
 class Lock(BaseLock):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
-    __slots__ = ("_clock", "_lane", "_patience", "_post", "_tell", "_unusual", "_wait")
+    __slots__ = ("_clock", "_give_patience", "_lane", "_patience", "_post", "_tell", "_unusual", "_wait")
 
     _locks: "Locks"
 
@@ -53,6 +54,8 @@ class Lock(BaseLock):
         self._tell = self._post.tell
         self._lane = self._post.keeper.lane(self.terms.interval)
         self._patience = patience(self.prepared, options.wait, locks.settings.connect_timeout)
+        # As much as for taking, if that is enough: another deadline for the reply costs the socket two system calls.
+        self._give_patience = self._patience if self._patience >= _ENOUGH else _PATIENCE
 
     # Taking.
 
@@ -217,7 +220,7 @@ class Lock(BaseLock):
             self._give_back_slowly(tenure, False, None)
             return
         try:
-            reply = link.call(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), _PATIENCE)
+            reply = link.call(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), self._give_patience)
         except LinkDown as down:
             transport.lose(link, down)
             self._give_back_slowly(tenure, False, down)

@@ -8,6 +8,7 @@
 """
 
 import threading
+from functools import partial
 from typing import Any
 
 import hiredis
@@ -32,6 +33,8 @@ class Transport:
         self._open = 0
         self._room = threading.Condition() if max_connections else None
         self.closed = False
+        if self.unlimited:
+            place.spare = partial(_spare, self.idle)  # and not of us: a client that is dropped goes at once
         process.tell_of_fork(self)
 
     def take(self, timeout: float, *, beyond: bool = False) -> Link:
@@ -132,6 +135,13 @@ class Transport:
     def after_fork(self) -> None:
         for link in self.idle:
             link.abandon()
-        self.idle = []
+        self.idle.clear()
         self._open = 0
         self._room = threading.Condition() if self._most else None
+
+
+def _spare(idle: list[Link]) -> Link | None:
+    try:
+        return idle.pop()
+    except IndexError:
+        return None

@@ -7,18 +7,32 @@
 local value = call('GET', main)
 local time = call('TIME')
 local seconds, micros = time[1], time[2]
+-- A fence is 16 digits: seconds, then six of microseconds. As texts they compare as the numbers do.
+local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
+if #text == 16 and text <= not_after then
+  -- The usual case: nothing is there but, perhaps, what the last holder left.
+  local free
+  if value then
+    local last = #value == 19 and sub(value, 1, 3) == 't1-' and sub(value, 4)
+    free = last and tonumber(last) and last < text
+  else
+    free = call('EXISTS', waiters) == 0
+  end
+  if free then
+    call('SET', main, 'x1-' .. owner .. text .. label, 'PX', px)
+    return text
+  end
+end
+
+--@rest
 local now_us = seconds * 1000000 + micros
 if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
 if #seconds ~= 10 then
   return redis.error_reply("HTCLOCK the server's clock is not set: fences are made of its time")
 end
-
 --@include constants
 --@include main
-
 if left <= 0 and not flagged and last < now_us and not shared then
-  -- The usual case. A fence is 16 digits: seconds, then six of microseconds.
-  local text = seconds .. sub('00000' .. micros, -6)
   call('SET', main, 'x1-' .. owner .. text .. label, 'PX', px)
   if expired == '' then return text end
   return {1, text, math.floor(now_us / 1000), expired}

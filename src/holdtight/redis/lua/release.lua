@@ -4,6 +4,18 @@
 -- RETURN  1 released | 2 released, sweep again | {0, holder} not ours: '' if it is gone, free or shared by others
 local value = call('GET', main)
 if not value then return {0, ''} end
+if sub(value, 1, 27) == 'x1-' .. owner then
+  -- The usual case. The next taker is to see this fence, if it is not ahead of the clock for ten seconds.
+  local fence, time = sub(value, 28, 43), call('TIME')
+  local micros = time[2]
+  local text = time[1] .. (#micros == 6 and micros or sub('00000' .. micros, -6))
+  if #text == 16 and fence < text then
+    local done = redis.pcall('SET', main, 't1-' .. fence, 'PX', '10000')
+    if done.err then call('DEL', main) end
+    return 1
+  end
+end
+--@rest
 local kind, shared = sub(value, 1, 2), nil
 if sub(value, 4, 27) ~= owner or kind ~= 'x1' then
   if kind == 'x1' then return {0, sub(value, 4, 27)} end
@@ -29,11 +41,6 @@ if shared and not flagged then
 end
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-if not flagged and last < now_us then
-  local done = redis.pcall('SET', main, 't1-' .. text, 'PX', '10000')
-  if done.err then call('DEL', main) end
-  return 1
-end
 local now = math.floor(now_us / 1000)
 --@include line
 local known = call('HMGET', waiters, 'f', 'c', owner)
