@@ -2,7 +2,7 @@
 
    Owners (A, B, C) ask N nodes for one name, as in quorum.pml, which shows that only one at a time has a valid lease.
    Here each yes carries a fence, and before a lease is handed out its owner makes sure that a majority knows it.
-   Leases are not renewed: a renewal changes no fence.
+   A renewal of a key that is there changes no fence and is left out; one that makes a key anew is in: see HEALING.
 
    A fence counts in small steps, STEPS of them to a tick of the clock, so that counting by one never outruns time.
    The clock runs from START for TICKS ticks. Answers on their way are not stored: when a client decides it may have
@@ -21,31 +21,29 @@
 #define RESTARTS 0 /* so many times a node restarts empty */
 #endif
 #ifndef PROPOSALS
-#define PROPOSALS 31 /* which kinds of proposal there are, see Client: a sum of 1, 2, 4, 8, 16 */
+#define PROPOSALS 63 /* which kinds of proposal there are, see Client: a sum of 1, 2, 4, … 64 */
 #endif
 #ifndef LATE
 #define LATE 1    /* 0: no requests that are carried out after their client has lost interest */
 #endif
 #ifndef HEALING
-#define HEALING 0 /* 1: a lease's renewals make keys where there are none, also late ones; 2: only late ones do */
+#define HEALING 0 /* so many times a renewal makes a key where there is none, in time or late */
 #endif
-/* IN_TURN: an owner asks when the one before it has ended */
+/* IN_TURN: an owner asks when the one before it has ended. PATIENT: nobody gives up before it has a lease. */
 #ifndef SKEW
-#define SKEW 0    /* the clock of the last node is so many ticks ahead */
+#define SKEW 0    /* the clock of the last node is so many steps ahead */
 #endif
 
 #define STEPS 4
-#define START 3
+#define START 5
 #define TTL 1     /* ticks for which a lease is valid, and for which a key is sure to stay */
-#define TAIL 1    /* ticks for which a node remembers a fence that its clock has passed */
-#ifndef AHEAD
-#define AHEAD 1   /* ticks by which a proposal may be ahead of the node's clock */
+#define PATIENCE 1 /* ticks after which a request is too late for a node; never longer than the ttl */
+#ifndef TAIL
+#define TAIL 2    /* ticks for which a node remembers a fence after its key has ended and its clock has passed it */
 #endif
-#ifdef SHORT_GUARD
-#define GUARD 1
-#endif
+#define AHEAD 2   /* steps by which a proposal may be ahead of the node's clock */
 #ifndef GUARD
-#define GUARD (AHEAD + TAIL + SKEW + 1)  /* max_ttl. The window must fit into it: AHEAD + TAIL < GUARD */
+#define GUARD 2   /* ticks: max_ttl */
 #endif
 
 #define MAJORITY (N / 2 + 1)
@@ -59,6 +57,7 @@ byte phase[OWNERS];
 byte proposal[OWNERS];
 byte left[OWNERS];   /* ticks of validity, counted from before asking */
 byte fence[OWNERS];  /* what is written back; with HEALING, also that of the lease */
+byte wild[OWNERS];   /* so many nodes carried its request out late, see may_vote */
 
 /* One per owner and node, at(o, n). */
 byte vote[OWNERS * N];   /* 0 not yet reached, 1 carried out and of no further interest, else the node's answer */
@@ -68,17 +67,22 @@ bit written[OWNERS * N]; /* has written back */
 /* One per node. */
 byte holder[N];   /* 0 free, else owner + 1 */
 byte kept[N];     /* ticks for which the key is sure to stay */
+#ifdef COUNTER_FENCES
+byte last[N] = 1; /* so that all it gives are more than the 1 of vote[] */
+#else
 byte last[N];     /* the last fence that the node knows of; 0 none */
+#endif
+byte tail[N];     /* ticks for which a free node is sure to remember it */
 byte guard[N];    /* ticks until the node votes again */
 byte skew[N];
 
 byte now = START;
-byte restarts;
+byte restarts, heals;
 byte top;         /* the largest fence handed out so far, which is what the resource has seen */
 
 byte i, j, k, spare; /* always 0 between steps */
 
-#define clock(n) ((now + skew[n]) * STEPS)
+#define clock(n) (now * STEPS + skew[n])
 
 #define same(o, n, v) (vote[at(o, n)] == (v))
 #define upto(o, n, v) (vote[at(o, n)] > 1 && vote[at(o, n)] <= (v))
@@ -95,10 +99,13 @@ byte i, j, k, spare; /* always 0 between steps */
 
 #define swap(array, a, b) spare = array[a]; array[a] = array[b]; array[b] = spare
 inline swap_nodes(a, b) {
-    swap(holder, a, b); swap(kept, a, b); swap(last, a, b); swap(guard, a, b); swap(skew, a, b);
+    swap(holder, a, b); swap(kept, a, b); swap(last, a, b); swap(tail, a, b);
+    swap(guard, a, b); swap(skew, a, b);
     k = 0;
     do
-    :: k < OWNERS -> swap(vote, at(k, a), at(k, b)); swap(written, at(k, a), at(k, b)); k++
+    :: k < OWNERS ->
+        swap(vote, at(k, a), at(k, b)); swap(written, at(k, a), at(k, b));
+        k++
     :: else -> k = 0; break
     od
 }
@@ -112,6 +119,11 @@ inline swap_nodes(a, b) {
 #else
 #define may_ask(o) (o == 0 || before(o) != IDLE)
 #endif
+#ifdef PATIENT
+#define may_end(o) (phase[o] == HOLDING)
+#else
+#define may_end(o) (phase[o] != IDLE && phase[o] != ENDED)
+#endif
 #ifdef NO_RECHECK
 #define still_in_time(o) true
 #else
@@ -120,8 +132,18 @@ inline swap_nodes(a, b) {
 #ifdef ANY_FUTURE
 #define believable(value, n) true
 #else
-#define believable(value, n) (value <= clock(n) + AHEAD * STEPS)
+#define believable(value, n) (value <= clock(n) + AHEAD)
 #endif
+/* A request says until when, by the node's clock, it may be carried out: the client's idea of that clock plus its
+   patience. A proposal is the median of these ideas. So for a majority of the nodes the idea is no later than the
+   proposal, and they refuse what is more than PATIENCE after it; the others may carry it out at any time. */
+#define in_time(o, n) (clock(n) <= proposal[o] + PATIENCE * STEPS)
+#ifdef ANY_AGE
+#define may_vote(o, n) true
+#else
+#define may_vote(o, n) (in_time(o, n) || wild[o] < N - MAJORITY)
+#endif
+#define is_on_its_way(o) (phase[o] == ASKING || (LATE && phase[o] != IDLE))
 #ifdef WRITE_BACK_UNOWNED
 #define may_write(o, n) true
 #else
@@ -142,17 +164,16 @@ inline raise(n, value) {
     :: else
     fi
 }
-/* What a node has forgotten is TAIL behind its clock or older. */
-inline remember(n) {
+/* The fence of a new key: one more than the last, or what is proposed, if that is more. A node that has forgotten its
+   last takes what is proposed. What is too far ahead counts as the node's own time. */
+inline count_on(n, proposed) {
+    last[n]++;
+#ifndef COUNTER_FENCES
     if
-    :: last[n] == 0 ->
-#if defined(COUNTER_FENCES) || defined(ANY_AGE)
-        last[n] = 1
-#else
-        last[n] = clock(n) - TAIL * STEPS
-#endif
-    :: else
+    :: believable(proposed, n) -> raise(n, proposed)
+    :: else -> raise(n, clock(n))
     fi
+#endif
 }
 
 inline forget_votes(o) {
@@ -167,6 +188,9 @@ inline forget_votes(o) {
     :: else -> i = 0; break
     od;
     left[o] = 0
+#if !LATE
+    ; proposal[o] = 0; wild[o] = 0
+#endif
 }
 
 /* The owner has its lease: the moment that counts. */
@@ -195,12 +219,14 @@ active [OWNERS] proctype Client() {
         say_asks(value); \
         phase[o] = ASKING; left[o] = TTL; proposal[o] = value }
     do
-    /* From the median of the nodes' clocks as last seen, moved on by its own; or from whatever it takes for that. */
+    /* The median of the nodes' clocks as last seen, moved on by its own; or whatever it takes for that. */
     :: ask(1, now * STEPS)
     :: ask(2, now * STEPS + 1)
-    :: ask(4, (now + AHEAD) * STEPS)
-    :: ask(8, (now + AHEAD + GUARD) * STEPS)
-    :: ask(16, (now - TAIL - 1) * STEPS)
+    :: ask(4, now * STEPS + AHEAD)
+    :: ask(8, (now + GUARD + 1) * STEPS + AHEAD)
+    :: ask(16, (now - PATIENCE) * STEPS)
+    :: ask(32, (now - PATIENCE - TAIL) * STEPS)
+    :: ask(64, now * STEPS + SKEW)
 
 #if defined(COUNTER_FENCES) || defined(NO_WRITE_BACK)
 #define decide(n) d_step { phase[o] == ASKING && left[o] > 0 && vote[at(o, n)] > 1 && not_above(o, vote[at(o, n)]) >= MAJORITY -> \
@@ -224,7 +250,7 @@ active [OWNERS] proctype Client() {
 #endif
 
     /* Gives up, releases, or dies. From here on its release may reach any node at any time, or never. */
-    :: d_step { phase[o] != IDLE && phase[o] != ENDED ->
+    :: d_step { may_end(o) ->
         printf("%c ends, sends releases to all nodes\n", 65 + o);
         if
         :: phase[o] != HOLDING -> fence[o] = 0
@@ -244,16 +270,13 @@ active [OWNERS * N] proctype Exchange() {
 #define n (x % N)
     do
     /* The attempt, which may come late: then it is a grant that nobody counts. */
-    :: d_step { (phase[o] == ASKING || (LATE && phase[o] != IDLE)) && vote[x] == 0 && holder[n] == 0 && guard[n] == 0 ->
-        holder[n] = o + 1; kept[n] = TTL;
-        remember(n);
-        last[n]++;
-#ifndef COUNTER_FENCES
+    :: d_step { is_on_its_way(o) && vote[x] == 0 && holder[n] == 0 && guard[n] == 0 && may_vote(o, n) ->
         if
-        :: proposal[o] > last[n] && believable(proposal[o], n) -> last[n] = proposal[o]
-        :: else
+        :: in_time(o, n) -> skip
+        :: else -> wild[o]++
         fi;
-#endif
+        holder[n] = o + 1; kept[n] = TTL; tail[n] = 0;
+        count_on(n, proposal[o]);
         if
         :: phase[o] == ASKING ->
             say_grants;
@@ -264,18 +287,18 @@ active [OWNERS * N] proctype Exchange() {
         fi;
         settle() }
 
-    /* A renewal heals a node, in time or late: the key is made with the fence of the lease. */
-    :: d_step { HEALING && phase[o] >= HOLDING + (HEALING == 2) && fence[o] > 0 && holder[n] == 0 && guard[n] == 0 ->
-        holder[n] = o + 1; kept[n] = TTL;
-#ifndef HEAL_FORGETS
-        remember(n);
-#endif
-        raise(n, fence[o]);
+#if HEALING
+    /* A renewal that finds no key, in time or late: the same script again, which proposes the fence of the lease. */
+    :: d_step { phase[o] >= HOLDING && fence[o] > 0 && heals < HEALING && holder[n] == 0 && guard[n] == 0 ->
+        heals++;
+        holder[n] = o + 1; kept[n] = TTL; tail[n] = 0;
+        count_on(n, fence[o]);
         printf("a renewal of %c makes a key on node %d, whose last fence is now %d\n", 65 + o, n + 1, last[n]);
         settle() }
+#endif
 
     /* The write-back: the fence is kept where the owner still has the key. */
-    :: d_step { phase[o] == WRITING && !known(o, n) && guard[n] == 0 && may_write(o, n) ->
+    :: d_step { phase[o] == WRITING && !known(o, n) && may_write(o, n) ->
         printf("node %d, held by %c, writes down fence %d for %c\n", n + 1, 64 + holder[n], fence[o], 65 + o);
         raise(n, fence[o]);
         written[x] = 1;
@@ -292,14 +315,14 @@ active [N] proctype Node() {
     do
     :: d_step { holder[n] != 0 && kept[n] == 0 ->
         printf("node %d: the key of %c expires\n", n + 1, 64 + holder[n]);
-        holder[n] = 0;
+        holder[n] = 0; tail[n] = TAIL;
         settle() }
     :: d_step { holder[n] != 0 && phase[holder[n] - 1] == ENDED ->
         printf("a release of %c reaches node %d\n", 64 + holder[n], n + 1);
-        holder[n] = 0; kept[n] = 0;
+        holder[n] = 0; kept[n] = 0; tail[n] = TAIL;
         settle() }
 #ifndef COUNTER_FENCES
-    :: d_step { holder[n] == 0 && last[n] != 0 && clock(n) >= last[n] + TAIL * STEPS ->
+    :: d_step { holder[n] == 0 && last[n] != 0 && tail[n] == 0 && clock(n) >= last[n] + TAIL * STEPS ->
         printf("node %d, its clock at %d, forgets the last fence, %d\n", n + 1, clock(n), last[n]);
         last[n] = 0;
         settle() }
@@ -307,7 +330,7 @@ active [N] proctype Node() {
     :: d_step { restarts < RESTARTS && guard[n] == 0 ->
         printf("node %d restarts empty\n", n + 1);
         restarts++;
-        holder[n] = 0; kept[n] = 0; last[n] = 0;
+        holder[n] = 0; kept[n] = 0; last[n] = 0; tail[n] = 0;
 #ifndef NO_GUARD
         guard[n] = GUARD;
 #endif
@@ -327,7 +350,7 @@ active proctype Time() {
         printf("a tick passes: it is %d\n", now * STEPS);
         i = 0;
         do
-        :: i < N -> pass(kept[i]); pass(guard[i]); i++
+        :: i < N -> pass(kept[i]); pass(tail[i]); pass(guard[i]); i++
         :: else -> break
         od;
         i = 0;

@@ -224,7 +224,8 @@ active [OWNERS * N] proctype Exchange() {
 #define o (x / N)
 #define n (x % N)
     do
-    /* Renews, where the key is gone: heals. Only the answer to the newest request counts. */
+    /* Renews, where the key is gone: heals. An answer counts for the request that it answers, also when a newer one
+       has been sent meanwhile. */
     :: d_step { valid(o) && o < RENEWING && asked[x] < VALID(o) ->
         printf("%c sends a renewal to node %d\n", 65 + o, n + 1);
         asked[x] = VALID(o);
@@ -233,8 +234,6 @@ active [OWNERS * N] proctype Exchange() {
         :: answered[x] > 0 -> answered[x] = VALID(o)
         :: else
         fi;
-#else
-        answered[x] = 0;
 #endif
         settle() }
 

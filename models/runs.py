@@ -39,6 +39,7 @@ def _fence_fails(switch: str, what: str, switches: str, *, quick: bool = False) 
 # A search for a failure leaves out the faults that it does not need: it is over sooner, and its trace is shorter.
 _CALM = "LATE=0 RENEWING=0 RESTARTING=0"
 _ONE_RESTARTS = "LATE=0 RENEWING=0 RESTARTING=1"
+_IN_TURN = "LATE=0 IN_TURN PATIENT"
 
 RUNS = (
     _holds("quorum-small", "3 nodes, 2 owners, one renews, ttl 2", "RENEWING=1", quick=True),
@@ -52,13 +53,19 @@ RUNS = (
     ),
     _holds("fence-small", "3 nodes, 2 owners, 1 tick", "TICKS=1", quick=True),
     _holds("fence-three-owners", "3 nodes, 3 owners", "OWNERS=3"),
-    _holds("fence-forgetting", "3 nodes that forget, 2 owners, 2 ticks", "TICKS=2"),
-    _holds("fence-restarts", "3 nodes, one restart, 2 owners, 3 ticks", "TICKS=3 RESTARTS=1 LATE=0 PROPOSALS=21"),
-    _holds("fence-skewed", "3 nodes, one with a fast clock, 2 owners, 2 ticks", "TICKS=2 SKEW=1 PROPOSALS=21"),
+    _holds("fence-forgetting", "3 nodes that forget, 2 owners, 3 ticks", "TICKS=3"),
+    _holds("fence-restart", "3 nodes, one restart, 2 owners, 3 ticks", "TICKS=3 RESTARTS=1 PROPOSALS=21 LATE=0"),
+    _holds("fence-restarts", "3 nodes, two restarts, 2 owners in turn, 3 ticks", "TICKS=3 RESTARTS=2 LATE=0 IN_TURN"),
+    _holds("fence-skewed", "3 nodes, one with a fast clock, 2 owners, 3 ticks", "TICKS=3 SKEW=3 PROPOSALS=85 LATE=0"),
     _holds(
         "fence-healing",
-        "3 nodes, 3 owners in turn whose renewals heal, also late, 1 tick",
-        "HEALING=1 OWNERS=3 IN_TURN TICKS=1 PROPOSALS=17 LATE=0",
+        "3 nodes, 3 owners in turn, a key made by a renewal, also late, 3 ticks",
+        f"HEALING=1 OWNERS=3 TICKS=3 PROPOSALS=17 {_IN_TURN}",
+    ),
+    _holds(
+        "fence-healing-restart",
+        "3 nodes, one restart, 2 owners in turn, 2 keys made by renewals, 3 ticks",
+        f"HEALING=2 RESTARTS=1 TICKS=3 PROPOSALS=21 {_IN_TURN}",
     ),
     _holds("fence-five-nodes", "5 nodes, 2 owners", "N=5"),
     _fails("AVAILABLE_QUORUM", "a majority of the nodes that answer is enough", _CALM, quick=True),
@@ -85,14 +92,8 @@ RUNS = (
         "NO_RECHECK", "validity is not computed again after writing back", "OWNERS=3 TICKS=1 PROPOSALS=1 LATE=0"
     ),
     _fence_fails("NO_GUARD", "a node that restarted empty votes at once", "RESTARTS=1", quick=True),
-    _fence_fails("ANY_AGE", "a node that has forgotten takes any old proposal", "TICKS=1 PROPOSALS=17", quick=True),
-    _fence_fails("ANY_FUTURE", "a node takes proposals from any future", "TICKS=3 RESTARTS=1 PROPOSALS=9 LATE=0"),
-    _fence_fails("SHORT_GUARD", "the guard is shorter than the window of proposals", "TICKS=1 RESTARTS=1 PROPOSALS=21"),
-    _fence_fails(
-        "HEAL_FORGETS",
-        "a healed node that has forgotten takes an old lease's fence for the last",
-        "HEALING=2 OWNERS=3 IN_TURN TICKS=1 PROPOSALS=17 LATE=0",
-    ),
+    _fence_fails("ANY_AGE", "a node carries out requests of any age", "TICKS=3 PROPOSALS=33 LATE=0", quick=True),
+    _fence_fails("ANY_FUTURE", "a node takes proposals from any future", f"TICKS=3 RESTARTS=1 PROPOSALS=9 {_IN_TURN}"),
     Run(
         "limit-bare-majority",
         "quorum",
@@ -108,11 +109,25 @@ RUNS = (
         "CLOCK_STEPS HELD_COUNT LATE=0 RENEWING=1 RESTARTING=0",
     ),
     Run(
+        "limit-clocks-apart",
+        "fence",
+        Expected.LIMIT,
+        "a node's clock ahead by as long as nodes remember, and a client that has a wrong idea of another's",
+        f"TICKS=3 SKEW=8 PROPOSALS=65 {_IN_TURN}",
+    ),
+    Run(
         "limit-fast-clock",
         "fence",
         Expected.LIMIT,
         "a clock further ahead than max_ttl, then an empty restart",
-        "TICKS=3 SKEW=4 GUARD=3 RESTARTS=1 PROPOSALS=1 LATE=0",
+        f"TICKS=3 SKEW=8 TAIL=9 RESTARTS=1 PROPOSALS=65 {_IN_TURN}",
+    ),
+    Run(
+        "limit-short-max-ttl",
+        "fence",
+        Expected.LIMIT,
+        "a max_ttl not longer than patience and the window of proposals, then an empty restart",
+        f"TICKS=1 GUARD=1 RESTARTS=1 PROPOSALS=20 {_IN_TURN}",
     ),
     Run(
         "reach-expiry",
