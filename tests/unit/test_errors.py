@@ -138,7 +138,8 @@ def test_a_subclass_with_another_signature_still_pickles() -> None:
     came = pickle.loads(pickle.dumps(Special(5, 6)))
     assert type(came) is Special
     assert came.both == (5, 6)
-    assert str(came) == "5 and 6"
+    assert came.message == "5 and 6"
+    assert str(came) == "5 and 6. See docs/errors.md#lock_timeout"
 
 
 class Special(LockTimeout):
