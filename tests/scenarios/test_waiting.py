@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from holdtight import AsyncLock, AsyncLocks, LockTimeout, QueueFull
+from holdtight import AsyncLock, AsyncLocks, Kind, LockTimeout, QueueFull
 from tests.scenarios.world import Stopwatch, World, main_key
 
 pollers = pytest.mark.real_server("the memory store has no connection on which nobody can be rung")
@@ -108,7 +108,7 @@ async def test_waiting_for_ever_ends_with_the_lock(world: World) -> None:
 
 @pytest.mark.parametrize("wait", [0, 0.3], ids=["at once", "after a wait"])
 async def test_a_timeout_names_the_holder_and_leaves_no_entry(world: World, wait: float) -> None:
-    lock = world.lock("stock", ttl=20)
+    lock = world.lock("stock", ttl=20, label="nightly count")
     lease = await lock.acquire()
     clock = Stopwatch()
     with pytest.raises(LockTimeout) as caught:
@@ -123,6 +123,9 @@ async def test_a_timeout_names_the_holder_and_leaves_no_entry(world: World, wait
     assert error.waited == pytest.approx(wait, abs=5)
     assert "'stock'" in str(error)
     assert f"{host}, pid {os.getpid()}" in str(error)
+    if lease.kind is Kind.EXCLUSIVE:
+        assert f", pid {os.getpid()} (nightly count), " in str(error)
+        assert error.holder.fence == lease.fence
     assert (await lock.inspect()).waiters == ()
     assert world.server.command("EXISTS", main_key("stock") + ":q") == 0
     await lease.release()
