@@ -9,7 +9,16 @@ from holdtight.compat.local import Held
 from holdtight.compat.plans import give_signed
 from holdtight.core.contend import Asking, Granted
 from holdtight.errand import Errand
-from holdtight.errors import ClockDrift, LockError, LockTimeout, NotOwner, NotSupported, Unavailable, pointed
+from holdtight.errors import (
+    ClockDrift,
+    LockError,
+    LockTimeout,
+    NotOwner,
+    NotPermitted,
+    NotSupported,
+    Unavailable,
+    pointed,
+)
 from holdtight.herald import get_logger
 from holdtight.keeper import keeper
 from holdtight.plan import LinkDown, Plan, ServerSaid
@@ -248,7 +257,9 @@ class BaseLock:
             error = answers.meaning(error, name=plain.claim.name, server=server, key=plain.key)
         if isinstance(cause, ServerSaid):
             word = _WORDS.search(str(cause))
-            kind = _KINDS[word[1]] if word else "ResponseError"
+            # A refusal inside a script has no word of its own.
+            other = "NoPermissionError" if isinstance(error, NotPermitted) else "ResponseError"
+            kind = _KINDS[word[1]] if word else other
         elif isinstance(error, ClockDrift):
             kind = "LockError"
         else:
