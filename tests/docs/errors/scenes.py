@@ -71,7 +71,7 @@ def watchdog_renewal_failed(stage: Stage) -> None:
         shipped.append(parcel)
         _robbed(stage, "order:42")
 
-    stage.run(stage.open(ttl=0.6), parcels=["lamp", "table"], ship=ship)
+    stage.run(stage.open(ttl=3), parcels=["lamp", "table"], ship=ship)
     assert shipped == ["lamp"]
 
 
@@ -182,7 +182,7 @@ def concurrent_modification(stage: Stage) -> None:
     def pack() -> None:
         stage.names["shelf"].claim(_robbed(stage, "shelf"))
 
-    stage.run(stage.open(ttl=0.6), pack=pack)
+    stage.run(stage.open(ttl=3), pack=pack)
     assert stage.names["shelf"].units == 100
 
 
