@@ -32,9 +32,11 @@ def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
     )
 
 
-def exclusive_holder(value: bytes | None, owner: Owner) -> Holder | None:
-    """What the main key says about this owner; None if it is another's by now."""
-    return _exclusive_holder(value) if value and value[:2] == b"x1" and value[3:27] == owner else None
+def exclusive_holder(value: Any, owner: Owner) -> Holder | None:
+    """What the main key says about this owner; None if it is another's by now, or no lock at all."""
+    if isinstance(value, bytes) and value[:2] == b"x1" and value[3:27] == owner and value[27:43].isdigit():
+        return _exclusive_holder(value)
+    return None
 
 
 def _exclusive_holder(value: bytes) -> Holder:
