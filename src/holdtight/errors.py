@@ -1,7 +1,7 @@
 """Every error a user can see. The one place for error texts.
 
-A message says what happened, to which lock, who holds it, and what to do next. All errors pickle,
-so that they cross process pools and task queues whole.
+A message says what happened, to which lock, who holds it, and what to do next; it ends with where to read more. All
+errors pickle, so that they cross process pools and task queues whole.
 """
 
 from collections.abc import Mapping
@@ -24,6 +24,35 @@ __all__ = [
     "StaleFence",
     "Unavailable",
 ]
+
+PAGE = "docs/errors.md"
+"""Where every code has a section, under the root of the project."""
+
+
+def pointed(message: str, code: str | None) -> str:
+    """The message as users see it: the one place that knows how a message ends."""
+    return _then(message, f"See {PAGE}#{code.lower()}") if code else message
+
+
+def quotable(error: BaseException) -> str:
+    """What an error says, to be quoted in another's message, which has an end of its own."""
+    return error.message if isinstance(error, LockError) else str(error)
+
+
+def _then(text: str, more: str) -> str:
+    """One sentence more, after a text that may be a server's and end in any way."""
+    text = text.rstrip()
+    if text.endswith((".", "!", "?")):
+        return f"{text} {more}"
+    return f"{text}\n{more}" if "\n" in text else f"{text}. {more}"
+
+
+def _lock(name: str | None) -> str:
+    return f"lock {name!r}: " if name else ""
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g} s" if value >= 0.01 else f"{value * 1000:.2g} ms"
 
 
 def _rebuild(cls: "type[LockError]", args: tuple[object, ...], state: dict[str, object]) -> "LockError":
@@ -53,6 +82,14 @@ class LockError(Exception):
         self.waited = waited
         self.nodes: dict[str, str] = dict(nodes or {})
 
+    @property
+    def message(self) -> str:
+        """The text alone; `str()` adds where to read more."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return pointed(self.message, self.code)
+
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.args, self.__dict__.copy()))
 
@@ -67,7 +104,7 @@ class LockTimeout(LockError, TimeoutError):
         whom = f"held by {holder}" if holder else "held by another owner"
         line = f", {position - 1} ahead of us in line" if position > 1 else ""
         return cls(
-            f"lock {name!r} not acquired after {waited:.3g} s: {whom}{line}. "
+            f"lock {name!r} not acquired after {_seconds(waited)}: {whom}{line}. "
             "Wait longer (wait=…), do less under the lock, or look at the holder with inspect().",
             name=name,
             holder=holder,
@@ -100,13 +137,16 @@ class NotOwner(LeaseLost):
     code = "UNLOCK_FAILED"
 
     @classmethod
-    def on(cls, verb: str, name: str, reason: LossReason | None, detail: str | None = None) -> "NotOwner":
-        why = detail or (reason.text if reason else "it was released before")
-        error = cls(
-            f"cannot {verb} {name!r}: it is not ours any more, {why}. "
-            "The work under it may have overlapped with another holder's.",
-            name=name,
-        )
+    def on(cls, verb: str, name: str, reason: LossReason | None) -> "NotOwner":
+        """Without a reason it is the caller who gave it back."""
+        if reason is None:
+            why = "this lease has been released. Acquire the lock again for more work under it."
+        else:
+            why = (
+                f"it is not ours any more, {reason.text}. The work under it may have overlapped with another holder's: "
+                "look at what it wrote. lease.check() before every write tells in time."
+            )
+        error = cls(f"cannot {verb} {name!r}: {why}", name=name)
         error.reason = reason
         return error
 
@@ -118,11 +158,13 @@ class Unavailable(LockError, ConnectionError):
 
     @classmethod
     def because(cls, name: str | None, server: str, cause: str, waited: float | None = None) -> "Unavailable":
-        what = f"lock {name!r}: " if name else ""
-        spent = f" after {waited:.3g} s" if waited is not None else ""
+        spent = f" after {_seconds(waited)}" if waited is not None else ""
         return cls(
-            f"{what}no answer from {server}{spent}: {cause}. Whether the lock is free is not known. "
-            "Check that the server runs and can be reached from here, then try again.",
+            _then(
+                f"{_lock(name)}no answer from {server}{spent}: {cause}",
+                "Whether the lock is free is not known. "
+                "Check that the server runs and can be reached from here, then try again.",
+            ),
             name=name,
             waited=waited,
             nodes={server: cause},
@@ -136,10 +178,12 @@ class NotPermitted(LockError, PermissionError):
 
     @classmethod
     def because(cls, server: str, answer: str, name: str | None = None) -> "NotPermitted":
-        what = f"lock {name!r}: " if name else ""
         return cls(
-            f"{what}{server} refused: {answer}. Check user and password, and that the user may run "
-            "what docs/permissions.md lists on the namespace's keys and channels.",
+            _then(
+                f"{_lock(name)}{server} refused: {answer}",
+                "Check user and password, and that the user may run what docs/permissions.md lists on the namespace's "
+                "keys and channels.",
+            ),
             name=name,
             nodes={server: answer},
         )
@@ -154,8 +198,7 @@ class QuorumNotReached(Unavailable):
     def among(
         cls, name: str | None, nodes: Mapping[str, str], majority: int, waited: float | None = None
     ) -> "QuorumNotReached":
-        what = f"lock {name!r}: " if name else ""
-        spent = f" after {waited:.3g} s" if waited is not None else ""
+        spent = f" after {_seconds(waited)}" if waited is not None else ""
         said = "".join(f"\n  {node}: {answer}" for node, answer in nodes.items())
         guarded = any("restart guard" in answer for answer in nodes.values())
         advice = (
@@ -165,8 +208,8 @@ class QuorumNotReached(Unavailable):
             else ""
         )
         return cls(
-            f"{what}no majority{spent}: {majority} of {len(nodes)} nodes must vote for it, and too few could.{said}\n"
-            f"Whether the lock is free is not known. Bring the nodes back, then try again.{advice}",
+            f"{_lock(name)}no majority{spent}: {majority} of {len(nodes)} nodes must vote for it, and too few could."
+            f"{said}\nWhether the lock is free is not known. Bring the nodes back, then try again.{advice}",
             name=name,
             waited=waited,
             nodes=nodes,
@@ -181,8 +224,8 @@ class ClockDrift(LockError):
     @classmethod
     def on(cls, name: str, ttl: float, spent: float) -> "ClockDrift":
         return cls(
-            f"lock {name!r}: the grant took {spent:.3g} s of a ttl of {ttl:g} s, nothing safe is left of it. "
-            "It was given back. Use a longer ttl.",
+            f"lock {name!r}: the grant took {_seconds(spent)} of a ttl of {ttl:g} s, nothing safe is left of it. "
+            "It was given back. Use a longer ttl, or find out what slows the way to the server.",
             name=name,
         )
 
@@ -195,7 +238,7 @@ class OutOfMemory(LockError):
     @classmethod
     def because(cls, name: str | None, server: str, answer: str) -> "OutOfMemory":
         return cls(
-            f"lock {name!r}: {server} is out of memory and took no new lock ({answer}). "
+            f"{_lock(name)}{server} is out of memory and took no new lock ({answer}). "
             "Raise maxmemory or free memory there; locks already held go on.",
             name=name,
             nodes={server: answer},
@@ -210,7 +253,7 @@ class ScriptError(LockError):
     @classmethod
     def foreign(cls, name: str | None, key: str, answer: str) -> "ScriptError":
         return cls(
-            f"lock {name!r}: the key {key!r} on the server holds something else ({answer}). Nothing was "
+            f"{_lock(name)}the key {key!r} on the server holds something else ({answer}). Nothing was "
             "overwritten. Use another namespace or name, or remove that key if it is not needed.",
             name=name,
         )
@@ -218,14 +261,22 @@ class ScriptError(LockError):
     @classmethod
     def of_other_kind(cls, name: str | None, asked: str, found: str) -> "ScriptError":
         return cls(
-            f"lock {name!r}: asked for as {asked}, but the name is in use as {found}. Nothing was changed. "
+            f"{_lock(name)}asked for as {asked}, but the name is in use as {found}. Nothing was changed. "
             "Use one kind for one name: rename one of them, or wait until nobody holds or waits for it.",
             name=name,
         )
 
     @classmethod
     def because(cls, name: str | None, server: str, answer: str) -> "ScriptError":
-        return cls(f"lock {name!r}: {server} could not run a script: {answer}", name=name)
+        return cls(
+            _then(
+                f"{_lock(name)}{server} could not run a script: {answer}",
+                "Check that Redis 6.2 or newer, or Valkey, answers there, that it takes writes, and that nothing in "
+                "between filters commands.",
+            ),
+            name=name,
+            nodes={server: answer},
+        )
 
 
 class DeadlockDetected(LockError):
@@ -254,7 +305,7 @@ class DeadlockDetected(LockError):
         lines[0] += "  ← this one"
         how = "Each of these waits for the next, and the last for the first" if lines[1:] else "It waits for itself"
         error = cls(
-            f"deadlock: lock {name!r} would never be acquired (waited {waited:.3g} s). {how}:\n"
+            f"deadlock: lock {name!r} would never be acquired (waited {_seconds(waited)}). {how}:\n"
             + "\n".join(lines)
             + "\n"
             "This wait was ended so that the others can go on: release what you hold, then try again. To avoid it, "
@@ -287,6 +338,15 @@ class StaleFence(LockError):
     """A higher fence has been at the resource."""
 
     code = "CONCURRENT_MODIFICATION"
+
+    @classmethod
+    def below(cls, name: str, fence: int, highest: int) -> "StaleFence":
+        """For whoever keeps the resource: what comes with `fence` is refused, since `highest` has been here."""
+        return cls(
+            f"lock {name!r}: fence {fence} is stale, {highest} has been at the resource. Nothing was written: the lock "
+            "has another holder by now. Give up this work; acquire the lock again and read afresh before you write.",
+            name=name,
+        )
 
 
 class NotSupported(LockError):

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from holdtight.errand import Errand
-from holdtight.errors import DeadlockDetected, LockError, LockTimeout
+from holdtight.errors import DeadlockDetected, LockError, LockTimeout, quotable
 from holdtight.hub import Events
 from holdtight.place import Place
 from holdtight.plan import LinkDown, ServerSaid
@@ -83,7 +83,7 @@ class Reports:
     def report_degraded(self, name: str, owner: Owner, how: str, cause: BaseException) -> None:
         from holdtight.events import Degraded
 
-        self.events.emit(Degraded(name, owner_text(owner), how, str(cause)))
+        self.events.emit(Degraded(name, owner_text(owner), how, quotable(cause)))
 
     def report_no_release(
         self, prepared: Prepared, tenure: Tenure, error: LinkDown | ServerSaid, marker: int

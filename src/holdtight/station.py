@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.clock import Backoff
+from holdtight.errors import quotable
 from holdtight.herald import report
 from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid
@@ -243,7 +244,7 @@ class Station:
                 link = self.place.open(CONNECT_SECONDS)
                 link.stop_blocking()
             except (LinkDown, ServerSaid, OSError) as error:
-                cause = str(error)
+                cause = quotable(error)
             except Exception as error:  # credentials come from code that is not ours
                 cause = f"{type(error).__name__}: {error}"
             self._keeper.post(lambda: self._connected(link, cause))

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from holdtight import Locks, Unavailable
 from holdtight.embedded import connecting, ensure
 from holdtight.embedded.errors import EmbeddedError
 from holdtight.embedded.folder import Home
@@ -362,7 +363,13 @@ def test_a_wrong_idle_time_is_told_before_anything_is_started(
 
 def test_a_server_that_cannot_start_is_told_with_its_log(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdtight.embedded.shared.find_binary", lambda: "/bin/false")
-    with pytest.raises(EmbeddedError, match="ended while starting"):
+    with pytest.raises(EmbeddedError, match="ended while starting") as caught:
         ensure()
+    assert str(caught.value).endswith("See docs/errors.md#connection_lost")
+    with Locks("embedded://", connect_timeout=0.1) as locks, pytest.raises(Unavailable) as quoted:
+        locks.lock("a").acquire()
+    assert "ended while starting" in str(quoted.value)
+    assert str(quoted.value).count("docs/errors.md") == 1
+    assert str(quoted.value).endswith("then try again. See docs/errors.md#connection_lost")
     eventually(lambda: not home.supervised(), "the supervisor is gone")
     assert zombies_of(os.getpid()) == []

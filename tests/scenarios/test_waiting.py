@@ -5,9 +5,11 @@ import socket
 
 import pytest
 
-from holdtight import AsyncLock, AsyncLocks, LockTimeout, QueueFull
+from holdtight import AsyncLock, AsyncLocks, Kind, LockTimeout, QueueFull
+from holdtight.redis.inspection import exclusive_holder
 from tests.scenarios.world import Stopwatch, World, main_key
 
+OWNER = bytes(range(24))
 pollers = pytest.mark.real_server("the memory store has no connection on which nobody can be rung")
 
 
@@ -108,7 +110,7 @@ async def test_waiting_for_ever_ends_with_the_lock(world: World) -> None:
 
 @pytest.mark.parametrize("wait", [0, 0.3], ids=["at once", "after a wait"])
 async def test_a_timeout_names_the_holder_and_leaves_no_entry(world: World, wait: float) -> None:
-    lock = world.lock("stock", ttl=20)
+    lock = world.lock("stock", ttl=20, label="nightly count")
     lease = await lock.acquire()
     clock = Stopwatch()
     with pytest.raises(LockTimeout) as caught:
@@ -123,6 +125,9 @@ async def test_a_timeout_names_the_holder_and_leaves_no_entry(world: World, wait
     assert error.waited == pytest.approx(wait, abs=5)
     assert "'stock'" in str(error)
     assert f"{host}, pid {os.getpid()}" in str(error)
+    if lease.kind is Kind.EXCLUSIVE:
+        assert f", pid {os.getpid()} (nightly count), " in str(error)
+        assert error.holder.fence == lease.fence
     assert (await lock.inspect()).waiters == ()
     assert world.server.command("EXISTS", main_key("stock") + ":q") == 0
     await lease.release()
@@ -154,6 +159,15 @@ async def test_the_timeout_tells_how_many_were_ahead(world: World) -> None:
         await second.result()
     await lease.release()
     await (await first.result()).release()
+
+
+@pytest.mark.parametrize("found", [None, b"", b"x1", b"x1-" + OWNER, b"x1-" + OWNER + b"no fence", b"t1-1", 7])
+def test_a_holder_that_cannot_be_made_out_spoils_no_message(found: object) -> None:
+    assert exclusive_holder(found, OWNER) is None
+    held = exclusive_holder(b"x1-" + OWNER + b"%016d" % 12 + b"nightly", OWNER)
+    assert held is not None
+    assert (held.fence, held.label) == (12, "nightly")
+    assert exclusive_holder(b"x1-" + OWNER + b"%016d" % 12, OWNER[::-1]) is None
 
 
 async def test_an_expired_holder_makes_room_for_who_waits(world: World) -> None:

@@ -78,6 +78,13 @@ def test_out_of_memory_is_an_error_of_its_own(wrapping: str) -> None:
     assert type(mean(text)) is OutOfMemory
 
 
+@pytest.mark.parametrize("where", ["", f"{40 * 'd'}, "], ids=["valkey 9", "redis 7"])
+def test_where_in_our_script_a_command_was_refused_is_not_shown(where: str) -> None:
+    error = mean(f"OOM command not allowed when used memory > 'maxmemory'. script: {where}on @user_script:38.")
+    assert "took no new lock (OOM command not allowed when used memory > 'maxmemory')." in str(error)
+    assert "@user_script:38" in str(mean(f"ERR attempt to index a nil value script: {where}on @user_script:38."))
+
+
 @pytest.mark.parametrize(
     "text",
     [

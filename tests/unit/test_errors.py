@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import traceback
 from collections.abc import Callable
 
 import pytest
@@ -25,6 +26,7 @@ from holdtight.errors import (
     ScriptError,
     StaleFence,
     Unavailable,
+    quotable,
 )
 from holdtight.values import Holder, LossReason, Member
 
@@ -82,6 +84,11 @@ MADE: dict[str, Callable[[], LockError]] = {
     "script": lambda: ScriptError.because("orders", "redis://a", "ERR"),
     "deadlock": lambda: DeadlockDetected.with_self("orders", "thread"),
     "deadlock of two": lambda: DeadlockDetected.among(MEMBERS, HOLDER, 1.25),
+    "stale": lambda: StaleFence.below("orders", 7, 9),
+    "other kind": lambda: ScriptError.of_other_kind("orders", "a semaphore", "an exclusive lock"),
+    "quorum of nodes": lambda: QuorumNotReached.among("orders", {"a": "yes", "b": "restart guard"}, 2, 0.5),
+    "no fence": lambda: NotSupported.no_fence("orders"),
+    "upgrade": lambda: NotSupported.upgrade("orders", "task"),
     "queue": lambda: QueueFull.at("orders", 100, 100),
     "not supported": lambda: NotSupported("cannot detach 'orders'", name="orders"),
     "permission": lambda: NotPermitted.because("redis://a", "NOPERM no permissions", "orders"),
@@ -119,6 +126,82 @@ def test_an_error_pickles_with_all_it_carries(what: str, protocol: int) -> None:
     assert came.code == error.code
 
 
+@pytest.mark.parametrize("what", MADE)
+def test_a_message_says_where_to_read_more_once_and_last(what: str) -> None:
+    error = MADE[what]()
+    assert error.code is not None
+    assert str(error).endswith(f" See docs/errors.md#{error.code.lower()}")
+    assert str(error).count("docs/errors.md") == 1
+    assert "docs/errors.md" not in error.message
+    assert error.args == (error.message,)
+
+
+def test_a_text_that_does_not_end_as_a_sentence_is_ended() -> None:
+    ends = {
+        "it broke": "it broke. See ",
+        "it broke.": "it broke. See ",
+        "it broke!\n": "it broke! See ",
+        "its log says:\n  line\n": "its log says:\n  line\nSee ",
+    }
+    for text, begins in ends.items():
+        assert str(Unavailable(text)) == begins + "docs/errors.md#connection_lost"
+
+
+def test_an_error_that_quotes_another_leads_to_its_own_place_only() -> None:
+    inner = NotPermitted.because("embedded://", "the folder cannot be trusted")
+    outer = Unavailable.because("orders", "embedded://", quotable(inner))
+    assert str(outer).count("docs/errors.md") == 1
+    assert inner.message.removesuffix(".") in str(outer)
+    assert quotable(OSError("no route")) == "no route"
+
+
+def test_the_root_has_no_code_and_leads_nowhere() -> None:
+    assert str(LockError("mine")) == "mine"
+
+
+def test_a_subclass_of_a_users_leads_where_its_base_does() -> None:
+    assert str(Special(5, 6)).endswith("#lock_timeout")
+
+
+def test_a_group_and_a_traceback_show_the_place() -> None:
+    group = pickle.loads(pickle.dumps(ExceptionGroup("two", [MADE["timeout"](), MADE["lost"]()])))
+    assert group.subgroup(LockTimeout) is not None
+    shown = "".join(traceback.format_exception(group))
+    assert "See docs/errors.md#lock_timeout\n" in shown
+    assert "See docs/errors.md#watchdog_renewal_failed\n" in shown
+
+
+def test_an_error_without_a_name_does_not_speak_of_a_lock_called_none() -> None:
+    for error in (
+        Unavailable.because(None, "redis://a", "silence"),
+        QuorumNotReached.among(None, {"a": "yes"}, 2),
+        OutOfMemory.because(None, "redis://a", "OOM"),
+        ScriptError.foreign(None, "ht:{a}", "WRONGTYPE"),
+        ScriptError.because(None, "redis://a", "ERR"),
+        NotPermitted.because("redis://a", "NOPERM"),
+    ):
+        assert "None" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.0, "0 ms"), (0.000345, "0.34 ms"), (0.0099, "9.9 ms"), (0.25, "0.25 s"), (5.0, "5 s")]
+)
+def test_short_waits_are_told_in_milliseconds(seconds: float, shown: str) -> None:
+    assert f"not acquired after {shown}:" in str(LockTimeout.after("orders", seconds, None, 0))
+
+
+def test_a_lease_that_its_holder_released_is_no_overlap() -> None:
+    text = str(NotOwner.on("rely on", "orders", None))
+    assert "released" in text
+    assert "overlapped" not in text
+
+
+def test_a_resource_tells_both_fences() -> None:
+    error = StaleFence.below("orders", 7, 9)
+    assert error.name == "orders"
+    assert "fence 7 is stale, 9 has been" in str(error)
+
+
 def test_what_errors_carry_survives_the_way_to_another_process() -> None:
     timeout = pickle.loads(pickle.dumps(MADE["timeout"]()))
     assert (timeout.holder, timeout.waited) == (HOLDER, 2.5)
@@ -138,7 +221,8 @@ def test_a_subclass_with_another_signature_still_pickles() -> None:
     came = pickle.loads(pickle.dumps(Special(5, 6)))
     assert type(came) is Special
     assert came.both == (5, 6)
-    assert str(came) == "5 and 6"
+    assert came.message == "5 and 6"
+    assert str(came) == "5 and 6. See docs/errors.md#lock_timeout"
 
 
 class Special(LockTimeout):

@@ -9,11 +9,21 @@ from holdtight.compat.local import Held
 from holdtight.compat.plans import give_signed
 from holdtight.core.contend import Asking, Granted
 from holdtight.errand import Errand
-from holdtight.errors import ClockDrift, LockError, Unavailable
+from holdtight.errors import (
+    ClockDrift,
+    LockError,
+    LockTimeout,
+    NotOwner,
+    NotPermitted,
+    NotSupported,
+    Unavailable,
+    pointed,
+)
 from holdtight.herald import get_logger
 from holdtight.keeper import keeper
 from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.process import current
+from holdtight.redis import answers
 from holdtight.redis.plain import Plain, Polled
 from holdtight.values import Owner
 
@@ -181,7 +191,12 @@ class BaseLock:
     def _may_extend(self, verb: str) -> Held:
         held = self._mine(verb)
         if self.timeout is None:
-            raise self._error("LockError", f"cannot {verb} lock {self.name!r}: it has no timeout and never expires")
+            raise self._error(
+                "LockError",
+                f"cannot {verb} lock {self.name!r}: it has no timeout and never expires, there is nothing to prolong. "
+                "Give it a timeout if it should expire unless it is prolonged",
+                NotSupported,
+            )
         return held
 
     def _left_in_child(self, error: BaseException | None) -> bool:
@@ -198,47 +213,62 @@ class BaseLock:
     def _tell_unreleased(self, error: BaseException) -> None:
         get_logger().warning("at the end of its block, lock %r could not be released: %s", self.name, error)
 
-    # Errors, of the classes that the client's own library has.
+    # Errors, of the classes that the client's own library has. The texts are ours, and so they end as ours do.
 
-    def _error(self, kind: str, message: str) -> Exception:
+    def _error(self, kind: str, message: str, like: type[LockError]) -> Exception:
+        """`like` is the error that holdtight's own locks raise in its place."""
+        message = pointed(message, like.code)
         error: Exception = getattr(self._reach.errors, kind)(message)
         if kind.startswith("Lock"):
             vars(error).update(message=message, lock_name=self.name)
         return error
 
     def _not_acquired(self) -> Exception:
-        return self._error("LockError", f"lock {self.name!r} was not acquired: somebody else holds it")
+        return self._error(
+            "LockError",
+            f"lock {self.name!r} was not acquired: somebody else holds it. Wait longer (blocking_timeout=…), or do "
+            "less under the lock",
+            LockTimeout,
+        )
 
     def _expired_at_once(self) -> Exception:
-        return self._error("LockError", f"lock {self.name!r} expired while it was being acquired: use a longer timeout")
+        return self._error(
+            "LockError", f"lock {self.name!r} expired while it was being acquired: use a longer timeout", ClockDrift
+        )
 
     def _not_held(self, verb: str) -> Exception:
         who = "task" if self._asynchronous else "thread"
         where = f"in this {who}; thread_local=False shares it with the others" if self.thread_local else "here"
         forked = "forked child, which owns nothing of its parent's"
         reason = f"this is a {forked}" if self.local.inherited else f"it is not held {where}"
-        return self._error("LockError", f"cannot {verb} lock {self.name!r}: {reason}")
+        return self._error("LockError", f"cannot {verb} lock {self.name!r}: {reason}", NotOwner)
 
     def _lost(self, verb: str) -> Exception:
         return self._error(
             "LockNotOwnedError",
             f"cannot {verb} lock {self.name!r}: it is not ours any more, it expired or was deleted. The work under it "
-            "may have overlapped with another holder's",
+            "may have overlapped with another holder's: look at what it wrote, and use a longer timeout or extend()",
+            NotOwner,
         )
 
     def _translated(self, error: LockError | LinkDown | ServerSaid) -> Exception:
         """What redis-py raises where holdtight would raise this."""
         cause = error.__cause__ if isinstance(error, LockError) else error
-        text = str(error)
+        plain, server = self._plain(), self._access.place.display
         if isinstance(error, LinkDown):
-            text = str(Unavailable.because(self._plain().claim.name, self._access.place.display, error.cause))
+            error = Unavailable.because(plain.claim.name, server, error.cause)
+        elif isinstance(error, ServerSaid):
+            error = answers.meaning(error, name=plain.claim.name, server=server, key=plain.key)
         if isinstance(cause, ServerSaid):
             word = _WORDS.search(str(cause))
-            return self._error(_KINDS[word[1]] if word else "ResponseError", text)
-        if isinstance(error, ClockDrift):
-            return self._error("LockError", text)
-        broken = isinstance(cause, LinkDown) and not cause.silent
-        return self._error("ConnectionError" if broken else "TimeoutError", text)
+            # A refusal inside a script has no word of its own.
+            other = "NoPermissionError" if isinstance(error, NotPermitted) else "ResponseError"
+            kind = _KINDS[word[1]] if word else other
+        elif isinstance(error, ClockDrift):
+            kind = "LockError"
+        else:
+            kind = "ConnectionError" if isinstance(cause, LinkDown) and not cause.silent else "TimeoutError"
+        return self._error(kind, error.message, type(error))
 
 
 _KINDS = {

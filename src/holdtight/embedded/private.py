@@ -149,11 +149,15 @@ class Server:
         pid = self._owner.order(guardian.START)
         while not self._answers(pid):
             if self._owner.order(guardian.ASK) != pid:
-                raise EmbeddedError(f"{self._program} ended while starting; its log says:\n{self._news()}")
+                raise EmbeddedError(
+                    f"{self._program} ended while starting. Look at the options that it was given, and at what its log "
+                    f"says:\n{self._news()}"
+                )
             if time.monotonic() > deadline:
                 self.kill()
                 raise EmbeddedError(
-                    f"{self._program} did not answer within {_START_WITHIN:g} s; its log says:\n{self._news()}"
+                    f"{self._program} did not answer within {_START_WITHIN:g} s. Try again when the machine is less "
+                    f"busy, and look at what its log says:\n{self._news()}"
                 )
             time.sleep(0.002)
 
@@ -207,7 +211,10 @@ class _Owner:
             except BrokenPipeError:
                 answer = b""
         if not answer:
-            raise EmbeddedError("the process that looks after the embedded server is gone")
+            raise EmbeddedError(
+                "the process that looks after the embedded server is gone, and nobody can tell what became of it. Make "
+                "another embedded.Server()."
+            )
         return int(answer)
 
     def close(self) -> None:

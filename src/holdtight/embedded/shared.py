@@ -47,7 +47,10 @@ def connecting(within: float = 10.0) -> Generator[str, None, None]:
             said = READY if _served(home) else _start(home, deadline)
         if said != READY:
             if time.monotonic() > deadline:
-                raise EmbeddedError(f"the embedded server did not start within {within:g} s{_log_of(home)}")
+                raise EmbeddedError(
+                    f"the embedded server did not start within {within:g} s. Try again when the machine is less busy, "
+                    f"or name the URL of a server of your own{_log_of(home)}"
+                )
             time.sleep(0.01)
 
 
@@ -79,7 +82,10 @@ def _start(home: Home, deadline: float) -> str:
             return BUSY
         said, _, detail = process.stdout.readline().decode(errors="replace").strip().partition(" ")
     if said not in (READY, BUSY):
-        raise EmbeddedError(f"the embedded server could not be started: {detail or 'no reason given'}{_log_of(home)}")
+        raise EmbeddedError(
+            f"the embedded server could not be started: {detail or 'no reason given'}. Remove what stands in its way, "
+            f"or name the URL of a server of your own{_log_of(home)}"
+        )
     return said
 
 
@@ -110,4 +116,4 @@ def _log_of(home: Home) -> str:
         tail = home.log.read_text(errors="replace").splitlines()[-5:]
     except FileNotFoundError:
         return ""
-    return "; the end of its log:\n" + "\n".join(tail)
+    return ". The end of its log:\n" + "\n".join(tail)

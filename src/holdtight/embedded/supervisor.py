@@ -22,6 +22,7 @@ from holdtight.embedded.errors import EmbeddedError
 from holdtight.embedded.folder import Home, home_at
 from holdtight.embedded.shared import BUSY, FAILED, READY
 from holdtight.embedded.wire import Refused, Wire, listening
+from holdtight.errors import quotable
 
 CLIENT_NAME = "holdtight-supervisor"
 _START_WITHIN = 10.0
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
         try:
             supervisor.begin(binary)
         except (OSError, Refused) as error:
-            return starter.hear(f"{FAILED} {error}")
+            return starter.hear(f"{FAILED} {quotable(error)}")
         starter.hear(READY)
         supervisor.watch()
 

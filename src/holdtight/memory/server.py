@@ -20,7 +20,7 @@ from typing import Any
 import hiredis
 
 from holdtight.memory.engine import Name
-from holdtight.memory.verbs import VERBS, Verb, take_all
+from holdtight.memory.verbs import VERBS, Verb, take_all, value_of
 from holdtight.plan import ServerSaid
 from holdtight.redis import script, waits
 
@@ -159,7 +159,7 @@ class Server:
             case [b"GET", key]:
                 return self._get(key, now)
             case [b"MGET", *keys]:
-                return [self._get(key, now) for key in keys]
+                return [self._get(key, now) or self._main(key) for key in keys]
             case [b"DEL", *keys]:
                 return sum(self._drop(key, now) for key in keys)
             case [b"TIME"]:
@@ -186,6 +186,11 @@ class Server:
     def _get(self, key: bytes, now: int) -> bytes | None:
         value, until = self._plain.get(key, (None, None))
         return value if until is None or now < until else None
+
+    def _main(self, key: bytes) -> bytes | None:
+        """The key of a lock, if it is one: errors want to know who holds it. A look: its clock is not set."""
+        name = self._names.get(key)
+        return value_of(name) if name is not None else None
 
     def _tidy(self, now_us: int, looks: int) -> None:
         if self._tidying:

@@ -6,7 +6,7 @@ from typing import Any
 from holdtight.memory.engine import Entry, Holder, Name
 from holdtight.redis import script, waits
 
-__all__ = ["VERBS", "Verb", "take_all"]
+__all__ = ["VERBS", "Verb", "take_all", "value_of"]
 
 Verb = Callable[..., Any]
 
@@ -94,6 +94,12 @@ def _inspect(name: Name, most: bytes) -> Any:
     for holder in sharing[:number]:
         shared += holder.owner, _holder(holder), holder.expiry - name.now
     return [name.now, _value(name, fence, label), left, shared, line, len(name.line), len(sharing)]
+
+
+def value_of(name: Name) -> bytes | None:
+    """As it stands in the main key."""
+    main = name.main
+    return _value(name, main.fence, main.label) if main else None
 
 
 def _value(name: Name, fence: int | None, label: bytes) -> bytes:

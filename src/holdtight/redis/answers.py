@@ -18,6 +18,8 @@ _REFUSALS = re.compile(
     r"|AUTH .*(called|without)|sent AUTH"
 )
 _OTHER_KIND = re.compile(r"HTKIND (an exclusive lock|a read-write lock|a semaphore)")
+# Where in a script of ours it happened is of use only if the script is what failed.
+_WHERE = re.compile(r"\.?\s+script: (?:[0-9a-f]{40}, )?on @user_script:\d+\.$")
 _FULL = re.compile(r"(?:^|[ :-])OOM |OOM command not allowed")
 
 
@@ -29,7 +31,7 @@ def is_passing(said: ServerSaid) -> bool:
 def meaning(
     said: ServerSaid, *, name: str | None, server: str, key: bytes = b"", kind: Kind = Kind.EXCLUSIVE
 ) -> LockError:
-    text = str(said)
+    text = _WHERE.sub("", str(said))
     if found := _OTHER_KIND.search(text):
         return ScriptError.of_other_kind(name, kind.text, found[1])
     if is_passing(said):
@@ -40,4 +42,4 @@ def meaning(
         return OutOfMemory.because(name, server, text)
     if "WRONGTYPE" in text or "HTFOREIGN" in text:
         return ScriptError.foreign(name, key.decode(errors="replace"), text.replace("HTFOREIGN ", ""))
-    return ScriptError.because(name, server, text)
+    return ScriptError.because(name, server, str(said))

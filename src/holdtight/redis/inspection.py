@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from holdtight.values import Holder, Kind, LockInfo, Waiter, owner_text
+from holdtight.values import Holder, Kind, LockInfo, Owner, Waiter, owner_text
 
-__all__ = ["read_inspection"]
+__all__ = ["exclusive_holder", "read_inspection"]
 
 _MODES = {b"x": Kind.EXCLUSIVE, b"r": Kind.SHARED, b"p": Kind.PERMITS}
 _STATES = {b"x1": Kind.EXCLUSIVE, b"s1": Kind.SHARED, b"p1": Kind.PERMITS}
@@ -17,7 +17,7 @@ def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
     fence = int(value[27:43] if state is Kind.EXCLUSIVE else value[3:19]) if value else None
     holders: tuple[Holder, ...]
     if state is Kind.EXCLUSIVE:
-        holders = (_exclusive_holder(value, left),) if left > 0 else ()
+        holders = (_exclusive_holder(value)._replace(expires_in=left / 1000),) if left > 0 else ()
     else:
         holders = tuple(_holder(*shared[at : at + 3]) for at in range(0, len(shared), 3))
     waiters = tuple(_waiter(line[at], line[at + 1]) for at in range(0, len(line), 2))
@@ -32,15 +32,16 @@ def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
     )
 
 
-def _exclusive_holder(value: bytes, left: int) -> Holder:
+def exclusive_holder(value: Any, owner: Owner) -> Holder | None:
+    """What the main key says about this owner; None if it is another's by now, or no lock at all."""
+    if isinstance(value, bytes) and value[:2] == b"x1" and value[3:27] == owner and value[27:43].isdigit():
+        return _exclusive_holder(value)
+    return None
+
+
+def _exclusive_holder(value: bytes) -> Holder:
     fence = int(value[27:43])
-    return Holder(
-        owner=owner_text(value[3:27]),
-        fence=fence,
-        label=_text(value[43:]),
-        since=fence / 1e6,
-        expires_in=left / 1000,
-    )
+    return Holder(owner_text(value[3:27]), fence=fence, label=_text(value[43:]), since=fence / 1e6)
 
 
 def _holder(owner: bytes, entry: bytes, left: int) -> Holder:

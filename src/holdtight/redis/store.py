@@ -10,7 +10,7 @@ from holdtight.clock import Drift
 from holdtight.errors import LockError
 from holdtight.plan import ServerSaid, Step
 from holdtight.redis import answers, keys, script
-from holdtight.redis.inspection import read_inspection
+from holdtight.redis.inspection import exclusive_holder, read_inspection
 from holdtight.redis.node import Client
 from holdtight.redis.resp import bulk, command
 from holdtight.redis.several import Several
@@ -145,15 +145,15 @@ class Prepared:
         return self.store.not_after(now, patience) // 1000 + _MARKER_SLACK_MS
 
     def holder_step(self, holder: Owner, left: float) -> Step:
-        """Who is behind an owner, for a message to people."""
+        """Who is behind an owner, for a message to people. A reader's label, or that of permits, is not looked up."""
 
         def read(reply: Any, sent: float) -> Holder:
             about = read_record(reply[0])
-            return Holder(owner_text(holder), host=about.get("host"), pid=about.get("pid"), expires_in=left)
+            found = exclusive_holder(reply[1], holder) or Holder(owner_text(holder))
+            return found._replace(host=about.get("host"), pid=about.get("pid"), expires_in=left)
 
-        step = self.store.records_step([holder])
-        step.read = read
-        return step
+        record = keys.client_record(self.store.client.namespace, holder[:CLIENT_ID_SIZE])
+        return Step(command("MGET", record, self.keys.main), None, read, patience=1.0, replacement=_unchanged)
 
     def is_passing(self, said: ServerSaid) -> bool:
         return answers.is_passing(said)

@@ -5,6 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from holdtight.errors import quotable
 from holdtight.place import Place
 from holdtight.plan import LinkDown
 from holdtight.redis.link import Link, open_link
@@ -47,7 +48,7 @@ class RedisPlace(Place):
                     assert isinstance(found, Single)
                     yield found.address
             except embedded.EmbeddedError as error:
-                raise LinkDown(str(error), sent=False) from error
+                raise LinkDown(quotable(error), sent=False) from error
 
     def tls_for(self, address: "Address") -> "ssl.SSLContext | None":
         """Built once: reading certificates is slow."""

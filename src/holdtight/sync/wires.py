@@ -20,6 +20,7 @@ import hiredis
 
 from holdtight import process
 from holdtight.errand import Errand
+from holdtight.errors import quotable
 from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.quorum import MOST_OWED, SILENT_SECONDS, Breaker, QuorumPlace
@@ -260,7 +261,7 @@ class Pool:
         try:
             wire = Wire(self.place.open(self._connect_timeout), self)
         except (LinkDown, ServerSaid, OSError) as error:
-            cause = str(error)
+            cause = quotable(error)
         except Exception as error:  # credentials come from code that is not ours
             cause = f"{type(error).__name__}: {error}"
         else:

@@ -9,6 +9,7 @@ if time[1] then
   if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
 end
 local value = redis.pcall('GET', lock) -- of another type: somebody's, all the same
+if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then return value end
 if value and value ~= owner then return 0 end
 if not value then
   if ttl == '0' then call('SET', lock, owner) else call('SET', lock, owner, 'PX', ttl) end
