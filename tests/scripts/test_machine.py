@@ -59,8 +59,12 @@ class Machine(RuleBasedStateMachine):
     desk: ClockworkDesk
     ear: Inbox
 
-    @initialize(micros=st.sampled_from([0, 1, 999_999]), habit=st.sampled_from(["x", "rx", "rrx", "p", "p", "rxp"]))
-    def begin(self, micros: int, habit: str) -> None:
+    @initialize(
+        micros=st.sampled_from([0, 1, 999_999]),
+        habit=st.sampled_from(["x", "rx", "rrx", "p", "p", "rxp"]),
+        tick=st.sampled_from([0, 1, 1]),
+    )
+    def begin(self, micros: int, habit: str, tick: int) -> None:
         self.desk.wire.call("FLUSHALL")
         for channel in INBOXES:
             self.ear.subscribe(channel)
@@ -68,6 +72,8 @@ class Machine(RuleBasedStateMachine):
         self.true_us, self.ahead, self.crowds = START + micros, 0, 0
         self.habit = habit
         """What the name is mostly used for: two kinds that take turns refuse each other more than anything else."""
+        self.tick = tick
+        """µs from one request to the next: a fast path is for requests that come after the last fence."""
         self.hash_end = self.shared_end = 0
         self.was_shared = False
         self.promises = Promises()
@@ -233,6 +239,7 @@ class Machine(RuleBasedStateMachine):
         inbox: bytes,
         late: int = IN_TIME,
     ) -> None:
+        self.time_passes(self.tick)
         how: dict[str, Any] = {"ttl": ttl, "limit": limit, "inbox": inbox, "not_after": self.model.now_us + late}
         if mode == "x":
             reply = self.desk.attempt(who, **how, label=label)

@@ -165,7 +165,9 @@ class Name(State):
         entry.mode, entry.n, entry.permits = wish.mode, wish.n, wish.permits
         self._keep_place(entry)
         position = self.line.place(entry.number) + 1
-        look = 0 if more else left + min(position - 1, 20) * STEP_BACK
+        # Only somebody before him keeps him out, who may have died: nothing else would tell him.
+        patience = min(left, HEARTBEAT) if not self.holder and self._fits(wish) else left
+        look = 0 if more else patience + min(position - 1, 20) * STEP_BACK
         return [0, self.now, holder, left, position, look]
 
     def _has(self, who: bytes, mode: str) -> bool:
