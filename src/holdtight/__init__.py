@@ -19,15 +19,20 @@ from holdtight.errors import (
     StaleFence,
     Unavailable,
 )
+from holdtight.profiles import Profile
+from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.locks import Locks
+from holdtight.sync.multi import Multi
 from holdtight.values import Holder, Kind, LockInfo, LossReason, Waiter
 
 if TYPE_CHECKING:
+    from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
     from holdtight.aio.lease import AsyncLease
     from holdtight.aio.lock import AsyncLock
     from holdtight.aio.locks import AsyncLocks
+    from holdtight.aio.multi import AsyncMulti
 
 __version__ = "0.1.0"
 
@@ -35,6 +40,9 @@ __all__ = [
     "AsyncLease",
     "AsyncLock",
     "AsyncLocks",
+    "AsyncMulti",
+    "AsyncReadWriteLock",
+    "AsyncSemaphore",
     "Backoff",
     "ClockDrift",
     "DeadlockDetected",
@@ -49,19 +57,30 @@ __all__ = [
     "LockTimeout",
     "Locks",
     "LossReason",
+    "Multi",
     "NotOwner",
     "NotPermitted",
     "NotSupported",
     "OutOfMemory",
+    "Profile",
     "QueueFull",
     "QuorumNotReached",
+    "ReadWriteLock",
     "ScriptError",
+    "Semaphore",
     "StaleFence",
     "Unavailable",
     "Waiter",
 ]
 
-_ASYNC = {"AsyncLease": "lease", "AsyncLock": "lock", "AsyncLocks": "locks"}
+_ASYNC = {
+    "AsyncLease": "lease",
+    "AsyncLock": "lock",
+    "AsyncLocks": "locks",
+    "AsyncMulti": "multi",
+    "AsyncReadWriteLock": "kinds",
+    "AsyncSemaphore": "kinds",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,122 +2,75 @@
 
 import threading
 import weakref
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from holdtight import process
-from holdtight.clock import boottime
-from holdtight.core.contend import Asking
-from holdtight.errand import Errand
-from holdtight.errors import DeadlockDetected, LeaseLost, LockError, LockTimeout, Unavailable
+from holdtight.baselock import BaseLock
+from holdtight.core.looking import look
+from holdtight.degraded import stand_in_settings
+from holdtight.errors import LockError, NotSupported, Unavailable
 from holdtight.hub import Events
-from holdtight.identity import Identity
-from holdtight.keeper import keeper
-from holdtight.lease import BaseLease
-from holdtight.plan import LinkDown, ServerSaid
+from holdtight.keeper import post
+from holdtight.place import Place
+from holdtight.plan import LinkDown, Plan, ServerSaid
+from holdtight.post import Post
 from holdtight.redis import answers
 from holdtight.redis.keys import keys_of
 from holdtight.redis.node import Client
-from holdtight.redis.store import Prepared, Store
-from holdtight.redis.topology import Place
+from holdtight.redis.store import Store
+from holdtight.reports import Reports
 from holdtight.settings import UNSET, Options, Settings, refuse_patched_threads
-from holdtight.tenure import Tenure, Terms
-from holdtight.values import Claim, Grant, Owner, check_name, owner_text
+from holdtight.tenure import Tenure
+from holdtight.values import Kind, LockInfo, check_name, owner_text
 
-__all__ = ["BaseLock", "BaseLocks"]
+if TYPE_CHECKING:
+    from holdtight.core.deadlock import Tally
+    from holdtight.quorum import QuorumPlace
+    from holdtight.redis.waits import Waits
+
+__all__ = ["BaseLocks"]
 
 CACHED_LOCKS = 4096
-
-
-class BaseLock:
-    """One lock's configuration. Immutable, safe to share, holds no grant."""
-
-    __slots__ = ("_locks", "_name", "key", "options", "prepared", "terms")
-
-    def __init__(self, locks: "BaseLocks[Any]", name: str, options: Options) -> None:
-        self._locks: Any = locks
-        self._name = name
-        self.options = options
-        self.prepared: Prepared = locks.store.prepare(Claim(name, options.ttl, options.label))
-        self.terms = Terms(self.prepared, locks.place, locks.events, renew=options.renew, max_hold=options.max_hold)
-        self.key = (locks, name)
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def see_to(self, lease: BaseLease, who: Identity) -> None:
-        """What only some locks ask for."""
-        tenure = lease.tenure
-        if tenure.hold_until is not None:
-            keeper().add(tenure, tenure.since)
-        if self.options.reentrant:
-            lease.share(who)
-
-    def report_detached(self, tenure: Tenure) -> None:
-        self._locks.report_detached(tenure)
-
-    def asking(self, owner: Owner, wait: float | None, started: float, *, or_none: bool) -> Asking:
-        locks = self._locks
-        return Asking(
-            question=self.prepared,
-            owner=owner,
-            server=locks.place.display,
-            started=started,
-            wait=wait,
-            connect_timeout=locks.settings.connect_timeout,
-            retry=locks.settings.retry,
-            clock=boottime,
-            or_none=or_none,
-        )
-
-    def entered_by(self, who: Identity) -> Tenure | None:
-        """The tenure to share if this identity holds the lock and may enter again, counted; None if it must ask."""
-        in_block = next((lease.tenure for key, lease in reversed(who.stack) if key == self.key), None)
-        tenure: Tenure | None = (who.grants.get(self.key) if self.options.reentrant else None) or in_block
-        if tenure is None or tenure.ended or tenure.epoch != process.current.epoch:
-            return None  # what a forked child finds here is its parent's
-        if not self.options.reentrant:
-            raise DeadlockDetected.with_self(self._name, who.what)
-        if tenure.lost():
-            raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
-        tenure.entered += 1
-        return tenure
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r} ttl={self.options.ttl:g}>"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _restore_lock, (self._locks, self._name, self.options)
-
 
 L = TypeVar("L", bound=BaseLock)
 
 
-class BaseLocks(Generic[L]):
+class BaseLocks(Reports, Generic[L]):
     """A client: one namespace on one server."""
 
-    _lock_type: ClassVar[Any]
+    closed: bool = False
+    lock_type: Any
+    rwlock_type: ClassVar[Any]
+    semaphore_type: ClassVar[Any]
 
     def _open(self, settings: Settings) -> None:
         refuse_patched_threads()
         self.settings = settings
-        self.client = Client(settings.namespace)
-        self.place = Place(settings.target, self.client, settings.tls)
-        self.store = Store(
-            self.client, server=self.place.display, drift=settings.drift, max_waiters=settings.max_waiters
-        )
-        self.events = Events()
-        self.place.refreshers.append(self.events.refresh)
-        self._cache: dict[object, L] = {}
+        here = _post(settings)
+        self.client = Client(settings.namespace, here.clock)
+        self.place = _place(settings, self.client, here)
+        self.store = _store(settings, self.client, self.place)
+        self.events = Events(here.tell)
+        for place in self._places():
+            place.refreshers.append(self.events.refresh)
+        self._cache: dict[object, Any] = {}
         self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
         """The lock that a name was last asked for with, and the very arguments: code in a loop gives the same ones."""
+        self._waits: Waits | None = None
+        self._deadlocks: Tally | None = None
+        self._stand_in: Any = None
         self.closed = False
         process.tell_of_fork(self)
         with _sharing:
             _shared.setdefault((type(self), settings), self)
 
+    def _places(self) -> Sequence[Place]:
+        """Those that are connected to: of a quorum, one for each node."""
+        return cast(Sequence[Place], getattr(self.place, "nodes", None)) or (self.place,)
+
     def after_fork(self) -> None:
-        self.client.renew_identity()
+        self.place.renew_identity()
 
     def lock(
         self,
@@ -126,8 +79,8 @@ class BaseLocks(Generic[L]):
         ttl: Any = UNSET,
         wait: Any = UNSET,
         reentrant: bool = False,
-        renew: bool = True,
-        max_hold: Any = None,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
         label: Any = UNSET,
     ) -> L:
         """An exclusive lock under this name, as configuration: nothing is sent."""
@@ -150,94 +103,129 @@ class BaseLocks(Generic[L]):
         kinds = (ttl.__class__, wait.__class__, max_hold.__class__, reentrant.__class__, renew.__class__)
         key = (name, ttl, wait, reentrant, renew, max_hold, label, kinds)
         try:
-            made = self._cache[key]
+            made = cast(L, self._cache[key])
             self._latest_by_name[name] = (made, ttl, wait, label, max_hold, reentrant, renew)
             return made
         except (KeyError, TypeError):
             pass
         check_name(name)
         options = Options.checked(
-            self.settings, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
+            self.settings, name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
         )
-        made = cast(L, self._lock_type(self, name, options))
+        made = cast(L, self.lock_type(self, name, options))
+        self._keep(key, made)
+        return made
+
+    def _keep(self, key: object, made: Any) -> None:
         if len(self._cache) >= CACHED_LOCKS:
             self._cache.clear()
             self._latest_by_name.clear()
         self._cache[key] = made
+
+    def _rwlock(self, name: str, **given: Any) -> Any:
+        """The same object for the same arguments, as `lock` gives."""
+        key = ("rwlock", name, *given.values(), *map(type, given.values()))
+        try:
+            return self._cache[key]
+        except (KeyError, TypeError):
+            pass
+        check_name(name)
+        made = self.rwlock_type(self, name, {word: value for word, value in given.items() if value is not UNSET})
+        self._keep(key, made)
         return made
+
+    def _semaphore(self, name: str, **given: Any) -> Any:
+        key = ("semaphore", name, *given.values(), *map(type, given.values()))
+        try:
+            return self._cache[key]
+        except (KeyError, TypeError):
+            pass
+        check_name(name)
+        made = self.semaphore_type(self, name, Options.checked(self.settings, name, kind=Kind.PERMITS, **given))
+        self._keep(key, made)
+        return made
+
+    def keep_sibling(self, lock: BaseLock, options: Options) -> Any:
+        """A lock object like that one with other options, made once."""
+        key = (type(lock), lock.name, options)
+        made = self._cache.get(key)
+        if made is None:
+            made = type(lock)(self, lock.name, options)
+            self._keep(key, made)
+        return made
+
+    @property
+    def waits(self) -> "Waits":
+        if self._waits is None:
+            from holdtight.redis.waits import Waits
+
+            self._waits = Waits(self.store)
+        return self._waits
+
+    @property
+    def deadlocks(self) -> "Tally":
+        """How often those who wait here have looked for a deadlock, and how many were found."""
+        if self._deadlocks is None:
+            from holdtight.core.deadlock import Tally
+
+            self._deadlocks = Tally()
+        return self._deadlocks
+
+    @property
+    def stand_in(self) -> Any:
+        """The client in this process's memory that takes over when the server cannot be reached."""
+        if self._stand_in is None:
+            made = type(self).__new__(type(self))
+            made._open(stand_in_settings(self))
+            made.events = self.events
+            self._stand_in = made
+        return self._stand_in
 
     def _entered(self) -> dict[str, int]:
         """How often each of our own grants is entered, by owner."""
-        return {
-            owner_text(each.owner): each.entered for each in keeper().charges(self.place) if isinstance(each, Tenure)
-        }
+        found: dict[str, int] = {}
+        for place in self._places():
+            for each in self.place.post.keeper.charges(place):
+                tenure = getattr(each, "tenure", each)
+                if isinstance(tenure, Tenure):
+                    found[owner_text(tenure.owner)] = tenure.entered
+        return found
+
+    def _look(self, name: str) -> Plan[LockInfo]:
+        prepared = self.lock(name).prepared
+        if self.settings.is_quorum:
+            from holdtight.quorum import look_at
+
+            return look_at(cast("QuorumPlace", self.place), cast(Any, prepared), self._entered())
+        return look(self.store, prepared, self._entered())
+
+    def _bless(self) -> Plan[dict[str, str]]:
+        if not self.settings.restart_guard:
+            raise NotSupported("there is nothing to bless: only a quorum with its restart guard waits after a start")
+        from holdtight.quorum import bless
+
+        return bless(cast("QuorumPlace", self.place))
+
+    def _can_adopt(self, name: str) -> None:
+        if self.settings.is_quorum:
+            from holdtight.quorum import refuse
+
+            raise refuse("adopt", name)
 
     def _close(self) -> None:
         self.closed = True
         with _sharing:
             if _shared.get((type(self), self.settings)) is self:
                 del _shared[type(self), self.settings]
-        keeper().forget(self.place)
-
-    # What happened, told.
-
-    def report_grant(self, asking: Asking, grant: Grant) -> None:
-        if grant.expired is None and not self.events.wanted:
-            return
-        from holdtight.events import Acquired, PreviousExpired, Waited
-
-        name, owner = asking.question.claim.name, owner_text(asking.owner)
-        if grant.expired is not None:
-            self.events.emit(PreviousExpired(name, owner, owner_text(grant.expired)))
-        if self.events.wanted:
-            waited = max(0.0, grant.sent - asking.started)
-            if asking.queued:
-                self.events.emit(Waited(name, owner, waited, True))
-            self.events.emit(Acquired(name, owner, grant.fence, waited))
-
-    def report_failure(self, asking: Asking, error: BaseException) -> None:
-        if not self.events.wanted:
-            return
-        from holdtight.events import TimedOut, Waited
-
-        name, owner, waited = asking.question.claim.name, owner_text(asking.owner), boottime() - asking.started
-        if isinstance(error, LockTimeout):
-            self.events.emit(TimedOut(name, owner, waited, error.holder.owner if error.holder else None))
-        if asking.queued:
-            self.events.emit(Waited(name, owner, waited, False))
-
-    def report_quick_grant(self, name: str, owner: Owner, fence: int) -> None:
-        from holdtight.events import Acquired
-
-        self.events.emit(Acquired(name, owner_text(owner), fence, 0.0))
-
-    def report_release(self, tenure: Tenure) -> None:
-        from holdtight.events import Released
-
-        held = boottime() - tenure.since
-        self.events.emit(Released(tenure.name, owner_text(tenure.owner), tenure.fence, held))
-
-    def report_detached(self, tenure: Tenure) -> None:
-        if not self.events.wanted:
-            return
-        from holdtight.events import Detached
-
-        held = boottime() - tenure.since
-        self.events.emit(Detached(tenure.name, owner_text(tenure.owner), tenure.fence, held))
-
-    def report_no_release(
-        self, prepared: Prepared, tenure: Tenure, error: LinkDown | ServerSaid, marker: int
-    ) -> LockError:
-        """The server could not be told. The keeper goes on trying for a while; then the ttl ends the grant."""
-        from holdtight.events import ReleaseFailed
-
-        step = prepared.withdraw_step(tenure.owner, marker=marker)
-        keeper().ask(Errand(self.place, step))
-        self.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
-        return self.meaning(error, tenure.name)
+        for place in self._places():
+            self.place.post.keeper.forget(place)
 
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """One of our errors for what the transport met."""
+        if self.settings.is_quorum:
+            from holdtight.quorum import meaning
+
+            return meaning(error, name, cast(Any, self.lock(name).prepared) if name else None, self.place.display)
         if isinstance(error, LinkDown):
             return Unavailable.because(name, self.place.display, error.cause)
         key = keys_of(self.settings.namespace, name).main if name else b""
@@ -245,13 +233,49 @@ class BaseLocks(Generic[L]):
 
     def marker_of(self, tenure: Tenure) -> int:
         """The marker that must go along with a release, 0 once nothing can be on its way any more."""
-        return tenure.marker if self.client.server_time(boottime()) * 1000 <= tenure.marker else 0
+        return tenure.marker if self.client.server_time(self.place.clock()) * 1000 <= tenure.marker else 0
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.place.display} namespace={self.settings.namespace!r}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore_locks, (type(self), self.settings)
+
+
+# What follows loads the places with the first client, not with the package.
+
+
+def _post(settings: Settings) -> Post:
+    """This process's own, unless the target brings a clock of its own."""
+    from holdtight.redis.targets import Memory
+
+    realm = settings.target.realm if isinstance(settings.target, Memory) else None
+    return post if realm is None else realm.post
+
+
+def _store(settings: Settings, client: Client, place: Place) -> Any:
+    if settings.is_quorum:
+        from holdtight.quorum import QuorumPlace
+
+        assert isinstance(place, QuorumPlace)
+        return place.store
+    return Store(client, server=place.display, drift=settings.drift, max_waiters=settings.max_waiters)
+
+
+def _place(settings: Settings, client: Client, here: Post) -> Place:
+    from holdtight.redis.targets import Memory, Quorum
+
+    if isinstance(settings.target, Memory):
+        from holdtight.memory.place import MemoryPlace
+
+        return MemoryPlace(settings.target, client, here)
+    if isinstance(settings.target, Quorum):
+        from holdtight.quorum import QuorumPlace
+
+        return QuorumPlace(settings, client, here)
+    from holdtight.redis.topology import RedisPlace
+
+    return RedisPlace(settings.target, client, here, settings.tls)
 
 
 _sharing = threading.Lock()
@@ -267,10 +291,6 @@ def _restore_locks(cls: type[BaseLocks[Any]], settings: Settings) -> Any:
     made = cls.__new__(cls)
     made._open(settings)  # pyright: ignore[reportPrivateUsage]
     return made
-
-
-def _restore_lock(locks: BaseLocks[Any], name: str, options: Options) -> Any:
-    return locks._lock_type(locks, name, options)  # pyright: ignore[reportPrivateUsage]
 
 
 def _after_fork() -> None:

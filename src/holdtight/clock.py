@@ -4,12 +4,27 @@ Inside Python a moment is a float of seconds on `boottime()`; milliseconds exist
 the wire. No wall clock of this machine ever decides whether a lease is valid.
 """
 
+import functools
 import re
 import sys
 import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
-__all__ = ["BACKOFF", "DRIFT", "Backoff", "Drift", "Duration", "boottime", "seconds", "ttl_seconds", "wait_seconds"]
+__all__ = [
+    "BACKOFF",
+    "DRIFT",
+    "Backoff",
+    "Clock",
+    "Drift",
+    "Duration",
+    "Sleeper",
+    "boottime",
+    "seconds",
+    "ttl_seconds",
+    "wait_seconds",
+]
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -28,9 +43,36 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TEXT = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 
 
-def boottime() -> float:
-    """Seconds on a clock that goes on while the machine is suspended."""
-    return time.clock_gettime(CLOCK_ID)
+Clock = Callable[[], float]
+boottime: Clock = functools.partial(time.clock_gettime, CLOCK_ID)
+"""Seconds on a clock that goes on while the machine is suspended."""
+
+LONGEST_NAP = 3600.0
+
+
+class Sleeper:
+    """A thread that sleeps until it is woken, or until a moment. `wake` can be called from anywhere, finalizers and
+    signal handlers included; what it was woken with is kept until the next sleep."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._woken: SimpleQueue[Any] = SimpleQueue()
+        self.wake: Callable[[Any], None] = self._woken.put
+
+    def sleep(self, until: float) -> Any:
+        """What it was woken with; None when the time has come."""
+        while True:
+            left = until - self._clock()
+            try:
+                return self._woken.get(timeout=min(left, LONGEST_NAP)) if left > 0 else self._woken.get_nowait()
+            except Empty:
+                if left <= 0:
+                    return None
+
+    def forget(self) -> None:
+        """All that it was woken with so far."""
+        while not self._woken.empty():
+            self._woken.get()
 
 
 def _shown(value: object) -> str:
@@ -157,7 +199,8 @@ class Backoff(_Frozen):
         ceiling = min(self.cap, self.first * 2.0 ** min(tries - 1, 30))
         import random
 
-        return ceiling * random.uniform(0.5, 1.0)
+        # Not from the generator that programs seed: ours is drawn from in the background, whenever a server is gone.
+        return ceiling * random.SystemRandom().uniform(0.5, 1.0)
 
 
 DRIFT = Drift()

@@ -4,15 +4,13 @@ from typing import Any
 
 import hiredis
 
-from holdtight.clock import boottime
+from holdtight.place import Place
 from holdtight.plan import Step
 from holdtight.redis import script
-from holdtight.redis.topology import Place
 
 __all__ = ["Errand", "StandingInLine"]
 
 TOUCH_SECONDS = 5.0 / 3
-PERSISTENCE = 5.0
 
 
 class StandingInLine:
@@ -41,14 +39,14 @@ class StandingInLine:
 
 
 class Errand:
-    """A Step that somebody could not see through: tried for a few seconds, then left to the ttl."""
+    """A Step that somebody could not see through: tried for a while, then left to the ttl."""
 
     interval = 0.4
 
     def __init__(self, place: Place, step: Step) -> None:
         self.place = place
         self.alive = True
-        self.deadline = boottime() + PERSISTENCE
+        self.deadline = max(place.clock(), step.until) + step.persistence
         self._step = step
 
     def request(self, now: float) -> bytes | None:
@@ -60,7 +58,7 @@ class Errand:
     def answered(self, reply: Any, sent: float) -> bool:
         if isinstance(reply, hiredis.ReplyError):
             return False
-        self.alive = False
+        self.alive = self.place.clock() < self._step.until
         return True
 
     def unanswered(self, cause: str) -> None: ...

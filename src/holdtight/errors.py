@@ -6,7 +6,7 @@ so that they cross process pools and task queues whole.
 
 from collections.abc import Mapping
 
-from holdtight.values import Holder, LossReason
+from holdtight.values import Holder, LossReason, Member
 
 __all__ = [
     "ClockDrift",
@@ -150,6 +150,28 @@ class QuorumNotReached(Unavailable):
 
     code = "QUORUM_NOT_REACHED"
 
+    @classmethod
+    def among(
+        cls, name: str | None, nodes: Mapping[str, str], majority: int, waited: float | None = None
+    ) -> "QuorumNotReached":
+        what = f"lock {name!r}: " if name else ""
+        spent = f" after {waited:.3g} s" if waited is not None else ""
+        said = "".join(f"\n  {node}: {answer}" for node, answer in nodes.items())
+        guarded = any("restart guard" in answer for answer in nodes.values())
+        advice = (
+            " A node that has just started votes once max_ttl has passed; if no lock can have been held when it "
+            "started, bless() the quorum."
+            if guarded
+            else ""
+        )
+        return cls(
+            f"{what}no majority{spent}: {majority} of {len(nodes)} nodes must vote for it, and too few could.{said}\n"
+            f"Whether the lock is free is not known. Bring the nodes back, then try again.{advice}",
+            name=name,
+            waited=waited,
+            nodes=nodes,
+        )
+
 
 class ClockDrift(LockError):
     """Too little of the ttl was left once the grant was complete."""
@@ -194,6 +216,14 @@ class ScriptError(LockError):
         )
 
     @classmethod
+    def of_other_kind(cls, name: str | None, asked: str, found: str) -> "ScriptError":
+        return cls(
+            f"lock {name!r}: asked for as {asked}, but the name is in use as {found}. Nothing was changed. "
+            "Use one kind for one name: rename one of them, or wait until nobody holds or waits for it.",
+            name=name,
+        )
+
+    @classmethod
     def because(cls, name: str | None, server: str, answer: str) -> "ScriptError":
         return cls(f"lock {name!r}: {server} could not run a script: {answer}", name=name)
 
@@ -203,6 +233,9 @@ class DeadlockDetected(LockError):
 
     code = "DEADLOCK"
     cycle: tuple[str, ...] = ()
+    """The names around the cycle; the first, which we hold, is also the last."""
+    members: tuple[Member, ...] = ()
+    """Who holds what and waits for what, beginning with the one that got this error; empty if that one is alone."""
 
     @classmethod
     def with_self(cls, name: str, who: str) -> "DeadlockDetected":
@@ -212,6 +245,27 @@ class DeadlockDetected(LockError):
             name=name,
         )
         error.cycle = (name, name)
+        return error
+
+    @classmethod
+    def among(cls, members: tuple[Member, ...], holder: Holder, waited: float) -> "DeadlockDetected":
+        name = members[0].waits_for
+        lines = [f"  {member}" for member in members]
+        lines[0] += "  ← this one"
+        how = "Each of these waits for the next, and the last for the first" if lines[1:] else "It waits for itself"
+        error = cls(
+            f"deadlock: lock {name!r} would never be acquired (waited {waited:.3g} s). {how}:\n"
+            + "\n".join(lines)
+            + "\n"
+            "This wait was ended so that the others can go on: release what you hold, then try again. To avoid it, "
+            "take locks in the same order everywhere, take them all at once with multi(), or use reentrant=True where "
+            "a holder enters again.",
+            name=name,
+            holder=holder,
+            waited=waited,
+        )
+        error.cycle = (members[0].holds, *(member.waits_for for member in members))
+        error.members = members
         return error
 
 
@@ -242,3 +296,20 @@ class NotSupported(LockError):
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
         super().__init__(message, name=name)
+
+    @classmethod
+    def no_fence(cls, name: str) -> "NotSupported":
+        return cls(
+            f"the lease on {name!r} is degraded: the server could not be reached when it was taken, so nobody gave it "
+            'a fence. Look at lease.degraded before you rely on one, or use on_unavailable="raise".',
+            name=name,
+        )
+
+    @classmethod
+    def upgrade(cls, name: str, who: str) -> "NotSupported":
+        return cls(
+            f"lock {name!r}: this very {who} holds it for reading, and cannot wait for the write lock meanwhile: two "
+            "readers that both do that would wait for each other for ever. Leave the read block first and look at the "
+            "data again under write(), or take write() from the start and downgrade().",
+            name=name,
+        )

@@ -11,7 +11,10 @@ from holdtight.values import LossReason
 
 __all__ = [
     "Acquired",
+    "DeadlockFound",
+    "Degraded",
     "Detached",
+    "Downgraded",
     "Event",
     "Events",
     "Lost",
@@ -54,6 +57,14 @@ class TimedOut(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class DeadlockFound(Event):
+    """A wait was ended because it was part of a cycle: the names around it, the first also last."""
+
+    waited: float
+    cycle: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Renewed(Event):
     fence: int
     remaining: float
@@ -83,6 +94,22 @@ class Released(Event):
 @dataclass(frozen=True, slots=True)
 class Detached(Event):
     """The lease has ended here, and the lock is still held: by whoever adopts it."""
+
+    fence: int
+    held: float
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded(Event):
+    """A lease was given without the server, as `on_unavailable` says: `local` in this process only, or `open`."""
+
+    how: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Downgraded(Event):
+    """A writer goes on as a reader, under a new fence."""
 
     fence: int
     held: float

@@ -16,13 +16,14 @@ __all__ = ["Events"]
 
 Subscriber = Callable[[Any], object]
 _DEBUG, _WARNING = 10, 30  # as in logging, which need not be loaded
-_LOUD = frozenset({"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired"})
+_LOUD = frozenset({"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound"})
 
 
 class Events:
     """What `locks.events` is. While nobody listens it is not `loud`, and the hot path skips the telling."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[..., None] = tell) -> None:
+        self._tell = tell
         self.subscribers: tuple[Subscriber, ...] = ()
         self.loud = False
         self._changing = threading.Lock()
@@ -58,7 +59,7 @@ class Events:
 
     def emit_later(self, event: "Event") -> None:
         """From the keeper: in the callback thread."""
-        tell(self.emit, event)
+        self._tell(self.emit, event)
 
     def emit(self, event: "Event") -> None:
         """To log and subscribers, in this thread."""

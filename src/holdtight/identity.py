@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Identity", "Key", "identity", "task_identity"]
 
 MOST_SPARE = 4096
+LONGEST_DISPLAY = 60
 
 Key = tuple[object, str]
 """The client and the lock's name."""
@@ -38,6 +39,11 @@ class Identity:
     @property
     def what(self) -> str:
         return "thread" if self.task is None else "task"
+
+    def display(self) -> str:
+        """For people; of a thread, only in that thread."""
+        name = threading.current_thread().name if self.task is None else str(self.task.get_name())
+        return f"{self.what} {' '.join(name.split())[:LONGEST_DISPLAY]}"
 
     def enter_block(self, key: Key, lease: Any) -> None:
         self.stack.append((key, lease))

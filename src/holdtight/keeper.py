@@ -23,9 +23,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from holdtight import process
-from holdtight.clock import boottime
-from holdtight.herald import report
-from holdtight.redis.topology import Place
+from holdtight.clock import Clock, boottime
+from holdtight.herald import report, tell
+from holdtight.place import Place
+from holdtight.post import Post
 from holdtight.station import Station
 
 __all__ = ["Charge", "Keeper", "keeper", "post"]
@@ -72,7 +73,8 @@ class Lane:
 
 
 class Keeper:
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = boottime) -> None:
+        self.clock = clock
         self._lanes: dict[float, Lane] = {}
         """Where to add. A lane that has been left empty is forgotten here; who still knows it may arm it again."""
         self._armed: dict[Lane, None] = {}
@@ -153,14 +155,13 @@ class Keeper:
 
     def forget(self, place: Place) -> None:
         """A client is closed: take its record off the server and close the connection, if there is one."""
+        if self._thread is not None or self._stations:
+            self.post(lambda: self._retire(place))
 
-        def retire() -> None:
-            station = self._stations.pop(place, None)
-            if station is not None:
-                station.retire()
-
-        if self._thread is not None:
-            self.post(retire)
+    def _retire(self, place: Place) -> None:
+        station = self._stations.pop(place, None)
+        if station is not None:
+            station.retire()
 
     def _start(self) -> None:
         if self._ear < 0:
@@ -195,18 +196,22 @@ class Keeper:
                 report("the keeper stumbled and goes on", error)
 
     def _turn(self) -> None:
-        now = boottime()
-        wake_at = min(self._take_due(now), self._do_agenda(now))
-        for station in list(self._stations.values()):
-            wake_at = min(wake_at, station.advance(now))
-        if self._agenda:  # a station that gave up has put its charges there just now
-            wake_at = min(wake_at, self._agenda[0][0])
-        pause = None if wake_at == float("inf") else max(0.0, wake_at - boottime())
+        wake_at = self._do_due(self.clock())
+        pause = None if wake_at == float("inf") else max(0.0, wake_at - self.clock())
         for fd, _ in self._poller.poll(None if pause is None else pause * 1000 + 0.5):
             if fd == self._ear:
                 self._listen()
             else:
                 self._serve(fd)
+
+    def _do_due(self, now: float) -> float:
+        """All that is to be done by now. Returns when there is more."""
+        wake_at = min(self._take_due(now), self._do_agenda(now))
+        for station in list(self._stations.values()):
+            wake_at = min(wake_at, station.advance(now))
+        if self._agenda:  # a station that gave up has put its charges there just now
+            wake_at = min(wake_at, self._agenda[0][0])
+        return wake_at
 
     def _listen(self) -> None:
         try:
@@ -214,6 +219,9 @@ class Keeper:
                 pass
         except BlockingIOError:
             pass
+        self._do_posts()
+
+    def _do_posts(self) -> None:
         while self._posts:
             try:
                 self._posts.popleft()()
@@ -223,7 +231,7 @@ class Keeper:
     def _serve(self, fd: int) -> None:
         for station in self._stations.values():
             if station.fd == fd:
-                station.ready(boottime())
+                station.ready(self.clock())
                 return
         self.unregister(fd)  # closed meanwhile
 
@@ -304,7 +312,7 @@ class Keeper:
         station = self._stations.get(place)
         if station is None:
             station = self._stations[place] = Station(place, self)
-            self._later(boottime() + RECORD_TICK, lambda now: self._tick(station, now))
+            self._later(self.clock() + RECORD_TICK, lambda now: self._tick(station, now))
         return station
 
     def _tick(self, station: Station, now: float) -> None:
@@ -351,16 +359,8 @@ class Keeper:
             self._station(charge.place).enqueue(charge)
 
 
-class _Post:
-    """Where this process's keeper is to be found; a forked child gets a new one."""
-
-    __slots__ = ("keeper",)
-
-    def __init__(self) -> None:
-        self.keeper = Keeper()
-
-
-post = _Post()
+post = Post(boottime, Keeper(), tell)
+"""Of all places but those of tests. A forked child gets a new keeper."""
 
 
 def keeper() -> Keeper:

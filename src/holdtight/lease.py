@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from holdtight import process
+from holdtight.degraded import take_over
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
 from holdtight.herald import tell
 from holdtight.identity import Identity
@@ -60,10 +61,17 @@ class BaseLease:
     """This handle has been released, or handed over."""
     who: Identity | None = None
     """The identity whose re-entrant grant this is, if it is one."""
+    successor: Any = None
+    """The reader's lease that this one was downgraded to: the end of our block is its end."""
 
     def __init__(self, lock: Any, tenure: Tenure) -> None:
         self.lock = lock
         self.tenure = tenure
+
+    @property
+    def tenures(self) -> tuple[Tenure, ...]:
+        """All that must hold for this lease to hold: of a multi-lock more than one."""
+        return (self.tenure,)
 
     @property
     def name(self) -> str:
@@ -71,7 +79,7 @@ class BaseLease:
 
     @property
     def kind(self) -> Kind:
-        return self.tenure.terms.prepared.claim.kind
+        return self.tenure.kind
 
     @property
     def owner(self) -> str:
@@ -81,11 +89,13 @@ class BaseLease:
     @property
     def fence(self) -> int:
         """Larger than that of every earlier grant of this name. Show it to the resource."""
+        if self.tenure.stand_in is not None:
+            raise NotSupported.no_fence(self.name)
         return self.tenure.fence
 
     @property
     def fences(self) -> Mapping[str, int]:
-        return {self.tenure.name: self.tenure.fence}
+        return {self.tenure.name: self.fence}
 
     @property
     def ttl(self) -> float:
@@ -126,7 +136,8 @@ class BaseLease:
 
     @property
     def degraded(self) -> bool:
-        return False
+        """Taken without the server, which could not be reached: it excludes this process's own at most."""
+        return self.tenure.stand_in is not None
 
     @property
     def acks(self) -> int:
@@ -134,7 +145,8 @@ class BaseLease:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        return (self.tenure.place.display,)
+        """The servers that hold it: of a quorum, those that are known to, at least a majority of all."""
+        return () if self.degraded else self.tenure.nodes
 
     def share(self, who: Identity) -> None:
         """Lets this identity enter again."""
@@ -160,6 +172,20 @@ class BaseLease:
         if reason is not None and reason is not LossReason.FORKED:
             raise NotOwner.on(verb, self.name, reason)
 
+    def _may_detach(self) -> None:
+        if self.degraded:
+            raise NotSupported(
+                f"cannot detach {self.name!r}: it was taken without the server, nobody else could adopt it",
+                name=self.name,
+            )
+        if self.kind is not Kind.EXCLUSIVE:
+            raise NotSupported(
+                f"cannot detach {self.name!r}: only an exclusive lock can be handed over, {self.kind.text} has "
+                "several holders",
+                name=self.name,
+            )
+        self._entered_once("detach")
+
     def _entered_once(self, verb: str) -> None:
         if self.tenure.entered != 1:
             raise NotSupported(
@@ -168,6 +194,27 @@ class BaseLease:
                 name=self.name,
             )
         self.check()
+
+    def _may_downgrade(self) -> None:
+        if self.kind is not Kind.EXCLUSIVE:
+            raise NotSupported(
+                f"cannot downgrade {self.name!r}: only a lease that is held for writing can become one for reading",
+                name=self.name,
+            )
+        self._entered_once("downgrade")
+
+    def _downgraded(self, lease: "BaseLease") -> None:
+        """`lease` has taken the place of this one, in its block and for its identity too."""
+        before, after = self.tenure, lease.tenure
+        before.ended = self.closed = True
+        if before.stand_in is not None:
+            take_over(after, lease.lock)
+        self.successor = lease
+        after.block, before.block = before.block, None
+        if after.block is not None:
+            after.block.lease = lease
+        if self.who is not None:
+            lease.share(self.who)
 
     def __repr__(self) -> str:
         tenure = self.tenure

@@ -1,12 +1,13 @@
 """Theory of operation.
 
-What a lock does is decided in pure code that neither blocks nor awaits. That code speaks in four
+What a lock does is decided in pure code that neither blocks nor awaits. That code speaks in five
 words:
 
 Step   one request to one server, as data: the bytes before and after the sender's inbox, and how
        to read the reply. A verb that needs one round trip *is* a Step.
-Park   sleep until a bell rings for this owner, or until a moment on `boottime()`.
-Plan   a generator that yields Steps and Parks, is sent what came of them, and returns the result.
+Fan    Steps to the nodes of a quorum, one for each, asked at once.
+Park   sleep until a bell rings for this owner, or until a moment on the place's clock.
+Plan   a generator that yields Steps, Fans and Parks, is sent what came of them, and returns the result.
 Bell   what a Park is answered with when it was rung; None when the time came instead.
 
 A *driver* (one blocking, one asyncio) runs a plan. Its duties:
@@ -18,17 +19,22 @@ A *driver* (one blocking, one asyncio) runs a plan. Its duties:
   closed. Undo stands in the plan's own `except`, next to the deed;
 - a Step with `undo=True` gets a second and is shielded from further cancellation. When the connection that
   carried the deed is gone, `otherwise` is handed to the keeper, which tries for a while, and the plan goes
-  on at once.
+  on at once;
+- a Fan goes to all nodes at once and ends as soon as its outcome is certain, or its patience is over. A node that
+  cannot be asked, or does not answer in time, is answered for by a `LinkDown`; replies that come later are drained. A
+  Step with `undo=True` that a node did not get is handed to the keeper;
+- a bell that rings while a Step with `aside=True` is under way is kept for the next Park: the Step says nothing about
+  what the bell is for. A Park whose time has come already asks whether anybody has rung.
 
 Only a plan asks again: it alone knows that asking again is safe.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdtight.values import Owner
 
-__all__ = ["Bell", "LinkDown", "Park", "Plan", "ServerSaid", "Step"]
+__all__ = ["Bell", "Fan", "LinkDown", "NoQuorum", "Park", "Plan", "ServerSaid", "Step", "Wish"]
 
 UNDO_SECONDS = 1.0
 
@@ -36,12 +42,25 @@ UNDO_SECONDS = 1.0
 class LinkDown(Exception):
     """A connection could not be made, broke, or stayed silent. `sent`: the request may have arrived."""
 
-    def __init__(self, cause: str, *, sent: bool, stale: bool = False) -> None:
+    def __init__(self, cause: str, *, sent: bool, stale: bool = False, silent: bool = False) -> None:
         super().__init__(cause)
         self.cause = cause
         self.sent = sent
         self.stale = stale
         """The connection had been lying idle: it may have died long ago, and one more try is fair."""
+        self.silent = silent
+        """Nothing broke: no answer came in time."""
+
+
+class NoQuorum(LinkDown):
+    """Too few nodes of a quorum can vote. `nodes` says why, one by one; `answered`: they would, if they could soon."""
+
+    def __init__(self, nodes: dict[str, str], majority: int, *, answered: bool) -> None:
+        said = "; ".join(f"{node}: {answer}" for node, answer in nodes.items())
+        super().__init__(f"no majority ({majority} of {len(nodes)}): {said}", sent=False)
+        self.nodes = nodes
+        self.majority = majority
+        self.answered = answered
 
 
 class ServerSaid(Exception):
@@ -55,7 +74,12 @@ class ServerSaid(Exception):
 class Step:
     """One request. `packed(inbox)` is what goes on the wire; `read(reply, sent)` makes a value of the answer."""
 
-    __slots__ = ("after", "before", "otherwise", "patience", "read", "replacement", "undo")
+    __slots__ = ("after", "aside", "before", "otherwise", "patience", "read", "replacement", "undo")
+
+    persistence = 5.0
+    """For how long the keeper tries an undo that is left to it, before the ttl must do."""
+    until = 0.0
+    """What is undone may still arrive until then (the place's clock): the keeper undoes it again until that is past."""
 
     def __init__(
         self,
@@ -67,6 +91,7 @@ class Step:
         replacement: Callable[[bytes], bytes],
         undo: bool = False,
         otherwise: "Step | None" = None,
+        aside: bool = False,
     ) -> None:
         self.before = before
         self.after = after
@@ -77,9 +102,35 @@ class Step:
         self.undo = undo
         self.otherwise = otherwise
         """What to send instead when the connection of the plan's earlier Steps is gone."""
+        self.aside = aside
+        """Asked by somebody who stands in line, about something else."""
+
+    def made_of(self, reply: Any, sent: float) -> Any:
+        """As `read`; a reply that makes no sense is what a server said, not an error of ours."""
+        try:
+            return self.read(reply, sent)
+        except Exception as error:
+            return ServerSaid(f"{reply!r:.100} makes no sense ({type(error).__name__}: {error})")
 
     def packed(self, inbox: bytes) -> bytes:
         return self.before if self.after is None else self.before + inbox + self.after
+
+
+class Fan(NamedTuple):
+    """`steps` has one for each node in order, None for a node that is not asked. `certain` is given what each node has
+    answered so far: a value, a LinkDown, a ServerSaid, or None if there is nothing yet. `read` makes the outcome of it.
+    """
+
+    steps: "Sequence[Step | None]"
+    certain: Callable[[list[Any]], bool]
+    read: Callable[[list[Any]], Any]
+    patience: float
+    ways: list[Any] | None = None
+    """The driver leaves here by which connection each node was asked."""
+    after: Sequence[Any] | None = None
+    """The ways of an earlier Fan: a Step with an `otherwise` goes by the same way, and the other if that is gone."""
+    undo: bool = False
+    """To be seen through, as a Step with `undo=True` is."""
 
 
 class Park(NamedTuple):
@@ -97,4 +148,5 @@ class Bell(NamedTuple):
 
 
 R = TypeVar("R")
-Plan = Generator[Step | Park, Any, R]
+Wish = Step | Fan | Park
+Plan = Generator[Wish, Any, R]

@@ -9,7 +9,6 @@ from typing import Any
 
 from holdtight.core.renewal import Verdict, judge
 from holdtight.errors import NotOwner, Unavailable
-from holdtight.keeper import keeper
 from holdtight.redis import script
 from holdtight.redis.store import LONGEST_PATIENCE
 from holdtight.tenure import Tenure, learn_if_late
@@ -40,8 +39,9 @@ class Renewal:
 
     def start(self) -> None:
         self._tenure.waiting = True
-        keeper().drop(self._tenure)
-        keeper().ask(self)
+        keeper = self.place.post.keeper
+        keeper.drop(self._tenure)
+        keeper.ask(self)
 
     def _asked(self, now: float) -> float:
         until = self._tenure.hold_until
@@ -80,12 +80,13 @@ class Renewal:
 
     def _set_terms(self, sent: float) -> None:
         tenure = self._tenure
-        keeper().drop(tenure)
+        keeper = self.place.post.keeper
+        keeper.drop(tenure)
         tenure.ttl = self._ttl
         drift = tenure.terms.prepared.store.drift
         tenure.interval = self._ttl / 3 if tenure.terms.renew else drift.valid(self._ttl)
         tenure.renewed(sent, self._asked(sent))
-        keeper().add(tenure, sent)
+        keeper.add(tenure, sent)
 
     def unanswered(self, cause: str) -> None:
         self._cause = cause
@@ -108,7 +109,7 @@ class Renewal:
         if self._tenure.alive:
             if self._sent is not None:
                 self._assume_shorter(self._sent)
-            keeper().ask(self._tenure)
+            self.place.post.keeper.ask(self._tenure)
 
     def _assume_shorter(self, sent: float) -> None:
         tenure = self._tenure

@@ -5,32 +5,24 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdtight.clock import Backoff, Drift, seconds, ttl_seconds, wait_seconds
 from holdtight.errors import NotSupported
+from holdtight.profiles import UNSET, Profile, check_profiles, profile_for
 from holdtight.redis.keys import check_namespace
-from holdtight.values import check_label
+from holdtight.values import Kind, check_label
 
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.redis.targets import Embedded, Single
+    from holdtight.redis.credentials import Credentials
+    from holdtight.redis.targets import Embedded, Memory, Quorum, Single
 
-__all__ = ["UNSET", "Options", "Settings", "Unset", "refuse_patched_threads"]
-
-
-class Unset:
-    """Stands for an argument that was not given."""
-
-    def __repr__(self) -> str:
-        return "…"
-
-    def __reduce__(self) -> str:
-        return "UNSET"
+__all__ = ["UNSET", "Options", "Settings", "refuse_patched_threads"]
 
 
-UNSET = Unset()
+MOST_PERMITS = 999_999_999
 
 
 class Settings(NamedTuple):
-    target: "Single | Embedded"
+    target: "Single | Embedded | Memory | Quorum"
     namespace: str
     ttl: float
     wait: float | None
@@ -42,6 +34,25 @@ class Settings(NamedTuple):
     retry: Backoff
     max_connections: int | None
     tls: "ssl.SSLContext | None"
+    profiles: tuple[tuple[str, Profile], ...]
+    on_unavailable: str = "raise"
+    max_ttl: float | None = None
+    """Of a quorum only: the longest ttl that any client of it may ask for, which is how long its nodes are guarded."""
+    restart_guard: bool = False
+
+    @property
+    def is_quorum(self) -> bool:
+        return self.max_ttl is not None
+
+    def check_ttl(self, ttl: float) -> float:
+        """A ttl above max_ttl would outlive the restart guard of a quorum."""
+        if self.max_ttl is not None and ttl > self.max_ttl:
+            raise ValueError(
+                f"ttl={ttl:g} is above max_ttl={self.max_ttl:g}: a node that restarts keeps out of votes for max_ttl, "
+                "and a longer lease would not be safe from it. Use a shorter ttl, or open every client of the quorum "
+                "with a larger max_ttl"
+            )
+        return ttl
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.tls is not None:
@@ -49,7 +60,17 @@ class Settings(NamedTuple):
                 "a client with an ssl.SSLContext cannot be pickled: give the TLS settings in the URL "
                 "(rediss://…?ssl_ca_certs=…&ssl_certfile=…) instead of tls="
             )
+        from holdtight.redis.targets import Memory
+
+        if isinstance(self.target, Memory):
+            raise TypeError(
+                f"a client of {self.target.display()} cannot be pickled: its locks are in this process, and elsewhere "
+                "the same name would be another store, which excludes nobody here"
+            )
         return Settings, tuple(self)
+
+    def __deepcopy__(self, memo: object) -> "Settings":
+        return self  # in this process it can stand for itself
 
     @classmethod
     def checked(
@@ -82,14 +103,20 @@ class Settings(NamedTuple):
         timeout = seconds(connect_timeout, "connect_timeout")
         if timeout <= 0:
             raise ValueError("connect_timeout must be above 0")
-        ttl_seconds(max_ttl, renewed=True, argument="max_ttl")
+        longest = ttl_seconds(max_ttl, renewed=True, argument="max_ttl")
         if not isinstance(restart_guard, bool):
             raise TypeError(f"restart_guard must be True or False, not {restart_guard!r}")
-        _refuse_what_is_not_built_yet(profiles, acks, on_unavailable, sentinel_credentials)
+        _refuse_what_is_not_built_yet(acks, sentinel_credentials)
         if tls is not None and not ("ssl" in sys.modules and isinstance(tls, sys.modules["ssl"].SSLContext)):
             raise TypeError(f"tls must be an ssl.SSLContext, not {type(tls).__name__}")
         place = _server(target, credentials, tls is not None)
-        return cls(
+        quorum = type(place).__name__ == "Quorum"
+        if quorum and _checked_choice(on_unavailable) != "raise":
+            raise NotSupported(
+                "on_unavailable is not built yet for a quorum: which of its nodes' answers count as unreachable would "
+                'have to be told apart from votes of the restart guard. Use on_unavailable="raise"'
+            )
+        made = cls(
             target=place,
             namespace=check_namespace(namespace),
             ttl=ttl_seconds(ttl, renewed=True),
@@ -102,7 +129,18 @@ class Settings(NamedTuple):
             retry=retry,
             max_connections=None if max_connections is None else _whole(max_connections, "max_connections"),
             tls=cast("ssl.SSLContext | None", tls),
+            profiles=check_profiles(profiles),
+            on_unavailable=_checked_choice(on_unavailable),
+            max_ttl=longest if quorum else None,
+            restart_guard=quorum and restart_guard,
         )
+        made.check_ttl(made.ttl)
+        if quorum and max_connections is not None:
+            raise NotSupported(
+                "max_connections is not supported on a quorum: who waits for a connection to one node while holding "
+                "one to another could wait for ever"
+            )
+        return made
 
 
 def refuse_patched_threads() -> None:
@@ -127,15 +165,15 @@ def _whole(value: object, argument: str) -> int:
     return value
 
 
-def _refuse_what_is_not_built_yet(
-    profiles: object, acks: object, on_unavailable: object, sentinel_credentials: object
-) -> None:
+def _checked_choice(on_unavailable: object) -> str:
     if on_unavailable not in ("raise", "local", "open"):
         raise ValueError(f'on_unavailable={on_unavailable!r} must be "raise", "local" or "open"')
+    return str(on_unavailable)
+
+
+def _refuse_what_is_not_built_yet(acks: object, sentinel_credentials: object) -> None:
     for argument, given in (
-        ("profiles", bool(profiles)),
         ("acks", acks not in (0, None) or isinstance(acks, bool)),
-        ("on_unavailable", on_unavailable != "raise"),
         ("sentinel_credentials", sentinel_credentials is not None),
     ):
         if given:
@@ -145,28 +183,47 @@ def _refuse_what_is_not_built_yet(
             )
 
 
-def _server(target: object, credentials: object, tls: bool) -> "Single | Embedded":
+def _server(target: object, credentials: object, tls: bool) -> "Single | Embedded | Memory | Quorum":
     # Loaded with the first client, not with the package.
-    from dataclasses import replace
-
     from holdtight.redis.credentials import check_credentials
-    from holdtight.redis.targets import Embedded, Single
+    from holdtight.redis.targets import Embedded, Memory, Quorum, Single
     from holdtight.redis.url import parse
 
-    found = parse(target)
+    found, login = parse(target), check_credentials(credentials)
     if isinstance(found, Embedded):
         return found
+    if isinstance(found, Memory):
+        for argument, given in (("credentials", login is not None), ("tls", tls)):
+            if given:
+                raise ValueError(f"{argument}= was given for {found.display()}, which has no use for it")
+        return found
     if isinstance(found, Single):
-        address = found.address.with_credentials(check_credentials(credentials))
-        if tls and not address.tls:
-            if address.path is not None:
-                raise ValueError("tls= was given for a unix socket, which does not need it")
-            address = replace(address, tls=True)
-        return Single(address)
+        return _with_settings(found, login, tls)
+    if isinstance(found, Quorum):
+        nodes: list[Single] = []
+        for at, each in enumerate(found.nodes):
+            if not isinstance(each, Single):
+                raise NotSupported(
+                    f"target[{at}]: {each.display()} cannot be a node of a quorum, which needs independent servers, "
+                    "each with its own memory (redis://, rediss://, unix://, valkey://, valkeys://)"
+                )
+            nodes.append(_with_settings(each, login, tls))
+        return Quorum(tuple(nodes))
     raise NotSupported(
         f"target: {type(found).__name__} is not built yet in this version; one server (redis://, rediss://, unix://, "
-        "valkey://, valkeys://, embedded://) is"
+        "valkey://, valkeys://, embedded://), a list of servers (a quorum) and memory:// are"
     )
+
+
+def _with_settings(found: "Single", login: "Credentials | None", tls: bool) -> "Single":
+    from dataclasses import replace
+
+    address = found.address.with_credentials(login)
+    if tls and not address.tls:
+        if address.path is not None:
+            raise ValueError("tls= was given for a unix socket, which does not need it")
+        address = replace(address, tls=True)
+    return replace(found, address=address)
 
 
 class Options(NamedTuple):
@@ -178,28 +235,53 @@ class Options(NamedTuple):
     renew: bool
     max_hold: float | None
     label: str | None
+    kind: Kind = Kind.EXCLUSIVE
+    n: int = 1
+    permits: int = 0
 
     @classmethod
     def checked(
         cls,
         settings: Settings,
+        name: str,
         *,
-        ttl: object,
-        wait: object,
-        reentrant: object,
-        renew: object,
-        max_hold: object,
-        label: object,
+        ttl: object = UNSET,
+        wait: object = UNSET,
+        reentrant: object = False,
+        renew: object = UNSET,
+        max_hold: object = UNSET,
+        label: object = UNSET,
+        kind: Kind = Kind.EXCLUSIVE,
+        permits: object = 0,
     ) -> "Options":
+        """What the call says; else what the name's profile says; else what the client was opened with."""
+        profile = profile_for(settings.profiles, name)
+        ttl = profile.ttl if ttl is UNSET else ttl
+        wait = profile.wait if wait is UNSET else wait
+        renew = profile.renew if renew is UNSET else renew
+        renew = True if renew is UNSET else renew
+        max_hold = profile.max_hold if max_hold is UNSET else max_hold
+        label = profile.label if label is UNSET else label
         for argument, value in (("reentrant", reentrant), ("renew", renew)):
             if not isinstance(value, bool):
                 raise TypeError(f"{argument} must be True or False, not {value!r}")
-        longest = None if max_hold is None else seconds(max_hold, "max_hold")
+        if reentrant and kind is Kind.PERMITS:
+            raise NotSupported(
+                "a semaphore cannot be reentrant: entering again would count as one permit where two are in use. "
+                "Ask for as many as are needed with acquire(n=…)",
+                name=name,
+            )
+        longest = None if max_hold is None or max_hold is UNSET else seconds(max_hold, "max_hold")
         if longest is not None and longest < 0.01:
             raise ValueError(f"max_hold={max_hold!r} must be at least 10ms")
         lifetime = settings.ttl if ttl is UNSET else ttl_seconds(ttl, renewed=bool(renew))
         if longest is not None:
             lifetime = min(lifetime, settings.drift.ttl_for(longest))
+        settings.check_ttl(lifetime)
+        if settings.is_quorum and kind is Kind.PERMITS:
+            from holdtight.quorum import refuse
+
+            raise refuse("semaphore", name)
         return cls(
             ttl=lifetime,
             wait=settings.wait if wait is UNSET else wait_seconds(wait),
@@ -207,4 +289,20 @@ class Options(NamedTuple):
             renew=bool(renew),
             max_hold=longest,
             label=settings.label if label is UNSET else check_label(label),
+            kind=kind,
+            permits=check_permits(permits) if kind is Kind.PERMITS else 0,
         )
+
+    def asking_for(self, n: object) -> "Options":
+        """The same with another number of permits."""
+        number = _whole(n, "n")
+        if number > self.permits:
+            raise ValueError(f"n={number} is more than the semaphore's permits={self.permits}: it would wait for ever")
+        return self._replace(n=number)
+
+
+def check_permits(permits: object) -> int:
+    number = _whole(permits, "permits")
+    if number > MOST_PERMITS:
+        raise ValueError(f"permits={number} must be at most {MOST_PERMITS}")
+    return number

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from holdtight.clock import Backoff, boottime
+from holdtight.clock import Backoff
 from holdtight.herald import report
+from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.process import abandon_descriptor, start_thread
-from holdtight.redis.link import Link
+from holdtight.process import start_thread
 from holdtight.redis.node import RECORD_SECONDS
 from holdtight.redis.resp import command
-from holdtight.redis.topology import Place
 
 if TYPE_CHECKING:
     from holdtight.keeper import Charge, Keeper
@@ -77,7 +76,7 @@ class Station:
 
     @property
     def fd(self) -> int:
-        return self._link.sock.fileno() if self._link else -1
+        return self._link.fileno() if self._link else -1
 
     @property
     def connected(self) -> bool:
@@ -107,15 +106,17 @@ class Station:
         if not self._waiting:
             return self._give_up_at if self._sent else float("inf")
         if self._link is None:
-            if self._connecting:
-                return float("inf")
-            if now < self._connect_at:
+            if not self._connecting and now < self._connect_at:
                 return self._connect_at
-            self._connect()
-            return float("inf")
+            if not self._connecting:
+                self._connect()
+            if self._link is None:
+                return float("inf")
         if not self._sent:
             self._send_batch(now)
-        return self._give_up_at if self._sent else float("inf")
+        if self._sent:
+            return self._give_up_at
+        return now if self._waiting else float("inf")
 
     def _send_batch(self, now: float) -> None:
         requests: list[bytes] = []
@@ -148,7 +149,10 @@ class Station:
         except LinkDown as down:
             self._fail(down.cause, now)
             return
-        self._keeper.register(self.fd, writing=bool(self._outgoing))
+        if self.place.at_once:
+            self.ready(now)
+        else:
+            self._keeper.register(self.fd, writing=bool(self._outgoing))
 
     def ready(self, now: float) -> None:
         """The connection can be read, or written to."""
@@ -213,6 +217,9 @@ class Station:
         self._keeper.settled(charge, well=False, now=now)
 
     def _connect(self) -> None:
+        if self.place.at_once:
+            self._link = self.place.open(CONNECT_SECONDS)
+            return
         self._connecting = True
 
         def connect() -> None:
@@ -231,16 +238,17 @@ class Station:
             start_thread(connect, "holdtight-connect")
         except RuntimeError as error:
             self._connecting = False
-            self._fail(f"no thread to connect with: {error}", boottime())
+            self._fail(f"no thread to connect with: {error}", self._keeper.clock())
 
     def _connected(self, link: Link | None, cause: str) -> None:
         self._connecting = False
         if link is None:
-            self._fail(cause, boottime())
+            self._fail(cause, self._keeper.clock())
         elif self._retired:
             link.close()
         else:
             self._link = link
+            self.place.keeps(link)
             self._keeper.register(self.fd, writing=False)
 
     # The client's record, which tells people who look which process it is.
@@ -249,7 +257,7 @@ class Station:
         """The record has been written by a connection that was just made."""
         self._recorded = True
         self._idle_ticks = 0
-        self._refresh_at = boottime() + REFRESH_SECONDS
+        self._refresh_at = self._keeper.clock() + REFRESH_SECONDS
 
     def keep_record(self, now: float, *, busy: bool) -> bool:
         """Refreshes the record, or removes it after a while without charges. False: nothing left to do."""
@@ -258,7 +266,7 @@ class Station:
             refresh()
         if busy:
             self._idle_ticks = 0
-            if now >= self._refresh_at:
+            if client.known and now >= self._refresh_at:
                 self._recorded = True
                 self._refresh_at = now + REFRESH_SECONDS
                 client.recorded_until = self._refresh_at + REFRESH_SECONDS
@@ -286,10 +294,11 @@ class Station:
     def abandon(self) -> None:
         """In a forked child: let go without a word."""
         if self._link is not None:
-            abandon_descriptor(self.fd)
+            self._link.abandon()
 
     def _close(self) -> None:
         if self._link is not None:
-            self._keeper.unregister(self.fd)
+            if not self.place.at_once:
+                self._keeper.unregister(self.fd)
             self._link.close()
             self._link = None

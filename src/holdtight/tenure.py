@@ -15,14 +15,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdtight import process
-from holdtight.clock import boottime
 from holdtight.core.renewal import Verdict, judge, next_ttl
 from holdtight.hub import Events
+from holdtight.place import Place
 from holdtight.redis import script
 from holdtight.redis.node import Client
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared
-from holdtight.redis.topology import Place
-from holdtight.values import LossReason, Owner, owner_text
+from holdtight.values import Kind, LossReason, Owner, owner_text
 
 __all__ = ["Tenure", "Terms", "learn_if_late"]
 
@@ -69,6 +68,8 @@ class Terms:
 
 
 class Cancellable(Protocol):
+    lease: Any
+
     def lease_lost(self) -> None: ...
 
 
@@ -85,6 +86,8 @@ class Tenure:
     """The `async with` block whose body is to be cancelled; set without a lock by its own loop, which then looks
     whether the loss came first."""
     hold_until: float | None = None
+    stand_in: Any = None
+    """The lock that gives it back, of a lease that was taken without the server; see degraded.py."""
     waiting = False
     """Somebody waits for a renewal with terms of its own: ours would undo it if it came later."""
     _asked = 0.0
@@ -112,12 +115,21 @@ class Tenure:
     def name(self) -> str:
         return self.terms.prepared.claim.name
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The servers that have it."""
+        return (self.place.display,)
+
+    @property
+    def kind(self) -> Kind:
+        return self.terms.prepared.claim.kind
+
     # What a lease shows.
 
     def remaining(self) -> float:
         if self.reason is not None or self.ended or self.epoch != process.current.epoch:
             return 0.0
-        return max(0.0, self.deadline - boottime())
+        return max(0.0, self.deadline - self.place.clock())
 
     def lost(self) -> bool:
         if self.reason is not None:
@@ -127,7 +139,7 @@ class Tenure:
         if self.epoch != process.current.epoch:
             self.reason = LossReason.FORKED
             return True
-        if boottime() >= self.deadline:
+        if self.place.clock() >= self.deadline:
             self.lose(self._overdue())
             return True
         return False

@@ -11,15 +11,18 @@ __all__ = [
     "Claim",
     "Denied",
     "Grant",
+    "Guarded",
     "Holder",
     "Kind",
     "Late",
     "LockInfo",
     "LossReason",
+    "Member",
     "Outcome",
     "Owner",
     "QueueIsFull",
     "Queued",
+    "Wait",
     "Waiter",
     "Withdrawn",
     "check_label",
@@ -38,6 +41,25 @@ LONGEST_LABEL = 128
 
 class Kind(enum.Enum):
     EXCLUSIVE = "exclusive"
+    """Also what `rwlock(name).write()` asks for."""
+    SHARED = "shared"
+    """A reader's."""
+    PERMITS = "permits"
+    """A semaphore's."""
+    MULTI = "multi"
+    """Several at once."""
+
+    @property
+    def text(self) -> str:
+        return _KINDS[self]
+
+
+_KINDS = {
+    Kind.EXCLUSIVE: "an exclusive lock",
+    Kind.SHARED: "a read-write lock",
+    Kind.PERMITS: "a semaphore",
+    Kind.MULTI: "a multi-lock",
+}
 
 
 class LossReason(enum.Enum):
@@ -98,12 +120,14 @@ def owner_text(owner: Owner) -> str:
 
 
 class Claim(NamedTuple):
-    """What is asked: which name, for how long."""
+    """What is asked: which name, for how long, in which mode. `n` of `permits` are asked for, of a semaphore only."""
 
     name: str
     ttl: float
     label: str | None = None
     kind: Kind = Kind.EXCLUSIVE
+    n: int = 1
+    permits: int = 0
 
 
 class Holder(NamedTuple):
@@ -117,6 +141,9 @@ class Holder(NamedTuple):
     since: float | None = None
     expires_in: float | None = None
     entered: int | None = None
+    kind: Kind = Kind.EXCLUSIVE
+    n: int = 1
+    """How many permits, of a semaphore."""
 
     def __str__(self) -> str:
         who = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}…"
@@ -133,6 +160,9 @@ class Waiter(NamedTuple):
     pid: int | None = None
     label: str | None = None
     since: float | None = None
+    kind: Kind = Kind.EXCLUSIVE
+    """What is waited for: to write, to read, or permits."""
+    n: int = 1
 
 
 class LockInfo(NamedTuple):
@@ -145,14 +175,44 @@ class LockInfo(NamedTuple):
     waiters: tuple[Waiter, ...] = ()
     waiting: int = 0
     fence: int | None = None
+    nodes: dict[str, str] | None = None
+    """Of a quorum: what each node says, and whether its restart guard keeps it from voting."""
 
     @property
     def locked(self) -> bool:
         return bool(self.holders)
 
 
+class Wait(NamedTuple):
+    """Somebody waits for `name` as the owner `waiter`; `who` is the thread or task, for people."""
+
+    waiter: Owner
+    name: str
+    who: str = ""
+    label: str | None = None
+
+
+class Member(NamedTuple):
+    """One member of a deadlock: it holds one lock (as `owner`) and waits for the next (as `waiter`)."""
+
+    holds: str
+    waits_for: str
+    owner: str
+    waiter: str
+    host: str | None = None
+    pid: int | None = None
+    who: str = ""
+    label: str | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}…"
+        who = f", {self.who}" if self.who else ""
+        label = f" ({self.label})" if self.label else ""
+        return f"{place}{who}{label} holds {self.holds!r} and waits for {self.waits_for!r}"
+
+
 class Grant(NamedTuple):
-    """The server's yes. `sent` is when the request that was answered left (boottime)."""
+    """The server's yes. `sent` is when the request that was answered left, on the place's clock."""
 
     fence: int
     sent: float
@@ -160,10 +220,11 @@ class Grant(NamedTuple):
 
 
 class Denied(NamedTuple):
-    """Held by another; we are not in line."""
+    """Held by another; we are not in line. `look`: the store keeps no line, ask again after so many seconds."""
 
     holder: Owner | None
     left: float
+    look: float | None = None
 
 
 class Queued(NamedTuple):
@@ -181,6 +242,12 @@ class Late(NamedTuple):
 
 class Withdrawn(NamedTuple):
     """A marker refused the request."""
+
+
+class Guarded(NamedTuple):
+    """A node of a quorum that started a short while ago, and votes again in `left` seconds."""
+
+    left: float
 
 
 class QueueIsFull(NamedTuple):

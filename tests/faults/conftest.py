@@ -8,6 +8,8 @@ import pytest
 
 from tests.faults import clients
 from tests.faults.clients import COLOURS, Client, Colour, OpenClient
+from tests.faults.quorum import Nodes, StartNodes
+from tests.support.servers import StartServer
 
 
 @pytest.fixture(params=COLOURS)
@@ -21,7 +23,25 @@ def open_client(colour: Colour) -> Iterator[OpenClient]:
     """Clients of the colour under test, closed at the end."""
     with ExitStack() as stack:
 
-        def begin(url: str, **settings: Any) -> Client:
+        def begin(url: str | list[str], **settings: Any) -> Client:
             return stack.enter_context(closing(clients.open_client(colour, url, **settings)))
 
         yield begin
+
+
+@pytest.fixture
+def start_nodes(start_server: StartServer) -> StartNodes:
+    """Servers for a quorum, empty and blessed unless it is said otherwise."""
+
+    def begin(count: int = 5, *, blessed: bool = True, **settings: Any) -> Nodes:
+        nodes = Nodes([start_server() for _ in range(count)])
+        if blessed:
+            nodes.bless(**settings)
+        return nodes
+
+    return begin
+
+
+@pytest.fixture
+def nodes(start_nodes: StartNodes) -> Nodes:
+    return start_nodes()

@@ -7,8 +7,9 @@ from typing import Any, Generic, TypeVar
 
 from holdtight.clock import Backoff, Drift
 from holdtight.core.contend import Answer, Asking, Granted, acquire
+from holdtight.core.deadlock import Watch
 from holdtight.errors import LockError
-from holdtight.plan import LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.plan import Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
 from holdtight.redis import answers
 from holdtight.values import Claim, Holder, Owner, owner_text
 
@@ -90,6 +91,9 @@ class Lock:
     def release_step(self, owner: Owner) -> Step:
         return Named("release", owner)
 
+    def downgrade_step(self, owner: Owner, *, now: float) -> Step:
+        return Named("downgrade", owner, now=now)
+
     def marker_step(self, owner: Owner, marker: int) -> Step:
         return Named("mark", owner, marker=marker)
 
@@ -121,15 +125,15 @@ class Run(Generic[R]):
     def __init__(self, plan: Plan[R], clock: Clock) -> None:
         self._plan = plan
         self.clock = clock
-        self.wish: Step | Park | None = None
-        self.seen: list[Step | Park] = []
+        self.wish: Wish | None = None
+        self.seen: list[Wish] = []
         self.result: R | None = None
         self.error: BaseException | None = None
         self.done = False
         _under_way.append(self)
         self._go(lambda: self._plan.send(None))
 
-    def _go(self, on: Callable[[], Step | Park]) -> None:
+    def _go(self, on: Callable[[], Wish]) -> None:
         assert not self.done, "the plan is over"
         try:
             self.wish = on()
@@ -162,6 +166,10 @@ class Run(Generic[R]):
         self.clock.now = self.sleeps().until
         return self.answer(value)
 
+    def fans(self) -> Fan:
+        assert isinstance(self.wish, Fan), f"asks no nodes but {self.wish or self.error or self.result!r}"
+        return self.wish
+
     def asks(self, verb: str) -> Named:
         assert isinstance(self.wish, Named), f"asks nothing but {self.wish or self.error or self.result!r}"
         assert self.wish.verb == verb, f"asks {self.wish}, not {verb}"
@@ -181,10 +189,12 @@ def ask(
     retry: Backoff = SHORT_PAUSES,
     or_none: bool = False,
     clock: Clock | None = None,
+    watch: Watch | None = None,
 ) -> Run[Granted | None]:
     """An acquisition, from what its first attempt brought."""
     clock = clock or Clock()
     asking = asking_at(clock, lock=lock, wait=wait, connect_timeout=connect_timeout, retry=retry, or_none=or_none)
+    asking.watch = watch
     return Run(acquire(asking, first, limit), clock)
 
 

@@ -18,7 +18,20 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
-from holdtight import AsyncLease, AsyncLock, AsyncLocks, Lease, Lock, LockInfo, Locks
+from holdtight import (
+    AsyncLease,
+    AsyncLock,
+    AsyncLocks,
+    AsyncMulti,
+    AsyncReadWriteLock,
+    AsyncSemaphore,
+    Lease,
+    Lock,
+    LockInfo,
+    Locks,
+    Multi,
+    ReadWriteLock,
+)
 
 __all__ = ["COLOURS", "PATIENCE", "Actor", "Colour", "bare"]
 
@@ -214,7 +227,7 @@ class Blocking(Colour):
     def dressed(self, what: Any) -> Any:
         if isinstance(what, Locks):
             return DressedLocks(what)
-        return DressedLock(what) if isinstance(what, Lock) else DressedLease(what)
+        return DressedLock(what) if isinstance(what, (Lock, Multi)) else DressedLease(what)
 
 
 class Dress:
@@ -241,6 +254,15 @@ class DressedLocks(Dress):
 
     def lock(self, name: str, **options: Any) -> AsyncLock:
         return cast(AsyncLock, DressedLock(self.real.lock(name, **options)))
+
+    def rwlock(self, name: str, **options: Any) -> AsyncReadWriteLock:
+        return cast(AsyncReadWriteLock, DressedReadWriteLock(self.real.rwlock(name, **options)))
+
+    def semaphore(self, name: str, **options: Any) -> AsyncSemaphore:
+        return cast(AsyncSemaphore, DressedLock(self.real.semaphore(name, **options)))
+
+    def multi(self, *names_or_locks: Any, **options: Any) -> AsyncMulti:
+        return cast(AsyncMulti, DressedLock(self.real.multi(*map(bare, names_or_locks), **options)))
 
     async def inspect(self, name: str) -> LockInfo:
         return self.real.inspect(name)
@@ -273,15 +295,14 @@ class DressedHold(Dress):
         self.real.__exit__(kind, error, trace)
 
 
-class DressedLock(DressedHold):
-    real: Lock
+class DressedReadWriteLock(Dress):
+    real: ReadWriteLock
 
-    async def acquire(self, **options: Any) -> AsyncLease:
-        return cast(AsyncLease, DressedLease(self.real.acquire(**options)))
+    def read(self, **options: Any) -> AsyncLock:
+        return cast(AsyncLock, DressedLock(self.real.read(**options)))
 
-    async def try_acquire(self) -> AsyncLease | None:
-        lease = self.real.try_acquire()
-        return None if lease is None else cast(AsyncLease, DressedLease(lease))
+    def write(self, **options: Any) -> AsyncLock:
+        return cast(AsyncLock, DressedLock(self.real.write(**options)))
 
     async def locked(self) -> bool:
         return self.real.locked()
@@ -289,8 +310,25 @@ class DressedLock(DressedHold):
     async def inspect(self) -> LockInfo:
         return self.real.inspect()
 
-    def hold(self, **options: Any) -> DressedHold:
-        return DressedHold(self.real.hold(**options))
+
+class DressedLock(DressedHold):
+    real: Any
+
+    async def acquire(self, *number: int, **options: Any) -> AsyncLease:
+        return cast(AsyncLease, DressedLease(self.real.acquire(*number, **options)))
+
+    async def try_acquire(self, *number: int) -> AsyncLease | None:
+        lease = self.real.try_acquire(*number)
+        return None if lease is None else cast(AsyncLease, DressedLease(lease))
+
+    async def locked(self) -> bool:
+        return bool(self.real.locked())
+
+    async def inspect(self) -> LockInfo:
+        return cast(LockInfo, self.real.inspect())
+
+    def hold(self, *number: int, **options: Any) -> DressedHold:
+        return DressedHold(self.real.hold(*number, **options))
 
     def __call__(self, scene: Callable[..., Scene[Any]]) -> Callable[..., Awaitable[Any]]:
         locked = self.real(Blocking().function(scene))
@@ -316,6 +354,9 @@ class DressedLease(Dress):
 
     async def detach(self, ttl: Any = None) -> str:
         return self.real.detach(ttl)
+
+    async def downgrade(self) -> AsyncLease:
+        return cast(AsyncLease, DressedLease(self.real.downgrade()))
 
 
 COLOURS: dict[str, Colour] = {colour.name: colour for colour in (Blocking(), Asyncio())}

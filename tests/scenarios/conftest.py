@@ -1,4 +1,9 @@
-"""Every scenario × colour × kind × server flavour."""
+"""Every scenario × colour × kind × server flavour, the memory store among them.
+
+What only a real server can show is marked `real_server("why")`, what is not for permits `locks_only("why")`. The kinds
+that differ from the exclusive lock by their scripts alone are played on one real server or in memory; on all
+others by `make faults`.
+"""
 
 import inspect
 
@@ -6,7 +11,26 @@ import pytest
 
 from tests.scenarios.colours import COLOURS, Colour
 from tests.scenarios.world import KINDS, World
-from tests.support.servers import RunningServer
+from tests.support.memory import MEMORY, MemoryStore
+from tests.support.servers import FLAVOURS, RunningServer
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept: list[pytest.Item] = []
+    for item in items:
+        given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        kind = given.get("kind", "exclusive")
+        mark = item.get_closest_marker("locks_only")
+        assert mark is None or mark.args, "locks_only needs a reason"
+        if kind == "permit" and mark is not None:
+            continue
+        # A write lock is the very claim of the exclusive lock.
+        here = (MEMORY,) if kind == "write" else (FLAVOURS[0], MEMORY)
+        if kind != "exclusive" and given.get("shared_server") not in here:
+            item.add_marker(pytest.mark.long)
+        kept.append(item)
+    items[:] = kept
 
 
 @pytest.fixture(params=COLOURS)
@@ -20,7 +44,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def world(server: RunningServer, kind: str, colour: Colour) -> World:
+def world(server: RunningServer | MemoryStore, kind: str, colour: Colour) -> World:
     return World(colour, kind, server)
 
 

@@ -16,6 +16,8 @@ from tests.scenarios.world import World
 from tests.support.certificates import Certificates
 from tests.support.servers import DEBIAN_REDIS, RunningServer, StartServer
 
+pytestmark = pytest.mark.real_server("it is about addresses, logins and encryption; the memory store has none of them")
+
 
 async def expect_a_working_lock(world: World, target: object, **options: Any) -> None:
     """Taken, contended, handed over and renewed there."""

@@ -146,6 +146,7 @@ async def test_max_hold_is_told(world: World) -> None:
     assert kinds(heard) == [Acquired, Lost]
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_re_entry_is_one_grant(world: World) -> None:
     heard = world.listen()
     lock = world.lock(reentrant=True)
@@ -154,6 +155,7 @@ async def test_re_entry_is_one_grant(world: World) -> None:
     assert kinds(heard) == [Acquired, Released]
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_an_adoption_is_told_as_a_grant(world: World) -> None:
     adopter = world.locks()
     heard = world.listen(adopter)
@@ -167,6 +169,7 @@ async def test_an_adoption_is_told_as_a_grant(world: World) -> None:
     assert acquired.fence == released.fence == lease.fence
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_a_detached_lease_is_told_to_have_ended_here(world: World) -> None:
     heard = world.listen()
     lease = await world.lock(ttl=20).acquire()

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from tests.scenarios.world import World
 
 
@@ -50,6 +52,7 @@ async def test_the_fence_rises_over_the_loss_of_all_data(world: World) -> None:
             assert lease.fence > before
 
 
+@pytest.mark.real_server("the clock of the memory store is never set")
 async def test_a_fence_that_is_ahead_of_the_clock_is_not_fallen_behind(world: World) -> None:
     """As after a clock that was stepped ahead and back: the next is larger all the same."""
     ahead = int((time.time() + 3) * 1e6)
@@ -67,6 +70,7 @@ async def test_a_fence_that_is_ahead_of_the_clock_is_not_fallen_behind(world: Wo
     world.server.flushall()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_renewal_and_re_entry_keep_the_fence(world: World) -> None:
     lock = world.lock(reentrant=True)
     async with lock as lease, lock as again:

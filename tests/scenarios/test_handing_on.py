@@ -10,6 +10,7 @@ from holdtight import AsyncLease, LeaseLost, LossReason, NotOwner, NotSupported
 from tests.scenarios.world import World
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_a_detached_lock_is_adopted_by_another_client(world: World) -> None:
     lock = world.lock("baton", ttl=20)
     lease = await lock.acquire()
@@ -28,6 +29,7 @@ async def test_a_detached_lock_is_adopted_by_another_client(world: World) -> Non
     assert not await lock.locked()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_a_detached_lease_is_at_an_end(world: World) -> None:
     lease = await world.lock(ttl=20).acquire()
     text = await lease.detach()
@@ -44,6 +46,7 @@ async def test_a_detached_lease_is_at_an_end(world: World) -> None:
     await adopted.release()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_what_was_detached_inside_a_block_is_not_released_at_its_end(world: World) -> None:
     async with world.lock(ttl=20) as lease:
         text = await lease.detach()
@@ -51,6 +54,7 @@ async def test_what_was_detached_inside_a_block_is_not_released_at_its_end(world
     await (await world.client.adopt(text)).release()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_the_second_adopter_comes_too_late(world: World) -> None:
     text = await (await world.lock(ttl=20).acquire()).detach()
     first = await world.client.adopt(text)
@@ -64,6 +68,7 @@ async def test_the_second_adopter_comes_too_late(world: World) -> None:
         await world.client.adopt(text)
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_the_ttl_of_detach_is_the_time_for_adopting(world: World) -> None:
     lock = world.lock(ttl=20)
     text = await (await lock.acquire()).detach(0.05)
@@ -74,6 +79,7 @@ async def test_the_ttl_of_detach_is_the_time_for_adopting(world: World) -> None:
     assert caught.value.reason is LossReason.EXPIRED
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_an_adopted_lock_is_renewed_again(world: World) -> None:
     text = await (await world.lock(ttl=20).acquire()).detach(5)
     lease = await world.client.adopt(text, ttl=1.5)
@@ -82,6 +88,7 @@ async def test_an_adopted_lock_is_renewed_again(world: World) -> None:
     await lease.release()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_waiters_stay_in_line_while_the_lock_is_handed_on(world: World) -> None:
     lock = world.lock(ttl=20)
     lease = await lock.acquire()
@@ -94,6 +101,7 @@ async def test_waiters_stay_in_line_while_the_lock_is_handed_on(world: World) ->
     await served.release()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_a_grant_with_two_handles_cannot_be_detached(world: World) -> None:
     lock = world.lock(reentrant=True)
     async with lock as outer:
@@ -105,6 +113,7 @@ async def test_a_grant_with_two_handles_cannot_be_detached(world: World) -> None
         outer.check()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_what_is_lost_cannot_be_detached(world: World) -> None:
     lease = await world.lock(ttl=0.05, renew=False).acquire()
     await lease.wait_lost(10)
@@ -154,6 +163,7 @@ async def test_a_lease_is_released_by_another_thread_or_task(world: World) -> No
     await lease.release()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_a_reentrant_lease_is_released_by_another_thread_or_task(world: World) -> None:
     lock = world.lock(reentrant=True)
     lease = await lock.acquire()

@@ -6,6 +6,7 @@ from holdtight import AsyncLease, DeadlockDetected, LeaseLost, LockTimeout, Loss
 from tests.scenarios.world import Stopwatch, World
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_the_holder_enters_again_on_the_same_grant(world: World) -> None:
     sent = world.tap()
     lock = world.lock(reentrant=True)
@@ -25,6 +26,7 @@ async def test_the_holder_enters_again_on_the_same_grant(world: World) -> None:
     assert not await lock.locked()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_each_handle_counts_once(world: World) -> None:
     lock = world.lock(reentrant=True)
     first, second = await lock.acquire(), await lock.acquire()
@@ -35,6 +37,7 @@ async def test_each_handle_counts_once(world: World) -> None:
     assert not await lock.locked()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_nested_blocks_end_with_the_outermost(world: World) -> None:
     lock = world.lock(reentrant=True)
     async with lock as outer:
@@ -49,6 +52,7 @@ async def test_nested_blocks_end_with_the_outermost(world: World) -> None:
         assert later.fence > outer.fence
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_others_wait_until_the_last_handle_is_gone(world: World) -> None:
     lock = world.lock(reentrant=True)
     async with lock as outer:
@@ -61,6 +65,7 @@ async def test_others_wait_until_the_last_handle_is_gone(world: World) -> None:
     await lease.release()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_re_entry_goes_by_client_and_name_and_not_by_lock_object(world: World) -> None:
     async with world.lock(reentrant=True, ttl=20) as outer:
         async with world.lock(reentrant=True, ttl=40, label="other") as inner:
@@ -71,6 +76,7 @@ async def test_re_entry_goes_by_client_and_name_and_not_by_lock_object(world: Wo
             assert other.fence != outer.fence
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_what_is_lost_cannot_be_entered_again(world: World) -> None:
     lock = world.lock(reentrant=True, ttl=0.05, renew=False)
     lease = await lock.acquire()
@@ -133,6 +139,7 @@ async def test_after_the_block_the_same_thread_or_task_may_take_it_again(world: 
             pass
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 @pytest.mark.parametrize("reentrant", [False, True])
 async def test_what_is_started_inside_the_block_waits_like_anyone_else(world: World, reentrant: bool) -> None:
     lock = world.lock(reentrant=reentrant)
@@ -151,6 +158,7 @@ async def test_what_is_started_inside_the_block_waits_like_anyone_else(world: Wo
     await inherited.release()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_one_at_the_same_time_in_many_actors_stay_apart(world: World) -> None:
     """Each enters its own lock twice, all at the same time, over one client."""
 
@@ -166,6 +174,7 @@ async def test_one_at_the_same_time_in_many_actors_stay_apart(world: World) -> N
     assert len({await actor.result() for actor in actors}) == 8
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_an_actor_that_ended_leaves_no_identity_behind(world: World) -> None:
     """A thread's or task's number is used again; its locks are not."""
     lock = world.lock(reentrant=True)

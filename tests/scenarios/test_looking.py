@@ -4,7 +4,9 @@ import os
 import socket
 import time
 
-from holdtight import Kind, LockInfo
+import pytest
+
+from holdtight import LockInfo
 from tests.scenarios.world import World
 
 HOST, PID = socket.gethostname(), os.getpid()
@@ -21,7 +23,7 @@ async def test_the_holder_is_shown_with_all_that_helps_to_find_it(world: World) 
     for look in (world.client, world.locks()):
         info = await look.inspect("job")
         (holder,) = info.holders
-        assert (info.name, info.kind, info.locked, info.fence) == ("job", Kind.EXCLUSIVE, True, lease.fence)
+        assert (info.name, info.kind, info.locked, info.fence) == ("job", lease.kind, True, lease.fence)
         assert (holder.owner, holder.fence) == (lease.owner, lease.fence)
         assert (holder.host, holder.pid, holder.label) == (HOST, PID, "nightly billing")
         assert holder.expires_in is not None
@@ -40,6 +42,7 @@ async def test_the_label_of_the_client_is_the_default(world: World) -> None:
     assert labels == ["api server", "other", None]
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_entries_are_counted(world: World) -> None:
     lock = world.lock(reentrant=True)
     async with lock, lock, lock:

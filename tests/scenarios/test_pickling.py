@@ -10,23 +10,28 @@ from holdtight import DeadlockDetected, LockTimeout
 from tests.scenarios.colours import bare
 from tests.scenarios.world import World
 
+travels = pytest.mark.real_server("a client of the memory store refuses to travel, see the tests of it")
+
 
 def again(what: Any) -> Any:
     return pickle.loads(pickle.dumps(what))
 
 
+@travels
 async def test_a_client_comes_back_as_the_one_of_its_settings(world: World) -> None:
     client = bare(world.locks(namespace="pickled", ttl=7, wait=1, label="me", max_waiters=5))
     assert again(client) is client
     assert again([client, client]) == [client, client]
 
 
+@travels
 async def test_clients_of_other_settings_stay_apart(world: World) -> None:
     one, two = bare(world.locks(namespace="pickled", ttl=7)), bare(world.locks(namespace="pickled", ttl=8))
     assert again(one) is one
     assert again(two) is two
 
 
+@travels
 async def test_where_there_is_none_yet_all_that_come_back_share_a_new_one(world: World) -> None:
     """As in another process: the client that was pickled is not there."""
     gone = world.locks(namespace="pickled", ttl=9)
@@ -42,6 +47,8 @@ async def test_where_there_is_none_yet_all_that_come_back_share_a_new_one(world:
     await fresh.aclose()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
+@travels
 async def test_a_lock_comes_back_with_all_that_was_asked_of_it(world: World) -> None:
     options: dict[str, Any] = {"ttl": 7, "wait": 0.1, "reentrant": True, "renew": False, "label": "me"}
     options["max_hold"] = 5

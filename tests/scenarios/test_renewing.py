@@ -39,6 +39,7 @@ async def test_the_time_left_falls_and_is_never_more_than_the_servers(world: Wor
     await lease.release()
 
 
+@pytest.mark.locks_only("the keys of those who share never end early, see test_semaphores.py")
 async def test_renew_sets_the_time_left_and_never_adds_to_it(world: World) -> None:
     lease = await world.lock(ttl=20).acquire()
     await lease.renew(40)
@@ -56,6 +57,7 @@ async def test_renew_sets_the_time_left_and_never_adds_to_it(world: World) -> No
     await lease.release()
 
 
+@pytest.mark.locks_only("the keys of those who share never end early, see test_semaphores.py")
 async def test_a_shorter_ttl_is_what_is_renewed_with_from_then_on(world: World) -> None:
     lease = await world.lock(ttl=20).acquire()
     await lease.renew(1.5)
@@ -65,6 +67,7 @@ async def test_a_shorter_ttl_is_what_is_renewed_with_from_then_on(world: World) 
     await lease.release()
 
 
+@pytest.mark.locks_only("the keys of those who share never end early, see test_semaphores.py")
 async def test_renewing_by_hand_keeps_what_is_not_renewed_by_itself(world: World) -> None:
     lease = await world.lock(ttl=3, renew=False).acquire()
     for _ in range(3):
@@ -97,6 +100,8 @@ async def test_renewing_what_the_server_has_forgotten_is_a_loss(world: World) ->
         await lease.release()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
+@pytest.mark.real_server("the memory store does not forget what it is made of")
 async def test_a_server_that_forgot_its_scripts_is_not_noticed(world: World) -> None:
     lock = world.lock(ttl=1.5)
     forget = ("SCRIPT", "FLUSH")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdtight import Kind, LockTimeout, NotOwner
+from holdtight import LockTimeout, NotOwner
 from tests.scenarios.colours import bare
 from tests.scenarios.world import World
 
@@ -10,7 +10,7 @@ from tests.scenarios.world import World
 async def test_a_lock_is_acquired_and_released(world: World) -> None:
     lock = world.lock("order:1", ttl=5)
     lease = await lock.acquire()
-    assert (lease.name, lease.kind, lease.ttl) == ("order:1", Kind.EXCLUSIVE, 5)
+    assert (lease.name, lease.kind, lease.ttl) == ("order:1", lock.options.kind, 5)
     assert not lease.lost
     assert lease.reason is None
     lease.check()

@@ -1,13 +1,11 @@
 """Nothing is left behind: not by those who forget, not by those who close, not on the server."""
 
 import gc
-import secrets
 import warnings
-from collections.abc import Callable
 
 import pytest
 
-from holdtight import AsyncLocks, LeaseLost, LockTimeout
+from holdtight import LeaseLost, LockTimeout
 from tests.scenarios.world import World, main_key
 
 
@@ -39,6 +37,7 @@ async def test_a_block_keeps_its_lease(world: World) -> None:
             assert await world.lock().locked()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_of_two_handles_the_forgotten_one_takes_nothing_along(world: World) -> None:
     lock = world.lock(reentrant=True)
     first, second = await lock.acquire(), await lock.acquire()
@@ -49,6 +48,7 @@ async def test_of_two_handles_the_forgotten_one_takes_nothing_along(world: World
     assert not await lock.locked()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
 async def test_after_all_is_done_only_short_lived_traces_are_left(world: World) -> None:
     """As after every scenario (see World); here once with everything, and with all clients still open."""
     client = world.locks()
@@ -81,13 +81,6 @@ async def test_after_all_is_done_only_short_lived_traces_are_left(world: World) 
         assert 10 < world.server.command("TTL", record) <= 60
 
 
-def named_client(world: World) -> tuple[AsyncLocks, Callable[[], int]]:
-    """A client, and how many connections it has."""
-    name = f"client-{secrets.token_hex(8)}"
-    client = world.locks(f"{world.server.url}?client_name={name}")
-    return client, lambda: sum(each["name"] == name for each in world.server.clients())
-
-
 async def test_closing_takes_the_clients_record_away(world: World) -> None:
     client = world.locks()
     async with world.lock(of=client):
@@ -98,7 +91,7 @@ async def test_closing_takes_the_clients_record_away(world: World) -> None:
 
 
 async def test_closing_ends_the_connections(world: World) -> None:
-    client, connections = named_client(world)
+    client, connections = world.counted_client()
     lease = await world.lock(of=client, ttl=3).acquire()
     await world.until(lambda: connections() == 2)  # the keeper renews on one of its own
     await lease.release()
@@ -107,7 +100,7 @@ async def test_closing_ends_the_connections(world: World) -> None:
 
 
 async def test_a_lease_that_is_held_at_close_is_renewed_and_can_be_released(world: World) -> None:
-    client, connections = named_client(world)
+    client, connections = world.counted_client()
     lease = await world.lock(of=client, ttl=1.5).acquire()
     await client.aclose()
     await world.renewed(lease)

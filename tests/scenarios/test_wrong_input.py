@@ -151,6 +151,8 @@ async def test_a_bad_target_is_refused(world: World, target: object) -> None:
 
 # Keys of somebody else
 
+foreign_keys = pytest.mark.real_server("nobody but us can write into the memory store")
+
 
 def foreign(found: str, key: str) -> tuple[Any, ...]:
     commands: dict[str, tuple[Any, ...]] = {
@@ -182,6 +184,7 @@ async def refused(world: World, lock: AsyncLock, key: str, *, look: bool = True)
     await lease.release()
 
 
+@foreign_keys
 @pytest.mark.parametrize("found", ["string", "empty", "lookalike", "list", "hash", "zset", "set", "stream"])
 async def test_a_key_of_another_foundis_never_taken_for_a_lock(world: World, found: str) -> None:
     key = main_key("thing")
@@ -191,6 +194,7 @@ async def test_a_key_of_another_foundis_never_taken_for_a_lock(world: World, fou
     await refused(world, world.lock(), key)
 
 
+@foreign_keys
 @pytest.mark.parametrize("found", ["string", "list", "zset", "set", "stream"])
 async def test_a_foreign_key_where_the_waiters_are_kept_is_left_alone(world: World, found: str) -> None:
     key = main_key("thing") + ":w"
@@ -198,6 +202,8 @@ async def test_a_foreign_key_where_the_waiters_are_kept_is_left_alone(world: Wor
     await refused(world, world.lock(), key, look=False)
 
 
+@pytest.mark.locks_only("permits stand in that key themselves, and are refused")
+@foreign_keys
 @pytest.mark.parametrize("place", [":q", ":w"])
 @pytest.mark.parametrize("found", ["string", "list", "set", "stream"])
 async def test_a_foreign_key_in_the_way_of_a_queue_harms_nobody(world: World, found: str, place: str) -> None:

@@ -4,13 +4,15 @@ Times in scenarios are short where something is to end, and long where it must n
 with other things, a lease of 300 ms is lost for good reason.
 """
 
+import secrets
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from holdtight import AsyncLease, AsyncLock, AsyncLocks
 from holdtight.events import Event, Renewed
 from tests.scenarios.colours import PATIENCE, Actor, Colour, Scene
+from tests.support.memory import MemoryStore
 from tests.support.proxy import Proxy
 from tests.support.servers import RunningServer
 
@@ -31,7 +33,15 @@ def _exclusive(locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock:
     return locks.lock(name, **options)
 
 
-KINDS: dict[str, Factory] = {"exclusive": _exclusive}
+def _write(locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock:
+    return locks.rwlock(name, **options).write()
+
+
+def _only_permit(locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock:
+    return locks.semaphore(name, permits=1, **options)
+
+
+KINDS: dict[str, Factory] = {"exclusive": _exclusive, "write": _write, "permit": _only_permit}
 
 
 def main_key(name: str) -> str:
@@ -41,9 +51,11 @@ def main_key(name: str) -> str:
 class World:
     """Whatever is opened or started here has to be at an end when the scenario is, on the server too."""
 
-    def __init__(self, colour: Colour, kind: str, server: RunningServer) -> None:
+    def __init__(self, colour: Colour, kind: str, server: RunningServer | MemoryStore) -> None:
         self.colour = colour
-        self.server = server
+        self.server = cast(RunningServer, server)
+        """What scenarios on the memory store use of it is there too."""
+        self._store = server if isinstance(server, MemoryStore) else None
         self._factory = KINDS[kind]
         self._clients: list[AsyncLocks] = []
         self._actors: list[Actor[Any]] = []
@@ -152,22 +164,30 @@ class World:
     def overstaying(self, *, tombstone_ms: int = TOMBSTONE_MS, db: int = 0) -> dict[str, int]:
         """Keys that stay longer than what is promised once nobody holds or waits; -1 for ever."""
         found: dict[str, int] = {}
-        with self.server.connect() as raw:
-            raw.call("SELECT", db)
-            for key in raw.call("KEYS", "*"):
-                left = raw.call("PTTL", key)
-                limit = RECORD_MS if ":client:" in key else tombstone_ms
-                if left == -1 or left > limit:
-                    found[key] = left
+        for key, left in self.server.time_left(db).items():
+            limit = RECORD_MS if ":client:" in key else tombstone_ms
+            if left == -1 or left > limit:
+                found[key] = left
         return found
 
     def tap(self) -> Callable[[], int]:
         """How many requests the client has sent; to be asked for before it is used."""
         assert self._default is None
+        if self._store is not None:
+            return self._store.tap()
         proxy = Proxy(self.server.port)
         self._proxies.append(proxy)
         self._default = self.locks(proxy.url)
         return proxy.count
+
+    def counted_client(self) -> tuple[AsyncLocks, Callable[[], int]]:
+        """A client, and how many connections it has."""
+        if self._store is not None:
+            store, client = self._store, self.locks()
+            return client, lambda: store.connections(client.client.id)
+        name = f"client-{secrets.token_hex(8)}"
+        client = self.locks(f"{self.server.url}?client_name={name}")
+        return client, lambda: sum(each["name"] == name for each in self.server.clients())
 
 
 class Stopwatch:

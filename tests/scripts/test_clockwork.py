@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdtight.memory.engine import SWEEP
-from holdtight.redis import script
+from holdtight.redis import script, waits
 from holdtight.redis.script import Script
 from tests.scripts.clockwork import ClockworkDesk, on_test_clock
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, fence_of
@@ -26,6 +26,8 @@ SCRIPTS = [
     script.ADOPT,
     script.DOWNGRADE,
     script.INSPECT,
+    waits.BLOCKERS,
+    waits.RETRACT,
 ]
 NOW = 1_800_000_000_000_000
 

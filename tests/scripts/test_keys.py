@@ -74,9 +74,11 @@ def test_two_tricky_names_never_share_a_key(pair: list[str]) -> None:
 
 @quick
 @given(namespaces, names, st.binary(min_size=8, max_size=8), st.integers(0, 2**40))
-def test_records_and_inboxes_are_nobodys_lock(space: str, name: str, client: bytes, number: int) -> None:
+def test_records_inboxes_and_publications_are_nobodys_lock(space: str, name: str, client: bytes, number: int) -> None:
     locks = set(keys.keys_of(space, name))
-    assert not locks & {keys.client_record(space, client), keys.inbox(space, client, number)}
+    others = {keys.client_record(space, client), keys.inbox(space, client, number), keys.waits(space, client * 3)}
+    assert len(others) == 3
+    assert not locks & others
 
 
 def test_the_longest_namespace_makes_an_inbox_that_an_entry_can_hold() -> None:

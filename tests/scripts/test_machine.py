@@ -293,6 +293,7 @@ class Machine(RuleBasedStateMachine):
         self._is_the_same(state)
         self._ends_in_time(state)
         self._is_told_by_an_inspection()
+        self._knows_who_keeps_whom()
         if not self.model.last:
             self.promises.forgotten()
         self.promises.kept(state, self.model.now)
@@ -352,6 +353,10 @@ class Machine(RuleBasedStateMachine):
         assert [read_holder(who, text, now + ms) for who, text, ms in told] == self.model.sharing()
         assert [read_entry(*pair) for pair in zip(line[::2], line[1::2], strict=True)] == alive
         assert (now, waiting, living) == (self.model.now, len(self.model.line), len(self._living()))
+
+    def _knows_who_keeps_whom(self) -> None:
+        for entry in self.model.line.some(0, 3):
+            assert self.desk.blockers(entry.owner) == self.model.blockers(entry.owner)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 import hiredis
 
 from holdtight.memory.engine import HEARTBEAT, TAIL, Entry, Holder
-from holdtight.redis import script
+from holdtight.redis import script, waits
 from holdtight.redis.keys import Keys, keys_of
 from holdtight.redis.script import Script
 from tests.support.raw import RawClient, ServerSaid
@@ -212,6 +212,9 @@ class Desk:
 
     def inspect(self, most: int = 500) -> Any:
         return self.run(script.INSPECT, most=most)
+
+    def blockers(self, who: bytes) -> Any:
+        return self.run(waits.BLOCKERS, waiter=who)
 
     # Looking
 

@@ -257,6 +257,13 @@ class RunningServer:
                 if cursor == "0":
                     return sorted(found)
 
+    def time_left(self, db: int = 0) -> dict[str, int]:
+        """Every key with its PTTL: -1 if it stays for ever."""
+        with self.connect() as client:
+            client.call("SELECT", db)
+            left = {str(key): int(client.call("PTTL", key)) for key in client.call("KEYS", "*")}
+        return {key: ms for key, ms in left.items() if ms != -2}
+
     def clients(self) -> list[dict[str, str]]:
         """Who is connected, besides the connection that asks."""
         with self.connect() as client:

@@ -13,24 +13,19 @@ from holdtight.plan import LinkDown
 _fds = itertools.count(10_000)
 
 
-class Sock:
-    def __init__(self) -> None:
-        self._fd = next(_fds)
-
-    def fileno(self) -> int:
-        return self._fd
-
-
 class Link:
     """The keeper's connection, scripted: what was sent, and what comes in."""
 
     def __init__(self) -> None:
-        self.sock = Sock()
+        self._fd = next(_fds)
         self.writes: list[list[bytes]] = []
         self.incoming: list[Any] = []
         self.broken: LinkDown | None = None
         self.closed = False
         self.takes = 1 << 30
+
+    def fileno(self) -> int:
+        return self._fd
 
     def stop_blocking(self) -> None: ...
 
@@ -52,6 +47,7 @@ class Link:
 
 
 class Client:
+    known = True
     record_key = b"ht:client:x"
 
     def __init__(self) -> None:
@@ -64,6 +60,8 @@ class Client:
 class Place:
     """A server: `open` gives what the test prepared, raises it, or blocks on it."""
 
+    at_once = False
+
     def __init__(self, name: str = "a") -> None:
         self.display = name
         self.client = Client()
@@ -71,6 +69,8 @@ class Place:
         self.links: list[Link] = []
         self.opening: Callable[[], Link] = Link
         self.opened = 0
+
+    def keeps(self, link: object) -> None: ...
 
     def open(self, timeout: float) -> Link:
         self.opened += 1
@@ -125,7 +125,7 @@ class Still(Keeper):
     """The keeper, standing still: `turn(now)` does what its thread would do at that moment."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(lambda: self.now)
         self.now = 1000.0
         self.wakes = 0
         self.watched: dict[int, bool] = {}
@@ -154,10 +154,7 @@ class Still(Keeper):
         if now is not None:
             self.now = now
         self.do_posts()
-        wake_at = min(self._take_due(self.now), self._do_agenda(self.now))
-        for station in list(self._stations.values()):
-            wake_at = min(wake_at, station.advance(self.now))
-        return wake_at
+        return self._do_due(self.now)
 
     def connected(self, place: Place) -> Link:
         """Waits for the thread that connects, and goes on."""

@@ -26,9 +26,13 @@ from holdtight.errors import (
     StaleFence,
     Unavailable,
 )
-from holdtight.values import Holder, LossReason
+from holdtight.values import Holder, LossReason, Member
 
 HOLDER = Holder("abcdefghijklmnop", fence=7, host="worker-7", pid=42, label="billing", expires_in=3.5)
+MEMBERS = (
+    Member("stock", "orders", "o1", "w1", "web-3", 811, "thread MainThread", "checkout"),
+    Member("orders", "stock", "abcdefghijklmnop", "w2"),
+)
 
 TABLE: list[tuple[type[LockError], str | None, tuple[type[BaseException], ...]]] = [
     (LockError, None, (Exception,)),
@@ -77,6 +81,7 @@ MADE: dict[str, Callable[[], LockError]] = {
     "foreign": lambda: ScriptError.foreign("orders", "ht:{orders}", "WRONGTYPE"),
     "script": lambda: ScriptError.because("orders", "redis://a", "ERR"),
     "deadlock": lambda: DeadlockDetected.with_self("orders", "thread"),
+    "deadlock of two": lambda: DeadlockDetected.among(MEMBERS, HOLDER, 1.25),
     "queue": lambda: QueueFull.at("orders", 100, 100),
     "not supported": lambda: NotSupported("cannot detach 'orders'", name="orders"),
     "permission": lambda: NotPermitted.because("redis://a", "NOPERM no permissions", "orders"),
@@ -164,6 +169,23 @@ def test_an_unavailable_server_is_named_with_the_cause_and_never_called_free() -
     assert "redis://a" in text
     assert "connection refused" in text
     assert "not known" in text
+
+
+def test_a_deadlock_tells_its_cycle_one_member_a_line() -> None:
+    error = DeadlockDetected.among(MEMBERS, HOLDER, 1.25)
+    assert (error.cycle, error.members, error.holder, error.waited) == (
+        ("stock", "orders", "stock"),
+        MEMBERS,
+        HOLDER,
+        1.25,
+    )
+    head, one, other, advice = str(error).splitlines()
+    assert "'orders' would never be acquired (waited 1.25 s)" in head
+    assert one == "  web-3, pid 811, thread MainThread (checkout) holds 'stock' and waits for 'orders'  ← this one"
+    assert other == "  owner abcdefghijk… holds 'orders' and waits for 'stock'"
+    for word in ("same order", "multi()", "reentrant=True", "try again"):
+        assert word in advice
+    assert "It waits for itself" in str(DeadlockDetected.among(MEMBERS[:1], HOLDER, 1.25))
 
 
 def test_nodes_are_a_copy_of_what_was_given() -> None:

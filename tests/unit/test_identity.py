@@ -189,3 +189,21 @@ def test_a_task_whose_blocks_are_left_in_another_order_is_not_kept() -> None:
     asyncio.run(work())
     gc.collect()
     assert gone[0]() is None
+
+
+def test_it_is_shown_with_its_name_on_one_short_line() -> None:
+    assert identity().display() == f"thread {threading.current_thread().name}"
+    shown: list[str] = []
+    thread = threading.Thread(target=lambda: shown.append(identity().display()), name="one\ntwo" + "x" * 99)
+    thread.start()
+    thread.join()
+    assert shown[0].startswith("thread one twoxx")
+    assert len(shown[0]) < 80
+
+    async def main() -> str:
+        return identity().display()
+
+    async def named() -> str:
+        return await asyncio.create_task(main(), name="worker 7")
+
+    assert asyncio.run(named()) == "task worker 7"

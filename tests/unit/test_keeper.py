@@ -7,18 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdtight import keeper as module
-from holdtight import station as station_module
 from holdtight.keeper import SHORTEST_RETRY
 from tests.unit.keeping import Charge, Place, Still
 
 
 @pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch) -> Still:
-    still = Still()
-    monkeypatch.setattr(module, "boottime", lambda: still.now)
-    monkeypatch.setattr(station_module, "boottime", lambda: still.now)
-    return still
+def keeper() -> Still:
+    return Still()
 
 
 def asked(charge: Charge) -> int:

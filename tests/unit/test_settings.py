@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import ssl
 from datetime import timedelta
@@ -82,16 +83,12 @@ def test_what_only_a_quorum_uses_is_checked_all_the_same(argument: str, value: o
 @pytest.mark.parametrize(
     ("argument", "value"),
     [
-        ("profiles", {"orders:*": object()}),
         ("acks", 1),
         ("acks", True),
-        ("on_unavailable", "local"),
-        ("on_unavailable", "open"),
         ("sentinel_credentials", ("user", "pw")),
         ("target", "redis+sentinel://h:26379/mymaster"),
         ("target", "redis+cluster://h:7000"),
-        ("target", "memory://"),
-        ("target", ["redis://a", "redis://b", "redis://c"]),
+        ("target", ["redis://a", "embedded://", "redis://c"]),
     ],
     ids=str,
 )
@@ -181,3 +178,28 @@ def test_a_client_with_a_tls_context_says_why_it_cannot_be_pickled() -> None:
 
 def test_the_mark_of_what_was_not_given_stays_one_object() -> None:
     assert pickle.loads(pickle.dumps(UNSET)) is UNSET
+
+
+def test_a_client_of_the_memory_store_says_why_it_cannot_be_pickled() -> None:
+    locks = Locks("memory://settings")
+    for what in (locks, locks.lock("a")):
+        with pytest.raises(TypeError, match=r"memory://settings cannot be pickled: its locks are in this process"):
+            pickle.dumps(what)
+
+
+def test_in_this_process_a_client_of_the_memory_store_can_be_copied() -> None:
+    locks = Locks("memory://settings", namespace="copied")
+    assert copy.deepcopy({"locks": locks})["locks"] is locks
+    assert copy.deepcopy(locks.lock("a")).key == locks.lock("a").key
+
+
+@pytest.mark.parametrize("given", [{"credentials": ("me", "secret")}, {"tls": ssl.create_default_context()}])
+def test_what_the_memory_store_has_no_use_for_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=rf"{next(iter(given))}= was given for memory://"):
+        Locks("memory://", **given)
+
+
+@pytest.mark.parametrize("how", ["local", "open"])
+def test_a_quorum_has_no_stand_in_yet_and_says_so(how: str) -> None:
+    with pytest.raises(NotSupported, match="on_unavailable"):
+        Locks(["redis://a", "redis://b", "redis://c"], on_unavailable=how)

@@ -9,8 +9,6 @@ from typing import Any
 import hiredis
 import pytest
 
-from holdtight import keeper as keeper_module
-from holdtight import station as module
 from holdtight.herald import tell
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.station import BATCH
@@ -18,11 +16,8 @@ from tests.unit.keeping import Charge, Link, Place, Still
 
 
 @pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch) -> Still:
-    still = Still()
-    monkeypatch.setattr(keeper_module, "boottime", lambda: still.now)
-    monkeypatch.setattr(module, "boottime", lambda: still.now)
-    return still
+def keeper() -> Still:
+    return Still()
 
 
 def due(keeper: Still, *charges: Charge) -> None:
@@ -121,11 +116,11 @@ def test_what_the_socket_does_not_take_at_once_goes_out_when_it_can_be_written_t
     due(keeper, Charge(place, name="abcdef"))
     keeper.connected(place)
     assert sent(place) == [b"abc"]
-    assert keeper.watched[link.sock.fileno()] is True, "it wants to write"
+    assert keeper.watched[link.fileno()] is True, "it wants to write"
     link.takes = 100
     keeper.hears(place)
     assert sent(place) == [b"abc", b"def"]
-    assert keeper.watched[link.sock.fileno()] is False
+    assert keeper.watched[link.fileno()] is False
 
 
 def test_a_script_that_the_server_forgot_is_sent_whole(keeper: Still) -> None:
@@ -152,7 +147,7 @@ def test_a_link_that_stays_silent_is_closed_and_what_was_under_way_is_unknown(ke
     assert link.closed
     assert charge.log == ["request", "unanswered it did not answer in time"]
     assert waiting[-1].log == ["unanswered it did not answer in time"]
-    assert link.sock.fileno() not in keeper.watched
+    assert link.fileno() not in keeper.watched
     keeper.turn(keeper.now + 0.125)
     keeper.connected(place)
     assert place.link is not link

@@ -10,11 +10,10 @@ from typing import Any
 import hiredis
 import pytest
 
-from holdtight import Lease, LeaseLost, Locks, NotOwner, NotSupported, Unavailable, herald, process
+from holdtight import Lease, LeaseLost, Locks, NotOwner, NotSupported, Unavailable, base, herald, process
 from holdtight import keeper as keeper_module
-from holdtight import renewing as renewing_module
-from holdtight import tenure as module
 from holdtight.events import Event, Lost, RenewalFailed, Renewed
+from holdtight.post import Post
 from holdtight.redis import script
 from holdtight.renewing import Renewal
 from holdtight.tenure import Tenure
@@ -32,11 +31,10 @@ class World:
         self.delivered: list[Callable[[], object]] = []
         self.seen: list[Event] = []
         self.keeper = Still()
+        post = Post(lambda: self.now, self.keeper, lambda function, *args: function(*args))
+        monkeypatch.setattr(base, "_post", lambda settings: post)
         self.locks = Locks("redis://127.0.0.1:1", namespace="tenure")
         self.locks.client.lead = 0.0
-        monkeypatch.setattr(module, "boottime", lambda: self.now)
-        monkeypatch.setattr(renewing_module, "keeper", lambda: self.keeper)
-        monkeypatch.setattr("holdtight.hub.tell", lambda function, *args: function(*args))
         self.locks.events.subscribe(self.seen.append)
 
     def tenure(self, **options: Any) -> Tenure:
@@ -384,7 +382,8 @@ def test_waiting_for_the_loss_ends_with_the_release(world: World) -> None:
         pass
     lease._close()
     lease.tenure.ended = True
-    thread.join(1)
+    world.now += 0.25
+    thread.join(2)
     assert answers == [False]
 
 

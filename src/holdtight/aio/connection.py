@@ -18,9 +18,11 @@ from typing import Any
 
 import hiredis
 
+from holdtight.place import Link
 from holdtight.plan import Bell, LinkDown
-from holdtight.process import abandon_descriptor, tell_of_fork
-from holdtight.redis.link import Link, bell_for
+from holdtight.post import Post
+from holdtight.process import tell_of_fork
+from holdtight.redis.link import bell_for
 from holdtight.values import Owner
 
 __all__ = ["Connection"]
@@ -33,8 +35,9 @@ _Push = hiredis.PushNotification
 
 
 class Connection:
-    def __init__(self, link: Link, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, link: Link, loop: asyncio.AbstractEventLoop, post: Post) -> None:
         self._link = link
+        self._post = post
         self._loop = loop
         self.inbox = link.inbox
         self.inbox_word = link.inbox_word
@@ -50,10 +53,20 @@ class Connection:
         self._sweeper: asyncio.TimerHandle | None = None
         self._listeners: dict[Owner, asyncio.Future[Bell | None]] = {}
         self._unheard: dict[Owner, Bell] = {}
-        link.stop_blocking()
-        self._fd = link.sock.fileno()
-        loop.add_reader(self._fd, self._readable)
+        self.knows: set[Any] = set()
+        """The scripts that the server has answered to, for who must be sure that it knows them."""
+        self._attach()
         tell_of_fork(self)
+
+    def _attach(self) -> None:
+        self._link.stop_blocking()
+        self._fd = self._link.fileno()
+        self._loop.add_reader(self._fd, self._readable)
+
+    def _detach(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._fd)
+            self._loop.remove_writer(self._fd)
 
     def ask(self, request: bytes, patience: float) -> "asyncio.Future[Any]":
         """Sends with this turn's other requests. The future ends with the reply, or with LinkDown."""
@@ -108,7 +121,9 @@ class Connection:
         take, take_deadline = self._pending.popleft, self._deadlines.popleft
         for item in items:
             if item.__class__ is _Push:
-                self._ring(item)
+                rung = bell_for(item)
+                if rung is not None:
+                    self._ring(*rung)
                 continue
             try:
                 future = take()
@@ -121,11 +136,7 @@ class Connection:
 
     # Bells.
 
-    def _ring(self, push: Any) -> None:
-        rung = bell_for(push)
-        if rung is None:
-            return
-        owner, bell = rung
+    def _ring(self, owner: Owner, bell: Bell) -> None:
         listener = self._listeners.pop(owner, None)
         if listener is not None and not listener.done():
             listener.set_result(bell)
@@ -134,16 +145,18 @@ class Connection:
         if len(self._unheard) > MOST_UNHEARD:
             del self._unheard[next(iter(self._unheard))]
 
-    async def park(self, owner: Owner, seconds: float) -> Bell | None:
-        """Until a bell for this owner, or the time has passed."""
+    async def park(self, owner: Owner, until: float) -> Bell | None:
+        """Until a bell for this owner, or until the time has come."""
         bell = self._unheard.pop(owner, None)
         if bell is not None:
             return bell
         if not self.alive:
             raise LinkDown("the connection is closed", sent=False)
+        if until <= self._post.clock():
+            return None
         listener: asyncio.Future[Bell | None] = self._new_future()
         self._listeners[owner] = listener
-        timer = self._loop.call_later(max(0.0, min(seconds, 86400.0)), _time_is_up, listener)
+        timer = self._post.call_at(self._loop, until, _time_is_up, listener)
         try:
             return await listener
         finally:
@@ -151,7 +164,27 @@ class Connection:
             if self._listeners.get(owner) is listener:
                 del self._listeners[owner]
 
+    def listen(self, owner: Owner, listener: "asyncio.Future[Bell | None]") -> None:
+        """For who waits for the first of several connections to ring."""
+        bell = self._unheard.pop(owner, None)
+        if bell is None:
+            self._listeners[owner] = listener
+        elif not listener.done():
+            listener.set_result(bell)
+
+    def unlisten(self, owner: Owner, listener: "asyncio.Future[Bell | None]") -> None:
+        if self._listeners.get(owner) is listener:
+            del self._listeners[owner]
+
     # Patience and ends.
+
+    @property
+    def owed(self) -> int:
+        return len(self._pending)
+
+    def waiting_for(self, patience: float) -> float:
+        """For how long the oldest request has been under way, if all are made with that patience."""
+        return self._clock() - (self._deadlines[0] - patience) if self._deadlines else 0.0
 
     @property
     def idle(self) -> bool:
@@ -180,7 +213,7 @@ class Connection:
             return
         earliest = min(self._deadlines, default=_NEVER)
         if now >= earliest:
-            self.fail(LinkDown("it did not answer in time", sent=True))
+            self.fail(LinkDown("it did not answer in time", sent=True, silent=True))
         elif earliest < _NEVER:
             self._arm(max(earliest, now + 0.001))
 
@@ -191,16 +224,14 @@ class Connection:
         self.alive = False
         if self._sweeper is not None:
             self._sweeper.cancel()
-        if not self._loop.is_closed():
-            self._loop.remove_reader(self._fd)
-            self._loop.remove_writer(self._fd)
+        self._detach()
         self._link.close()
         pending, self._pending = self._pending, deque()
         self._deadlines.clear()
         listeners, self._listeners = self._listeners, {}
         for future in pending:
             if not future.done():
-                future.set_exception(LinkDown(cause.cause, sent=True, stale=cause.stale))
+                future.set_exception(LinkDown(cause.cause, sent=True, stale=cause.stale, silent=cause.silent))
         for listener in listeners.values():
             if not listener.done():
                 listener.set_exception(LinkDown(cause.cause, sent=False))
@@ -216,7 +247,7 @@ class Connection:
 
     def after_fork(self) -> None:
         self.alive = False
-        abandon_descriptor(self._fd)
+        self._link.abandon()
 
 
 def _time_is_up(listener: "asyncio.Future[Bell | None]") -> None:

@@ -9,10 +9,8 @@ import hiredis
 
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
-from holdtight.clock import boottime
 from holdtight.errand import Errand, StandingInLine
-from holdtight.keeper import keeper
-from holdtight.plan import UNDO_SECONDS, Bell, LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step
 
 __all__ = ["Driver"]
 
@@ -25,6 +23,8 @@ class Driver:
 
     def __init__(self, transport: Transport, connection: Connection | None = None) -> None:
         self._transport = transport
+        self._place = transport.place
+        self._clock = transport.place.clock
         self._connection = connection
         self._standing: StandingInLine | None = None
 
@@ -47,6 +47,7 @@ class Driver:
                 result: R = stop.value
                 return result
             value = error = None
+            assert not isinstance(wish, Fan), "there are no other nodes to ask"
             try:
                 if isinstance(wish, Park):
                     value = await self._park(wish)
@@ -68,21 +69,21 @@ class Driver:
         self._stop_standing()
         connection = self._connection
         if connection is None or not connection.alive:
-            keeper().ask(Errand(self._transport.place, step.otherwise or step))
+            self._place.post.keeper.ask(Errand(self._place, step.otherwise or step))
             return None
-        sent = boottime()
+        sent = self._clock()
         silent = connection.silent
         asked = connection.ask(step.replacement(step.packed(connection.inbox_word)), UNDO_SECONDS)
         if silent:
             # It goes out in order, but there is no use in waiting for the answer.
             asked.add_done_callback(ignore)
-            keeper().ask(Errand(self._transport.place, step.otherwise or step))
+            self._place.post.keeper.ask(Errand(self._place, step.otherwise or step))
             return None
         cancelled = await _see_through(asked)
         try:
             reply = asked.result()
         except LinkDown:
-            keeper().ask(Errand(self._transport.place, step.otherwise or step))
+            self._place.post.keeper.ask(Errand(self._place, step.otherwise or step))
             reply = None
         if cancelled is not None:
             raise cancelled
@@ -92,23 +93,23 @@ class Driver:
 
     async def _park(self, park: Park) -> Bell | None:
         connection = self._connection
-        seconds = max(0.0, park.until - boottime())
+        seconds = max(0.0, park.until - self._clock())
         if connection is None or park.touch is None:
             await asyncio.sleep(seconds)
             return None
         if self._standing is None:
-            self._standing = StandingInLine(self._transport.place, park.touch(connection.inbox))
-            keeper().add(self._standing, boottime())
+            self._standing = StandingInLine(self._place, park.touch(connection.inbox))
+            self._place.post.keeper.add(self._standing, self._clock())
         if not connection.inbox:
             # Nobody can ring here: look now and then.
             await asyncio.sleep(min(seconds, random.uniform(*POLL_SECONDS)))
-            return Bell() if boottime() < park.until else None
-        return await connection.park(park.owner, seconds)
+            return Bell() if self._clock() < park.until else None
+        return await connection.park(park.owner, park.until)
 
     def _stop_standing(self) -> None:
         if self._standing is not None:
             self._standing.alive = False
-            keeper().drop(self._standing)
+            self._place.post.keeper.drop(self._standing)
             self._standing = None
 
 

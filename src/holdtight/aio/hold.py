@@ -1,21 +1,22 @@
 """`lock.hold()`: a block that carries its own lease."""
 
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from holdtight.aio.lease import AsyncLease
-from holdtight.identity import identity
-
-if TYPE_CHECKING:
-    from holdtight.aio.lock import AsyncLock
+from holdtight.identity import Identity, identity
 
 __all__ = ["AsyncHold"]
+
+
+class Takes(Protocol):
+    async def take(self, wait: float | None, who: Identity) -> AsyncLease: ...
 
 
 class AsyncHold:
     """What `lock.hold()` gives."""
 
-    def __init__(self, lock: "AsyncLock", wait: float | None) -> None:
+    def __init__(self, lock: Takes, wait: float | None) -> None:
         self._lock = lock
         self._wait = wait
         self._lease: AsyncLease | None = None

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from holdtight.clock import boottime, ttl_seconds, wait_seconds
+from holdtight.clock import ttl_seconds, wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, Unavailable
 from holdtight.lease import BaseLease, Detached
 from holdtight.tenure import Tenure
@@ -26,27 +26,29 @@ class AsyncLease(BaseLease):
         limit = wait_seconds(timeout, "timeout")
         if self.lost:
             return True
-        loop = asyncio.get_running_loop()
+        loop, post = asyncio.get_running_loop(), self.tenure.place.post
         gone = loop.create_future()
 
-        def tell() -> None:
-            if not gone.done():
-                gone.set_result(None)
-
         def hook() -> None:  # delivered on the loop that acquired, which need not be this one
-            loop.call_soon_threadsafe(tell)
+            post.call_soon(loop, _finish, gone)
 
-        if not self.tenure.on_loss(hook):
-            return self.lost
-        until = None if limit is None else boottime() + limit
+        tenures = self.tenures
+        until = float("inf") if limit is None else post.clock() + limit
         try:
-            while not gone.done() and not self.closed and self.tenure.alive:
-                left = _GLANCE if until is None else min(_GLANCE, until - boottime())
-                await asyncio.wait([gone], timeout=max(0.0, left))
-                if until is not None and boottime() >= until:
+            for tenure in tenures:
+                tenure.on_loss(hook)
+            while not gone.done() and not self.closed and all(tenure.alive for tenure in tenures):
+                due = loop.create_future()
+                timer = post.call_at(loop, min(post.clock() + _GLANCE, until), _finish, due)
+                try:
+                    await asyncio.wait([gone, due], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    timer.cancel()
+                if post.clock() >= until:
                     break
         finally:
-            self.tenure.drop_hook(hook)
+            for tenure in tenures:
+                tenure.drop_hook(hook)
         return gone.done() or self.lost
 
     async def renew(self, ttl: Any = None) -> None:
@@ -64,14 +66,25 @@ class AsyncLease(BaseLease):
     async def detach(self, ttl: Any = None) -> str:
         """Ends this lease without releasing: whoever gets the text can `adopt` the lock within `ttl`. A secret."""
         number = self.ttl if ttl is None else ttl_seconds(ttl, renewed=False)
-        self._entered_once("detach")
+        self._may_detach()
         await self.lock.renew_tenure(self.tenure, number, last=True)
         self._close()
         self.lock.report_detached(self.tenure)
         return Detached(self.name, self.tenure.owner).text()
 
+    async def downgrade(self) -> "AsyncLease":
+        """From writing to reading with no gap: ends this lease and gives the reader's. A block that held this one gives
+        back the other at its end."""
+        self._may_downgrade()
+        lease = await self.lock.downgrade(self.tenure)
+        self._downgraded(lease)
+        return lease
+
     async def leave(self) -> LeaseLost | None:
         """The end of a block: releases. Returns what is to be said about a loss."""
+        if self.successor is not None:
+            successor: AsyncLease = self.successor
+            return await successor.leave()
         tenure = self.tenure
         was_lost = tenure.lost()
         failure: LeaseLost | None = None
@@ -85,6 +98,11 @@ class AsyncLease(BaseLease):
         if was_lost:
             failure = LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
         return failure
+
+
+def _finish(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class Block:

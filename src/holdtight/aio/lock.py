@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import inspect as inspection
-import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -12,15 +11,16 @@ from holdtight.aio.connection import Connection
 from holdtight.aio.driver import Driver
 from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease, Block
+from holdtight.aio.open import without_the_server
 from holdtight.aio.transport import Transport
-from holdtight.base import BaseLock
-from holdtight.clock import CLOCK_ID, boottime, wait_seconds
+from holdtight.baselock import BaseLock
+from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
-from holdtight.core.ending import release
+from holdtight.core.ending import downgrade, release
+from holdtight.degraded import may_degrade
 from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.identity import Identity, identity, task_identity
-from holdtight.keeper import keeper, post
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
 from holdtight.renewing import Renewal
@@ -31,12 +31,11 @@ from holdtight.values import Grant, LockInfo, LossReason, Owner
 if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks
 
-__all__ = ["AsyncLock"]
+__all__ = ["AsyncLock", "under"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_clock = time.clock_gettime
 _new = object.__new__
 _running_loop = asyncio.get_running_loop
 _current_task = asyncio.current_task
@@ -46,7 +45,7 @@ _PATIENCE = 2.0
 class AsyncLock(BaseLock):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
-    __slots__ = ("_lane", "_patience", "_unusual", "_wait")
+    __slots__ = ("_clock", "_lane", "_patience", "_post", "_unusual", "_wait")
 
     _locks: "AsyncLocks"
 
@@ -54,7 +53,9 @@ class AsyncLock(BaseLock):
         super().__init__(locks, name, options)
         self._wait = options.wait
         self._unusual = options.reentrant or options.max_hold is not None
-        self._lane = keeper().lane(self.terms.interval)
+        self._clock = locks.place.clock
+        self._post = locks.place.post
+        self._lane = self._post.keeper.lane(self.terms.interval)
         self._patience = patience(self.prepared, options.wait, locks.settings.connect_timeout)
 
     # Taking.
@@ -92,7 +93,8 @@ class AsyncLock(BaseLock):
             transport = locks.transport()
         connection = transport.connection
         client = locks.client
-        started = _clock(CLOCK_ID)
+        clock = self._clock
+        started = clock()
         lead = client.lead
         try:
             owner = client.owners.pop()
@@ -129,21 +131,21 @@ class AsyncLock(BaseLock):
             return await self._slowly(transport, connection, owner, wait, started, answer, 0, who, or_none)
         fence = int(reply)
         client.lead = fence / 1e6 - started
-        if _clock(CLOCK_ID) - started >= prepared.valid:  # we were paused: the plan asks once more
+        if clock() - started >= prepared.valid:  # we were paused: the plan asks once more
             return await self._slowly(
                 transport, connection, owner, wait, started, Grant(fence, started), 0, who, or_none
             )
         tenure = Tenure(self.terms, transport.deliver, owner, fence, started, 0)
         lane = self._lane
         if lane.epoch != current.epoch:
-            lane = self._lane = keeper().lane(tenure.interval)
+            lane = self._lane = self._post.keeper.lane(tenure.interval)
         due = started + lane.interval
         if due < lane.latest - lane.slack:
-            keeper().add(tenure, started)  # the answer took long: it does not belong at the end of the lane
+            self._post.keeper.add(tenure, started)  # the answer took long: it does not belong at the end of the lane
         else:
             lane.charges[tenure] = lane.latest = due
             if not lane.armed:
-                post.keeper.arm(lane, due)
+                self._post.keeper.arm(lane, due)
         lease = _new(AsyncLease)
         lease.lock = self
         lease.tenure = tenure
@@ -169,13 +171,15 @@ class AsyncLock(BaseLock):
         locks = self._locks
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
-        asking = self.asking(owner, wait, started, or_none=or_none)
-        with Driver(transport, connection) as driver:
-            try:
+        asking = self.asking(owner, wait, started, who, or_none=or_none)
+        try:
+            with Driver(transport, connection) as driver:
                 granted = await driver.run(acquire(asking, first, limit))
-            except BaseException as error:
-                locks.report_failure(asking, error)
+        except BaseException as error:
+            locks.report_failure(asking, error)
+            if not may_degrade(locks.settings, error):
                 raise
+            return await without_the_server(self, error, owner, asking.wait_left(), who, or_none)
         if granted is None:
             return None
         locks.report_grant(asking, granted.grant)
@@ -185,7 +189,7 @@ class AsyncLock(BaseLock):
         self, transport: Transport, owner: Owner, fence: int, sent: float, marker: int, who: Identity
     ) -> AsyncLease:
         tenure = Tenure(self.terms, transport.deliver, owner, fence, sent, marker)
-        keeper().add(tenure, sent)
+        self._post.keeper.add(tenure, sent)
         lease = AsyncLease(self, tenure)
         if self._unusual:
             self.see_to(lease, who)
@@ -193,14 +197,14 @@ class AsyncLock(BaseLock):
 
     def _handle(self, tenure: Tenure, who: Identity) -> AsyncLease:
         """Another handle on a grant that is entered again."""
-        lease = AsyncLease(self, tenure)
+        lease = AsyncLease(tenure.stand_in or self, tenure)
         lease.who = who
         return lease
 
     # Giving back and renewing, for leases.
 
     async def give_back(self, tenure: Tenure) -> None:
-        keeper().drop(tenure)
+        self._post.keeper.drop(tenure)
         was_lost = tenure.lost()
         tenure.ended = True
         if tenure.reason is LossReason.FORKED:
@@ -247,7 +251,21 @@ class AsyncLock(BaseLock):
     def _leave_to_the_keeper(self, tenure: Tenure) -> None:
         """The caller cannot wait for the answer to its release, which may be that it has to be asked again."""
         step = self.prepared.withdraw_step(tenure.owner, marker=self._locks.marker_of(tenure))
-        keeper().ask(Errand(self._locks.place, step))
+        self._post.keeper.ask(Errand(self._locks.place, step))
+
+    async def downgrade(self, tenure: Tenure) -> AsyncLease:
+        """The reader's lease in place of the writer's."""
+        lock = self.reading()
+        tenure.waiting = True
+        self._post.keeper.drop(tenure)
+        try:
+            grant = await self._locks.run(downgrade(lock.prepared, tenure.owner, clock=self._clock), self._name)
+        except BaseException as error:
+            self.not_downgraded(tenure, error)
+            raise
+        self._locks.report_downgraded(tenure, grant.fence)
+        transport = self._locks.transport()
+        return lock.granted(transport, tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
 
     async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         loop = asyncio.get_running_loop()
@@ -257,16 +275,10 @@ class AsyncLock(BaseLock):
             if not done.done():
                 done.set_result(None)
 
-        def tell() -> None:
-            try:
-                loop.call_soon_threadsafe(finish)
-            except RuntimeError:
-                pass  # the loop is closed
-
-        renewal = Renewal(tenure, ttl, tell, last=last)
+        renewal = Renewal(tenure, ttl, lambda: self._post.call_soon(loop, finish), last=last)
         renewal.start()
         try:
-            await asyncio.wait([done], timeout=min(_PATIENCE, max(0.0, tenure.deadline - boottime()) + 0.05))
+            await asyncio.wait([done], timeout=min(_PATIENCE, max(0.0, tenure.deadline - self._clock()) + 0.05))
         except asyncio.CancelledError:
             renewal.give_up()
             raise
@@ -318,7 +330,7 @@ class AsyncLock(BaseLock):
             or tenure.marker
             or self._unusual
             or tenure.epoch != current.epoch
-            or _clock(CLOCK_ID) >= tenure.deadline
+            or self._clock() >= tenure.deadline
             or transport is None
             or transport.loop is not _running_loop()
         ):
@@ -329,7 +341,7 @@ class AsyncLock(BaseLock):
         tenure.entered = 0
         tenure.ended = True
         if self._lane.charges.pop(tenure, None) is None:
-            keeper().drop(tenure)
+            self._post.keeper.drop(tenure)
         return connection.ask(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), _PATIENCE)
 
     async def _finish_giving_back(self, lease: AsyncLease, first: Any, error: BaseException | None) -> None:
@@ -353,15 +365,7 @@ class AsyncLock(BaseLock):
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         """As a decorator: every call runs under the lock."""
-        if not inspection.iscoroutinefunction(function):
-            raise TypeError(f"{function!r} is not an async function: decorate it with a lock of Locks")
-
-        @functools.wraps(function)
-        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with self:
-                return await function(*args, **kwargs)
-
-        return locked
+        return under(self, function)
 
     # Looking.
 
@@ -372,3 +376,16 @@ class AsyncLock(BaseLock):
     async def inspect(self) -> LockInfo:
         """Who holds it and who waits, in order."""
         return await self._locks.inspect(self._name)
+
+
+def under(lock: Any, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """The function, each call of it in a block of the lock."""
+    if not inspection.iscoroutinefunction(function):
+        raise TypeError(f"{function!r} is not an async function: decorate it with a lock of Locks")
+
+    @functools.wraps(function)
+    async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        async with lock:
+            return await function(*args, **kwargs)
+
+    return locked

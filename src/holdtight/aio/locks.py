@@ -1,20 +1,25 @@
 """`AsyncLocks`: a client for asyncio code."""
 
 import asyncio
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdtight.aio.driver import Driver
+from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
+from holdtight.aio.loops import PerLoop
+from holdtight.aio.multi import AsyncMulti
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base import BaseLocks
-from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration, boottime
+from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.core.ending import adopt
-from holdtight.core.looking import look
 from holdtight.identity import identity
 from holdtight.lease import Detached
+from holdtight.multi import multi_wait, parts_of
 from holdtight.plan import LinkDown, Plan, ServerSaid
+from holdtight.profiles import Profile
 from holdtight.redis.resp import command
 from holdtight.settings import UNSET, Settings
 from holdtight.values import LockInfo, check_name
@@ -22,15 +27,20 @@ from holdtight.values import LockInfo, check_name
 if TYPE_CHECKING:
     import ssl
 
+    from holdtight.aio.fan import FanDriver, QuorumTransport
+    from holdtight.quorum import QuorumPlace
+
 __all__ = ["AsyncLocks"]
 
 R = TypeVar("R")
 
 
-class AsyncLocks(BaseLocks[AsyncLock]):
+class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
     """Locks on one server, for asyncio code. Cheap to keep; works on several event loops, also at once."""
 
-    _lock_type = AsyncLock
+    lock_type = AsyncLock
+    rwlock_type = AsyncReadWriteLock
+    semaphore_type = AsyncSemaphore
 
     def __init__(
         self,
@@ -40,7 +50,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ttl: Duration = 30,
         wait: Duration | None = None,
         label: str | None = None,
-        profiles: Any = None,
+        profiles: Mapping[str, Profile] | None = None,
         acks: int = 0,
         on_unavailable: str = "raise",
         drift: Drift = DRIFT,
@@ -60,39 +70,23 @@ class AsyncLocks(BaseLocks[AsyncLock]):
 
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
-        self._transports: list[Transport] = []
-        self.latest: Transport | None = None
+        if settings.is_quorum:
+            from holdtight.aio.quorum import AsyncQuorumLock
 
-    def transport(self) -> Transport:
-        """The connection of the running loop."""
-        loop = asyncio.get_running_loop()
-        latest = self.latest
-        if latest is not None and latest.loop is loop:
-            return latest
-        return self._transport_of(loop)
+            self.lock_type = AsyncQuorumLock
+        self.open_loops(self.place, settings.connect_timeout)
 
-    def _transport_of(self, loop: asyncio.AbstractEventLoop) -> Transport:
-        found: Transport | None = None
-        for each in list(self._transports):
-            if each.loop is loop:
-                found = each
-            elif each.loop.is_closed():
-                try:
-                    self._transports.remove(each)
-                except ValueError:
-                    continue  # another thread's loop was quicker
-                each.close()
-        if found is None:
-            found = Transport(self.place, loop, connect_timeout=self.settings.connect_timeout)
-            found.closed = self.closed
-            self._transports.append(found)
-        self.latest = found
-        return found
+    def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
+        if self.settings.is_quorum:
+            from holdtight.aio.fan import QuorumTransport
+
+            place = cast("QuorumPlace", self.place)
+            return QuorumTransport(place, loop, connect_timeout=self.settings.connect_timeout)
+        return super()._new_transport(loop)
 
     def after_fork(self) -> None:
         super().after_fork()
-        self._transports = []
-        self.latest = None
+        self.abandon_loops()
 
     async def __aenter__(self) -> "AsyncLocks":
         return self
@@ -107,40 +101,112 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         if self.closed:
             return
         self._close()
+        if self._stand_in is not None:
+            await self._stand_in.aclose()
         connection = self.transport().ready()
         if connection is not None and self.client.recorded_until:
             self.client.recorded_until = 0.0
             asked = connection.ask(command("DEL", self.client.record_key), 0.5)
             asked.add_done_callback(ignore)
             await asyncio.wait([asked])
-        here = asyncio.get_running_loop()
+        self.close_loops()
+
+    def discard(self) -> None:
+        """Closes where no loop runs any more, as at the end of a test: nothing is said to the server."""
+        self._close()
         for transport in self._transports:
-            if transport.loop is here or transport.loop.is_closed():
-                transport.close()
-            else:
-                transport.loop.call_soon_threadsafe(transport.close)
+            transport.close()
         self._transports = []
         self.latest = None
+
+    def _driver(self) -> "Driver | FanDriver":
+        transport = self.transport()
+        if not self.settings.is_quorum:
+            return Driver(transport)
+        from holdtight.aio.fan import FanDriver
+
+        return FanDriver(cast("QuorumTransport", transport))
 
     async def run(self, plan: Plan[R], name: str) -> R:
         """Runs a plan that is no acquisition; what goes wrong becomes one of our errors."""
         try:
-            with Driver(self.transport()) as driver:
+            with self._driver() as driver:
                 return await driver.run(plan)
         except (LinkDown, ServerSaid) as error:
             raise self.meaning(error, name) from error
 
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> AsyncReadWriteLock:
+        """A read-write lock under this name: `.read()` and `.write()` each give a lock. First come, first served."""
+        made: AsyncReadWriteLock = self._rwlock(
+            name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
+        )
+        return made
+
+    def semaphore(
+        self,
+        name: str,
+        *,
+        permits: int,
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> AsyncSemaphore:
+        """A semaphore of so many permits. The limit is the one that each request brings; nothing is stored."""
+        options = {
+            "ttl": ttl,
+            "wait": wait,
+            "reentrant": reentrant,
+            "renew": renew,
+            "max_hold": max_hold,
+            "label": label,
+        }
+        made: AsyncSemaphore = self._semaphore(name, permits=permits, **options)
+        return made
+
+    def multi(
+        self,
+        *names_or_locks: "str | AsyncLock | AsyncMulti",
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> AsyncMulti:
+        """Several locks as one: all or nothing, taken in one order by all. Options are for those given by name."""
+        options = {"ttl": ttl, "reentrant": reentrant, "renew": renew, "max_hold": max_hold, "label": label}
+        return AsyncMulti(self, parts_of(self, names_or_locks, options), multi_wait(self, wait))
+
     async def inspect(self, name: str) -> LockInfo:
         """Who holds this name and who waits for it, in order."""
         check_name(name)
-        return await self.run(look(self.store, self.lock(name).prepared, self._entered()), name)
+        return await self.run(self._look(name), name)
+
+    async def bless(self) -> dict[str, str]:
+        """Of a quorum: the operator vouches that no lease was held when its nodes were last started, so that they vote
+        at once. Says what came of it, node by node; QuorumNotReached if that is no majority."""
+        return await self.run(self._bless(), "")
 
     async def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> AsyncLease:
         """Takes over a lock that was detached, under a new owner and a higher fence. LeaseLost if it is too late."""
         detached = Detached.read(text)
+        self._can_adopt(detached.name)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
-        grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=boottime), detached.name)
+        grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
         if self.events.wanted:
             self.report_quick_grant(detached.name, owner, grant.fence)
         return lock.granted(self.transport(), owner, grant.fence, grant.sent, 0, identity())

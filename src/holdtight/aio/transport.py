@@ -6,13 +6,10 @@ from typing import Any
 
 import hiredis
 
-from holdtight import keeper
 from holdtight.aio.connection import Connection
-from holdtight.clock import boottime
+from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.process import start_thread
-from holdtight.redis.link import Link
-from holdtight.redis.topology import Place
 
 __all__ = ["Transport", "ignore"]
 
@@ -42,16 +39,34 @@ class Transport:
         connection = self.ready()
         if connection is not None:
             return connection
-        if self._connecting is None:
-            self._connecting = self._start_connecting()
+        if self.place.at_once:
+            return self._connect_at_once(timeout)
+        connecting = self.begin_connecting()
         self._wanted += 1
         try:
-            done, _ = await asyncio.wait([self._connecting], timeout=timeout)
+            done, _ = await asyncio.wait([connecting], timeout=timeout)
         finally:
             self._wanted -= 1
         if not done:
-            raise LinkDown("connecting took too long", sent=False)
+            raise LinkDown("connecting took too long", sent=False, silent=True)
         return done.pop().result()
+
+    @property
+    def connecting(self) -> bool:
+        return self._connecting is not None
+
+    def begin_connecting(self) -> "asyncio.Future[Connection]":
+        """What all who need the connection wait for."""
+        if self._connecting is None:
+            self._connecting = self._start_connecting()
+        return self._connecting
+
+    def _connect_at_once(self, timeout: float) -> Connection:
+        from holdtight.aio.local import LocalConnection
+
+        self.connection = LocalConnection(self.place.open(timeout), self.loop, self.place.post)
+        self.place.post.keeper.watch(self.place)
+        return self.connection
 
     def _start_connecting(self) -> "asyncio.Future[Connection]":
         future: asyncio.Future[Connection] = self.loop.create_future()
@@ -82,9 +97,10 @@ class Transport:
             link.close()
             future.set_exception(LinkDown("the client was closed", sent=False))
             return
-        self.connection = Connection(link, self.loop)
+        self.connection = Connection(link, self.loop, self.place.post)
         future.set_result(self.connection)
-        keeper.keeper().watch(self.place)
+        if self.place.client.known:
+            self.place.post.keeper.watch(self.place)
 
     def _connected(self, future: "asyncio.Future[Connection]") -> None:
         self._connecting = None
@@ -97,14 +113,14 @@ class Transport:
         if client.announcement_due():
             # In the same write as what follows: nobody waits for its answer.
             connection.ask(client.record(), step.patience).add_done_callback(ignore)
-            keeper.keeper().watch(self.place)
+            self.place.post.keeper.watch(self.place)
         request = step.packed(connection.inbox_word)
-        sent = boottime()
+        sent = self.place.clock()
         reply = await connection.ask(request, step.patience)
         if isinstance(reply, hiredis.ReplyError):
             if not str(reply).startswith("NOSCRIPT"):
                 raise ServerSaid(str(reply))
-            sent = boottime()
+            sent = self.place.clock()
             reply = await connection.ask(step.replacement(request), step.patience)
             if isinstance(reply, hiredis.ReplyError):
                 raise ServerSaid(str(reply))
@@ -112,10 +128,7 @@ class Transport:
 
     def _deliver(self, hook: Callable[[], object]) -> None:
         """News from the keeper, to be told on this loop."""
-        try:
-            self.loop.call_soon_threadsafe(hook)
-        except RuntimeError:
-            pass  # the loop is closed, and with it everybody who could be told
+        self.place.post.call_soon(self.loop, hook)
 
     def rest(self) -> None:
         """Somebody is done. Once the client is closed, a connection stays only for those who are not."""

@@ -4,21 +4,40 @@
        ▲  │
        │  ├──► Queued ──► Park until rung, due, or the wait ends
        │  │                 │ note: a later moment to look ──► Park again
+       │  │                 │ now and then: a look for a deadlock (deadlock.py) ──► Park again
+       │  ├──► Denied, look ┤ Park until due, rung, or the wait ends: then once more
        │  ├──► Late ────────┤
        │  └──► LinkDown ────┤ pause, with backoff
        └───────────────────┘
 
 The same attempt, with the same owner, is the first request, the confirmation of a hand-over and the
-retry after a lost reply: the server answers it alike. Every way of giving up withdraws: see `_undo`.
+retry after a lost reply: the server answers it alike. Every way of giving up withdraws: see `_undo`. On a quorum a
+round of votes (quorum.py) stands for the attempt, and its withdrawal for the undo.
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdtight.clock import Backoff
-from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, Unavailable
-from holdtight.plan import LinkDown, Park, Plan, ServerSaid, Step
-from holdtight.values import Claim, Denied, Grant, Holder, Late, Outcome, Owner, Queued, QueueIsFull, Withdrawn
+from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, QuorumNotReached, Unavailable
+from holdtight.plan import LinkDown, NoQuorum, Park, Plan, ServerSaid, Step, Wish
+from holdtight.values import (
+    Claim,
+    Denied,
+    Grant,
+    Holder,
+    Late,
+    Outcome,
+    Owner,
+    Queued,
+    QueueIsFull,
+    Withdrawn,
+    owner_text,
+)
+
+if TYPE_CHECKING:
+    from holdtight.core.deadlock import Watch
+    from holdtight.core.quorum import Poll
 
 __all__ = ["Answer", "Asking", "Granted", "Question", "abandon", "acquire", "patience"]
 
@@ -29,11 +48,16 @@ MOST_SWEEPS = 100
 Answer = Outcome | LinkDown | ServerSaid
 
 
-class Question(Protocol):
-    """A claim on a store, as the wait loop needs it."""
+class Bounded(Protocol):
+    """What a request for a claim must come back in time for."""
 
     claim: Claim
     valid: float
+
+
+class Question(Bounded, Protocol):
+    """A claim on a store, as the wait loop needs it."""
+
     max_waiters: int
 
     def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step: ...
@@ -81,6 +105,8 @@ class Asking:
         retry: Backoff,
         clock: Callable[[], float],
         or_none: bool = False,
+        watch: "Watch | None" = None,
+        poll: "Poll | None" = None,
     ) -> None:
         self.question = question
         self.owner = owner
@@ -92,21 +118,38 @@ class Asking:
         self.clock = clock
         self.or_none = or_none
         """A lock that is held is an answer, not an error: `try_acquire`."""
+        self.watch = watch
+        """Looks for deadlocks; None if we can be part of none, because we hold nothing."""
+        self.poll = poll
+        """Asks a quorum; None if there is one server."""
+
+    @property
+    def rung_as(self) -> Owner:
+        return self.owner if self.poll is None else self.poll.park_owner()
 
     @property
     def wait_until(self) -> float:
         return float("inf") if self.wait is None else self.started + self.wait
 
+    def wait_left(self) -> float | None:
+        return self.wait if not self.wait else max(0.0, self.wait_until - self.clock())
+
     def patience(self, now: float) -> float:
         left = self.wait if not self.wait else max(self.wait_until - now, SHORTEST_PATIENCE)
         return patience(self.question, left, None if self.answered else self.connect_timeout)
 
+    def looks_again(self, denied: Denied) -> bool:
+        """A store without a line is asked again until the wait has ended, the last time right then."""
+        return denied.look is not None and self.clock() < self.wait_until
+
     def unavailable(self, cause: object) -> Unavailable:
         waited = self.clock() - self.started
+        if isinstance(cause, NoQuorum):
+            return QuorumNotReached.among(self.question.claim.name, cause.nodes, cause.majority, waited)
         return Unavailable.because(self.question.claim.name, self.server, str(cause), waited)
 
 
-def patience(question: Question, wait: float | None, connect_timeout: float | None) -> float:
+def patience(question: Bounded, wait: float | None, connect_timeout: float | None) -> float:
     """How long to wait for one reply when `wait` seconds are left in all.
 
     `connect_timeout` bounds what is spent before the first answer, None after it. Half of the time is for the first
@@ -134,10 +177,12 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
             if isinstance(answer, Grant):
                 granted = _check(asking, answer)
                 if granted is not None:
+                    if asking.watch is not None:
+                        yield from asking.watch.retract()
                     return granted
             elif isinstance(answer, Denied) and answer.holder is None and asking.sweeps < MOST_SWEEPS:
                 asking.sweeps += 1  # nobody holds it: many dead waiters were in the way, and there are fewer now
-            elif isinstance(answer, Denied) and asking.or_none:
+            elif isinstance(answer, Denied) and asking.or_none and not asking.looks_again(answer):
                 yield from _undo(asking)  # an earlier attempt may still be on its way
                 return None
             elif answer is not None:
@@ -154,7 +199,9 @@ def abandon(asking: Asking, limit: int) -> Plan[None]:
     yield from _undo(asking)
 
 
-def _attempt(asking: Asking) -> Generator[Step | Park, Any, Answer]:
+def _attempt(asking: Asking) -> Generator[Wish, Any, Answer]:
+    if asking.poll is not None:
+        return (yield from asking.poll.attempt(asking))
     now = asking.clock()
     patience = asking.patience(now)
     step = asking.question.attempt_step(asking.owner, now=now, patience=patience, queue=asking.wait != 0)
@@ -185,7 +232,7 @@ def _check(asking: Asking, grant: Grant) -> Granted | None:
     return None
 
 
-def _wait_after(asking: Asking, answer: Answer) -> Generator[Step | Park, Any, None]:
+def _wait_after(asking: Asking, answer: Answer) -> Generator[Wish, Any, None]:
     """Until it is worth asking again; raises when it never will be."""
     match answer:
         case Queued():
@@ -194,7 +241,9 @@ def _wait_after(asking: Asking, answer: Answer) -> Generator[Step | Park, Any, N
             asking.position = answer.position
             yield from _stand_in_line(asking, answer)
         case Denied():
-            raise (yield from _timed_out(asking, answer.holder, answer.left))
+            if not asking.looks_again(answer):
+                raise (yield from _timed_out(asking, answer.holder, answer.left))
+            yield from _look_later(asking, answer.look or 0.0)
         case QueueIsFull():
             raise QueueFull.at(asking.question.claim.name, answer.waiting, asking.question.max_waiters)
         case LinkDown() | ServerSaid():
@@ -206,29 +255,47 @@ def _wait_after(asking: Asking, answer: Answer) -> Generator[Step | Park, Any, N
                 raise asking.unavailable("its clock and ours do not agree about the age of requests")
 
 
-def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Step | Park, Any, None]:
+def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Wish, Any, None]:
     due = asking.clock() + queued.look
+    watch = asking.watch
+    touch: Callable[[bytes], bytes] = lambda inbox: asking.question.touch_request(asking.owner, inbox)  # noqa: E731
     while True:
         until = min(due, asking.wait_until)
-        touch: Callable[[bytes], bytes] = lambda inbox: asking.question.touch_request(asking.owner, inbox)  # noqa: E731
+        watch_at = watch.due if watch is not None else float("inf")
         try:
-            bell = yield Park(asking.owner, until, touch)
+            bell = yield Park(asking.rung_as, min(until, watch_at), touch)
         except LinkDown:
             return  # the inbox is gone: look, from a new connection
         now = asking.clock()
         if now >= asking.wait_until and not (bell and bell.look is None):
             raise (yield from _timed_out(asking, queued.holder, queued.left))
-        if bell is None or bell.look is None:
+        if bell is not None and bell.look is not None:
+            due = min(due, now + bell.look)
+        elif bell is None and watch is not None and watch_at < until:
+            try:
+                due = min(due, (yield from watch.run(touch, asking.wait_until)))
+            except LinkDown:
+                return
+        else:
             return
-        due = min(due, now + bell.look)
 
 
-def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Step | Park, Any, None]:
+def _look_later(asking: Asking, look: float) -> Generator[Wish, Any, None]:
+    asking.answered = True
+    asking.failures = 0
+    try:
+        yield Park(asking.owner, min(asking.clock() + look, asking.wait_until))
+    except LinkDown:
+        pass  # the next attempt goes out on a new connection
+
+
+def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Wish, Any, None]:
     if isinstance(failure, ServerSaid) and not asking.question.is_passing(failure):
         raise asking.question.meaning(failure)
     asking.failures += 1
     if isinstance(failure, LinkDown) and failure.stale and asking.failures == 1:
         return
+    asking.answered = asking.answered or (isinstance(failure, NoQuorum) and failure.answered)
     limit = asking.wait_until
     if not asking.answered:
         limit = min(limit, asking.started + asking.connect_timeout)
@@ -236,19 +303,21 @@ def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Step | P
     if now >= limit:
         raise asking.unavailable(failure) from failure
     try:
-        yield Park(asking.owner, min(limit, now + asking.retry.pause(asking.failures)))
+        yield Park(asking.rung_as, min(limit, now + asking.retry.pause(asking.failures)))
     except LinkDown:
         pass
 
 
-def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[Step | Park, Any, LockError]:
+def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[Wish, Any, LockError]:
     """The error to raise, with the holder named as well as can be had."""
     waited = asking.clock() - asking.started
     heard = yield from _undo(asking)
     if not heard:
         return asking.unavailable("it did not answer when the wait ended")
     who: Holder | None = None
-    if holder is not None:
+    if holder is not None and asking.poll is not None:
+        who = Holder(owner_text(holder), expires_in=left)
+    elif holder is not None:
         try:
             who = yield asking.question.holder_step(holder, left)
         except (LinkDown, ServerSaid):
@@ -256,12 +325,14 @@ def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[S
     return LockTimeout.after(asking.question.claim.name, waited, who, asking.position)
 
 
-def _undo(asking: Asking) -> Generator[Step | Park, Any, bool]:
+def _undo(asking: Asking) -> Generator[Wish, Any, bool]:
     """Leaves the line, or passes a grant that has just come on to the next. False if the server did not answer.
 
     On the connection of the deed the server sees both in order. From elsewhere a marker goes along that
     refuses the deed should it still be on its way.
     """
+    if asking.poll is not None:
+        return (yield from asking.poll.undo())
     marker = max(asking.marker, asking.pending)
     if not (asking.in_line or marker):
         return True
@@ -272,3 +343,6 @@ def _undo(asking: Asking) -> Generator[Step | Park, Any, bool]:
         return (yield own) is not None
     except (LinkDown, ServerSaid):
         return False  # the ttl and the heartbeat end it
+    finally:
+        if asking.watch is not None:
+            yield from asking.watch.retract()

@@ -1,4 +1,4 @@
-"""Plans for the end of a grant: release, and adoption by somebody else."""
+"""Plans for the end of a grant: release, adoption by somebody else, and a writer that goes on as a reader."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -7,7 +7,7 @@ from holdtight.errors import LeaseLost
 from holdtight.plan import LinkDown, Plan, ServerSaid, Step
 from holdtight.values import Claim, Denied, Grant, Late, LossReason, Owner
 
-__all__ = ["adopt", "release"]
+__all__ = ["adopt", "downgrade", "release"]
 
 MOST_SWEEPS = 1000
 
@@ -20,6 +20,7 @@ class Ending(Protocol):
     def marker_step(self, owner: Owner, marker: int) -> Step: ...
     def sweep_step(self, owner: Owner) -> Step: ...
     def adopt_step(self, old: Owner, owner: Owner, *, now: float) -> Step: ...
+    def downgrade_step(self, owner: Owner, *, now: float) -> Step: ...
 
 
 def release(ending: Ending, owner: Owner, *, marker: int, first: Any = None) -> Plan[LossReason | None]:
@@ -67,11 +68,20 @@ def _sweep(ending: Ending, owner: Owner) -> Plan[None]:
 
 def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float]) -> Plan[Grant]:
     """Takes a detached grant over. The same owner asks again after a lost reply and gets the same grant."""
+    return (yield from _turned(lambda: ending.adopt_step(old, owner, now=clock()), ending.claim.name))
+
+
+def downgrade(ending: Ending, owner: Owner, *, clock: Callable[[], float]) -> Plan[Grant]:
+    """Turns a writer's grant into a reader's, under the same owner; safe to ask again."""
+    return (yield from _turned(lambda: ending.downgrade_step(owner, now=clock()), ending.claim.name))
+
+
+def _turned(step: Callable[[], Step], name: str) -> Plan[Grant]:
     tries = 0
     while True:
         tries += 1
         try:
-            answer = yield ending.adopt_step(old, owner, now=clock())
+            answer = yield step()
         except LinkDown:
             if tries >= 3:
                 raise
@@ -83,4 +93,4 @@ def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float
                 raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
             continue
         reason = LossReason.TAKEN if isinstance(answer, Denied) and answer.holder else LossReason.EXPIRED
-        raise LeaseLost.because(ending.claim.name, reason)
+        raise LeaseLost.because(name, reason)

@@ -24,6 +24,9 @@ __all__ = ["CLAIM", "HEARTBEAT", "SWEEP", "TAIL", "USES", "Entry", "Holder", "Ma
 
 STEP_BACK = 250
 RUNNERS_UP = 4
+BLOCKERS = 100
+"""More readers than that are not followed by the detector of deadlocks."""
+AHEAD = 50
 MANY_MARKERS = 32
 
 USES = {"x": "an exclusive lock", "r": "a read-write lock", "p": "a semaphore"}
@@ -129,6 +132,36 @@ class Name(State):
     def sharing(self) -> list[Holder]:
         """Who reads, or has permits, in the order of their fences."""
         return self.holders.by_fence(self.now)
+
+    def blockers(self, who: bytes) -> list[bytes]:
+        """Who keeps a waiter from the name, for the detector of deadlocks: nobody, unless it is sure.
+
+        Whoever still stands in line has been handed the name and is about to run. A writer, and a reader behind a
+        writer, must wait for every reader. Who waits for permits waits for any of many: nobody keeps him alone.
+        """
+        entry = self.line.get(who)
+        if entry is None or not self.is_alive(entry) or (entry.inbox and entry.inbox not in self.listening):
+            return []
+        if self.holder:
+            return [] if self.holder in self.line else [self.holder]
+        if self.shared != "r" or not (entry.mode == "x" or self._behind_a_writer(entry)):
+            return []
+        readers = self.holders.living(self.now, BLOCKERS)
+        return [each.owner for each in readers if each.owner not in self.line]
+
+    def is_for_the_asking(self, mode: str, n: int, permits: int) -> bool:
+        """Nobody in line, nobody dead to be cleared away, and it fits: then several names are taken in one step."""
+        if self.line or self.live_markers() or self.last >= self.now_us:
+            return False
+        if self.main and self.main.owner is not None:
+            return False
+        if len(self.holders) != self.holders.count(self.now):
+            return False
+        return self._fits(Entry(b"", 0, b"", b"", 0, 0, mode=mode, n=n, permits=permits))
+
+    def _behind_a_writer(self, entry: Entry) -> bool:
+        ahead = self.line.some(0, min(self.line.place(entry.number), AHEAD))
+        return any(each.mode == "x" and self.is_alive(each) and not each.passed_over for each in ahead)
 
     # How
 

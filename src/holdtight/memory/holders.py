@@ -98,6 +98,11 @@ class Holders:
         """Who expires last, or has."""
         return self._by_owner[self._order[-1][1]] if self._order else None
 
+    def living(self, now: int, most: int) -> list[Holder]:
+        """Those first who expire first."""
+        dead = self._dead(now)
+        return [self._by_owner[who] for _, who in self._order[dead : dead + most]]
+
     def by_fence(self, now: int) -> list[Holder]:
         living = (self._by_owner[who] for _, who in self._order[self._dead(now) :])
         return sorted(living, key=lambda holder: holder.fence)

@@ -4,6 +4,7 @@ import re
 
 from holdtight.errors import LockError, NotPermitted, OutOfMemory, ScriptError, Unavailable
 from holdtight.plan import ServerSaid
+from holdtight.values import Kind
 
 __all__ = ["is_passing", "meaning"]
 
@@ -16,6 +17,7 @@ _REFUSALS = re.compile(
     r"(?:^|[ :-])(NOAUTH|WRONGPASS|NOPERM) |invalid username-password|invalid password|can't access|ACL failure"
     r"|AUTH .*(called|without)|sent AUTH"
 )
+_OTHER_KIND = re.compile(r"HTKIND (an exclusive lock|a read-write lock|a semaphore)")
 _FULL = re.compile(r"(?:^|[ :-])OOM |OOM command not allowed")
 
 
@@ -24,8 +26,12 @@ def is_passing(said: ServerSaid) -> bool:
     return _PASSING.search(str(said)) is not None
 
 
-def meaning(said: ServerSaid, *, name: str | None, server: str, key: bytes = b"") -> LockError:
+def meaning(
+    said: ServerSaid, *, name: str | None, server: str, key: bytes = b"", kind: Kind = Kind.EXCLUSIVE
+) -> LockError:
     text = str(said)
+    if found := _OTHER_KIND.search(text):
+        return ScriptError.of_other_kind(name, kind.text, found[1])
     if is_passing(said):
         return Unavailable.because(name, server, text)
     if _REFUSALS.search(text):

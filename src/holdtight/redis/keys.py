@@ -2,13 +2,13 @@
 
 `ns:{name}` and its companions share one hash tag, hence one cluster slot. `%`, `{` and `}` are escaped
 inside the tag, so that no name can end it early and reach into another's keys. Names without a tag
-(client records, inboxes) contain no brace and so cannot be anybody's lock.
+(client records, inboxes, what waiters publish) contain no brace and so cannot be anybody's lock.
 """
 
 from base64 import urlsafe_b64encode
 from typing import NamedTuple
 
-__all__ = ["Keys", "check_namespace", "client_record", "inbox", "keys_of"]
+__all__ = ["Keys", "check_namespace", "client_record", "inbox", "keys_of", "stamp", "waits", "watchers"]
 
 _ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
@@ -41,3 +41,18 @@ def client_record(namespace: str, client: bytes) -> bytes:
 
 def inbox(namespace: str, client: bytes, number: int) -> bytes:
     return namespace.encode() + b":inbox:" + urlsafe_b64encode(client).rstrip(b"=") + b":%x" % number
+
+
+def watchers(main: bytes) -> bytes:
+    """Who wants to be rung when a node of a quorum gets its vote back."""
+    return main + b":b"
+
+
+def stamp(namespace: str) -> bytes:
+    """What a node of a quorum knows of its last start."""
+    return namespace.encode() + b":stamp"
+
+
+def waits(namespace: str, owner: bytes) -> bytes:
+    """Where the owner of a grant says what it waits for."""
+    return namespace.encode() + b":waits:" + urlsafe_b64encode(owner)

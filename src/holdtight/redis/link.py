@@ -7,7 +7,8 @@ read, one system call a direction. TLS has no such short cut and uses Python's t
 # - used by one thread at a time;
 # - `owed` counts requests whose replies have not been read. A link that owes is never shared: the
 #   next reader would take another's answer for its own. It is drained or closed.
-# - messages (bells) that arrive before a reply are older than the reply and dropped with it.
+# - messages (bells) that arrive before a reply are older than the reply and dropped with it, unless the request was
+#   made aside, by somebody who stands in line: then they are `_kept` for the next park.
 """
 
 import errno
@@ -20,6 +21,7 @@ import hiredis
 
 from holdtight.clock import boottime
 from holdtight.plan import Bell, LinkDown
+from holdtight.process import abandon_descriptor
 from holdtight.redis.node import Client, Session, greet
 from holdtight.redis.resp import bulk
 from holdtight.values import OWNER_SIZE, Owner
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from holdtight.redis.targets import Address
 
-__all__ = ["Link", "bell_for", "open_link"]
+__all__ = ["Link", "bell_for", "bell_in", "open_link"]
 
 _NOTHING: Any = object()
 _SILENT = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ETIMEDOUT)
@@ -43,7 +45,10 @@ def bell_for(push: Any) -> tuple[Owner, Bell] | None:
     """The owner a message is for, and what it says."""
     if len(push) != 3 or push[0] != b"message":
         return None
-    payload = push[2]
+    return bell_in(push[2])
+
+
+def bell_in(payload: bytes) -> tuple[Owner, Bell]:
     owner = payload[1 : 1 + OWNER_SIZE]
     if payload[:1] == b"n":
         return owner, Bell(int(payload[1 + OWNER_SIZE :]) / 1000)
@@ -56,6 +61,7 @@ class Link:
     __slots__ = (
         "_feed",
         "_gets",
+        "_kept",
         "_recv",
         "_send",
         "_timeout",
@@ -74,6 +80,7 @@ class Link:
         self._recv = sock.recv
         self._send = sock.send
         self._timeout = -1.0
+        self._kept: list[Any] = []
         self.owed = 0
         self.session = Session(2, b"")
         self.inbox = b""
@@ -101,7 +108,7 @@ class Link:
         except OSError as error:
             raise _down(error) from error
 
-    def reply(self) -> Any:
+    def reply(self, *, keep: bool = False) -> Any:
         """The next reply. Error replies come back as values."""
         gets = self._gets
         until = boottime() + self._timeout
@@ -117,11 +124,19 @@ class Link:
                     if not data:
                         raise _closed()
                     self._feed(data)
+                elif keep:
+                    self._kept.append(reply)
                 reply = gets()
         except (OSError, hiredis.ProtocolError) as error:
             raise _down(error) from error
         self.owed -= 1
         return reply
+
+    def call_aside(self, request: bytes, timeout: float) -> Any:
+        """One round trip for somebody who stands in line and asks about something else."""
+        self.set_timeout(timeout)
+        self.send(request)
+        return self.reply(keep=True)
 
     def call(self, request: bytes, timeout: float) -> Any:
         """One round trip on a link that owes nothing, bare: almost always both ways go in one piece."""
@@ -147,7 +162,7 @@ class Link:
     def park(self, owner: Owner, until: float) -> Bell | None:
         """Blocks until a bell for this owner, or until the time has come."""
         while True:
-            item = self._gets()
+            item = self._kept.pop(0) if self._kept else self._gets()
             if item is not _NOTHING:
                 rung = bell_for(item) if item.__class__ is _Push else None
                 if rung is not None and rung[0] == owner:
@@ -203,9 +218,16 @@ class Link:
             item = gets()
         return items
 
+    def fileno(self) -> int:
+        return self.sock.fileno()
+
     def close(self) -> None:
         with suppress(OSError):
             self.sock.close()
+
+    def abandon(self) -> None:
+        """In a forked child: lets go without a word."""
+        abandon_descriptor(self.sock.fileno())
 
     def __del__(self) -> None:
         self.close()
@@ -245,17 +267,17 @@ def open_link(address: "Address", client: Client, timeout: float, tls: "ssl.SSLC
         link.owed = 0
         link.session = session
         link.inbox = session.inbox
-        link.inbox_word = bulk(session.inbox)
+        link.inbox_word = bulk(session.inbox) + (bulk(session.run) if client.in_quorum else b"")
         return link
     except OSError as error:
         if sock is not None:
             sock.close()
-        raise LinkDown(_cause(error), sent=False) from error
+        raise LinkDown(_cause(error), sent=False, silent=_is_silence(error)) from error
     except BaseException as error:
         if sock is not None:
             sock.close()
         if isinstance(error, LinkDown):
-            raise LinkDown(error.cause, sent=False) from error
+            raise LinkDown(error.cause, sent=False, silent=error.silent) from error
         raise
 
 
@@ -293,7 +315,7 @@ def _connect(address: "Address", timeout: float) -> socket.socket:
 def _left(until: float) -> float:
     left = until - boottime()
     if left <= 0:
-        raise LinkDown("connecting took too long", sent=False)
+        raise LinkDown("connecting took too long", sent=False, silent=True)
     return left
 
 
@@ -318,7 +340,8 @@ def _cause(error: OSError) -> str:
 def _down(error: OSError | hiredis.ProtocolError) -> LinkDown:
     """A broken connection may have died while it lay idle, and a new one may work; a silent one is silent."""
     if isinstance(error, OSError):
-        return LinkDown(_cause(error), sent=True, stale=not _is_silence(error))
+        silent = _is_silence(error)
+        return LinkDown(_cause(error), sent=True, stale=not silent, silent=silent)
     return LinkDown(f"what answers is not a Redis or Valkey server ({error})", sent=True)
 
 

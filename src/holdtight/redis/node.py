@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import hiredis
 
-from holdtight.clock import boottime
+from holdtight.clock import Clock, boottime
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.redis import keys
 from holdtight.redis.resp import command
@@ -34,21 +34,36 @@ class Client:
     Every owner starts with the client's id; the record under that id says host, pid and start.
     """
 
-    def __init__(self, namespace: str) -> None:
+    known = True
+    """Has a record and an inbox. A client that is not leaves nothing on a server but what it is told to."""
+    in_quorum = False
+    """It goes to one node of a quorum: what it asks for says to which run of the server."""
+    guarded = False
+    """And that run is to be learned."""
+
+    def __init__(self, namespace: str, clock: Clock = boottime) -> None:
         self.namespace = namespace
+        self.clock = clock
         self.renew_identity()
 
-    def renew_identity(self) -> None:
+    def for_node(self, *, guarded: bool) -> "Client":
+        """The same client as one node of a quorum knows it: one id everywhere, the time of each."""
+        node = Client(self.namespace, self.clock)
+        node.in_quorum, node.guarded = True, guarded
+        node.renew_identity(self.id)
+        return node
+
+    def renew_identity(self, client_id: bytes | None = None) -> None:
         """At birth, and in a forked child: nothing of the parent's identity is ours."""
-        self.id = os.urandom(CLIENT_ID_SIZE)
+        self.id = os.urandom(CLIENT_ID_SIZE) if client_id is None else client_id
         self.owners: deque[Owner] = deque()
         """Fresh owners in store; `owner()` refills."""
         self._inboxes = itertools.count(1)
         self.record_key = keys.client_record(self.namespace, self.id)
         self.lead: float | None = None
-        """Server time less our boottime, in seconds; None until a server has told."""
+        """Server time less our clock, in seconds; None until a server has told."""
         self.recorded_until = 0.0
-        """Until when (boottime) our record is surely on the server."""
+        """Until when (on our clock) our record is surely on the server."""
 
     def owner(self) -> Owner:
         """A fresh owner. Randomness is bought wholesale; `pop` is atomic."""
@@ -74,8 +89,8 @@ class Client:
 
     def announcement_due(self) -> bool:
         """True if the record must be written again before it can be relied on; whoever asks writes it."""
-        now = boottime()
-        if now <= self.recorded_until:
+        now = self.clock()
+        if now <= self.recorded_until or not self.known:
             return False
         self.recorded_until = now + RECORD_SECONDS * 2 / 3
         return True
@@ -86,7 +101,7 @@ class Client:
 
     def server_time(self, now: float) -> float:
         """What the server's clock shows at our `now`, a little late rather than early."""
-        return now + (self.lead if self.lead is not None else time.time() - boottime())
+        return now + (self.lead if self.lead is not None else time.time() - self.clock())
 
 
 _STARTED = time.time()
@@ -98,6 +113,8 @@ class Session(NamedTuple):
     protocol: int
     inbox: bytes
     note: str | None = None
+    run: bytes = b""
+    """Which run of the server this is, if that was asked for."""
 
 
 Greeting = Generator[tuple[bytes, int], list[Any], Session]
@@ -106,18 +123,19 @@ Greeting = Generator[tuple[bytes, int], list[Any], Session]
 def greet(
     client: Client, *, user: str | None, password: str | None, db: int, name: str | None, protocol: int | None
 ) -> Greeting:
-    sent = boottime()
+    sent = client.clock()
     login = ["AUTH", user or "default", password or ""] if user is not None or password is not None else []
     title = name or f"holdtight-{os.getpid()}-{threading.get_native_id()}"
     select = [command("SELECT", db)] if db else []
-    common = [client.record(), command("TIME")]
+    run = [command("INFO", "server")] if client.guarded else []
+    common = [client.record(), *run, command("TIME")] if client.known else [command("TIME")]
     answers: list[Any]
-    if protocol != 2:
+    if protocol != 2 and client.known:
         inbox = client.inbox()
         hello = command("HELLO", 3, *login, "SETNAME", title)
         listen = command("SUBSCRIBE", inbox)
-        sent = boottime()
-        answers = yield b"".join([hello, *select, listen, *common]), 4 + len(select)
+        sent = client.clock()
+        answers = yield b"".join([hello, *select, listen, *common]), 2 + len(select) + len(common)
         first = answers[0]
         if not isinstance(first, hiredis.ReplyError):
             _expect(answers[1 : 1 + len(select)])
@@ -125,7 +143,7 @@ def greet(
             if isinstance(heard, hiredis.ReplyError):
                 inbox, note = b"", str(heard)
             _learn(client, answers[-1], sent)
-            return Session(3, inbox, note)
+            return Session(3, inbox, note, _run(client, answers))
         said = str(first)
         if not said.startswith("NOPROTO") and "unknown command" not in said.lower():
             raise ServerSaid(said)
@@ -134,11 +152,24 @@ def greet(
         auth = command("AUTH", *([user] if user is not None else []), password or "")
         greeting.append(auth)
     greeting += [*select, command("CLIENT", "SETNAME", title)]
-    sent = boottime()
-    answers = yield b"".join([*greeting, *common]), len(greeting) + 2
+    sent = client.clock()
+    answers = yield b"".join([*greeting, *common]), len(greeting) + len(common)
     _expect(answers[: len(greeting) - 1])
-    _learn(client, answers[-1], sent)
-    return Session(2, b"", "the server speaks RESP2: waiters poll")
+    if client.known or not isinstance(answers[-1], hiredis.ReplyError):
+        _learn(client, answers[-1], sent)
+    return Session(2, b"", "the server speaks RESP2: waiters poll", _run(client, answers))
+
+
+def _run(client: Client, answers: list[Any]) -> bytes:
+    """The run id, out of what INFO said before TIME."""
+    if not client.guarded:
+        return b""
+    _expect(answers[-2:-1])
+    text = answers[-2] if isinstance(answers[-2], bytes) else str(answers[-2]).encode()
+    for line in text.splitlines():
+        if line.startswith(b"run_id:"):
+            return bytes(line[7:].strip())
+    raise LinkDown("it does not say its run id, which the restart guard needs (INFO server)", sent=False)
 
 
 def _expect(answers: list[Any]) -> None:

@@ -1,13 +1,14 @@
 """Scripts: read from `lua/`, their header made binding.
 
 The header of a script names its KEYS and ARGV in order; the loader turns those names into locals, so a
-header that does not fit its body does not run. `call` and `sub` are there too. `--@include x` puts
-`lua/lib/x.lua`, with what that includes, in that place, which lets a script answer its fast path before it
-pays for functions that it will not need.
+header that does not fit its body does not run. A last `...` stands for any number more, which the body finds
+in K and A. `call` and `sub` are there too. `--@include x` puts `lua/lib/x.lua`, with what that includes, in that
+place, which lets a script answer its fast path before it pays for functions that it will not need.
 """
 
 import os
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdtight.redis.resp import bulk
@@ -20,7 +21,19 @@ else:
     except ImportError:
         from hashlib import sha1
 
-__all__ = ["ADOPT", "ATTEMPT", "DOWNGRADE", "INSPECT", "RELEASE", "RENEW", "SHARE", "TOUCH", "WITHDRAW", "Script"]
+__all__ = [
+    "ADOPT",
+    "ATTEMPT",
+    "DOWNGRADE",
+    "INSPECT",
+    "MULTI",
+    "RELEASE",
+    "RENEW",
+    "SHARE",
+    "TOUCH",
+    "WITHDRAW",
+    "Script",
+]
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "lua")
 _HEADER = re.compile(r"^-- (KEYS|ARGV|RETURN)\s+(\S.*)$", re.MULTILINE)
@@ -60,12 +73,18 @@ class Script:
         self.name = name
         self.keys = header["KEYS"][0].split()
         self.argv = header["ARGV"][0].split()
+        self.open_ended = self.keys[-1] == "..."
+        if self.open_ended:
+            self.keys.remove("...")
+            self.argv.remove("...")
         self.returns = header["RETURN"]
         body = _with_includes(source)
         # Locals are several times faster than the globals and fields they stand for.
         names = "local K, A, call, sub = KEYS, ARGV, redis.call, string.sub\n"
-        names += f"local {', '.join(self.keys)} = {', '.join(f'K[{i + 1}]' for i in range(len(self.keys)))}\n"
-        names += f"local {', '.join(self.argv)} = {', '.join(f'A[{i + 1}]' for i in range(len(self.argv)))}\n"
+        for words, table in ((self.keys, "K"), (self.argv, "A")):
+            if words:
+                places = ", ".join(f"{table}[{i + 1}]" for i in range(len(words)))
+                names += f"local {', '.join(words)} = {places}\n"
         self.body = (names + _COMMENT.sub("", body)).encode("ascii")
         self.sha = sha1(self.body, usedforsecurity=False).hexdigest()
         self._by_hash = bulk("EVALSHA") + bulk(self.sha)
@@ -82,7 +101,10 @@ class Script:
         """The same request with the script itself in it, for a server that does not know its hash."""
         return request.replace(self._by_hash, self._whole, 1)
 
-    def request(self, keys: tuple[bytes, ...], *args: bytes | str | int) -> bytes:
+    def request(self, keys: Sequence[bytes], *args: bytes | str | int) -> bytes:
+        if self.open_ended:
+            head = b"*%d\r\n" % (3 + len(keys) + len(args)) + self._by_hash + bulk(len(keys))
+            return head + b"".join(map(bulk, keys)) + b"".join(map(bulk, args))
         if len(args) != len(self.argv):
             raise ValueError(f"{self.name}.lua takes {len(self.argv)} arguments, not {len(args)}")
         return self.head(*keys) + b"".join(map(bulk, args))
@@ -97,3 +119,4 @@ TOUCH = Script("touch")
 ADOPT = Script("adopt")
 DOWNGRADE = Script("downgrade")
 INSPECT = Script("inspect")
+MULTI = Script("multi")

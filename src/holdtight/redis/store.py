@@ -10,8 +10,10 @@ from holdtight.clock import Drift
 from holdtight.errors import LockError
 from holdtight.plan import ServerSaid, Step
 from holdtight.redis import answers, keys, script
+from holdtight.redis.inspection import read_inspection
 from holdtight.redis.node import Client
 from holdtight.redis.resp import bulk, command
+from holdtight.redis.several import Several
 from holdtight.values import (
     CLIENT_ID_SIZE,
     Claim,
@@ -20,23 +22,22 @@ from holdtight.values import (
     Holder,
     Kind,
     Late,
-    LockInfo,
     Outcome,
     Owner,
     Queued,
     QueueIsFull,
-    Waiter,
     Withdrawn,
     owner_text,
 )
 
-__all__ = ["Prepared", "Store"]
+__all__ = ["Prepared", "Store", "read_record", "read_release"]
 
 LONGEST_PATIENCE = 2.0
 TAIL_MS = 10_000
 _MARKER_SLACK_MS = 50
 """Another thread may learn the server's time between two looks at it."""
-LISTED_WAITERS = 500
+LISTED = 500
+_MODES = {Kind.SHARED: "r", Kind.PERMITS: "p"}
 
 
 class Prepared:
@@ -69,8 +70,12 @@ class Prepared:
         self.release = script.RELEASE.head(*names)
 
     def _attempt_head(self, limit: int) -> bytes:
-        head = script.ATTEMPT.head(*self.keys) + bulk(self.ttl_ms) + bulk(self.ttl_ms + TAIL_MS)
-        return head + bulk(limit) + bulk(self.claim.label or "")
+        claim = self.claim
+        if claim.kind is Kind.EXCLUSIVE:
+            head = script.ATTEMPT.head(*self.keys)
+        else:
+            head = script.SHARE.head(*self.keys) + bulk(_MODES[claim.kind]) + bulk(claim.n) + bulk(claim.permits)
+        return head + bulk(self.ttl_ms) + bulk(self.ttl_ms + TAIL_MS) + bulk(limit) + bulk(claim.label or "")
 
     @property
     def ask(self) -> bytes:
@@ -87,7 +92,7 @@ class Prepared:
             b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (limit, owner),
             self.store.read_attempt,
             patience=patience,
-            replacement=script.ATTEMPT.whole,
+            replacement=script.ATTEMPT.whole if self.claim.kind is Kind.EXCLUSIVE else script.SHARE.whole,
         )
 
     def release_step(self, owner: Owner) -> Step:
@@ -126,15 +131,6 @@ class Prepared:
         step.undo = False
         return step
 
-    def renew_step(self, owner: Owner, *, now: float, ttl: float, patience: float = LONGEST_PATIENCE) -> Step:
-        return Step(
-            self.renew_request(owner, now, ttl, patience),
-            None,
-            read_renewal,
-            patience=patience,
-            replacement=script.RENEW.whole,
-        )
-
     def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes:
         limit = self.store.not_after(now, patience)
         ttl_ms = max(1, round(ttl * 1000))
@@ -152,7 +148,7 @@ class Prepared:
         """Who is behind an owner, for a message to people."""
 
         def read(reply: Any, sent: float) -> Holder:
-            about = _record(reply[0])
+            about = read_record(reply[0])
             return Holder(owner_text(holder), host=about.get("host"), pid=about.get("pid"), expires_in=left)
 
         step = self.store.records_step([holder])
@@ -163,7 +159,9 @@ class Prepared:
         return answers.is_passing(said)
 
     def meaning(self, said: ServerSaid) -> LockError:
-        return answers.meaning(said, name=self.claim.name, server=self.store.server, key=self.keys.main)
+        return answers.meaning(
+            said, name=self.claim.name, server=self.store.server, key=self.keys.main, kind=self.claim.kind
+        )
 
     def adopt_step(self, old: Owner, owner: Owner, *, now: float) -> Step:
         limit = self.store.not_after(now, self.patience)
@@ -181,12 +179,28 @@ class Prepared:
             replacement=script.ADOPT.whole,
         )
 
+    def downgrade_step(self, owner: Owner, *, now: float) -> Step:
+        """Of a reader's claim: what `owner` holds exclusively becomes that, with no gap."""
+        limit = self.store.not_after(now, self.patience)
+        return Step(
+            script.DOWNGRADE.head(*self.keys)
+            + bulk(owner)
+            + bulk(self.ttl_ms)
+            + bulk(self.ttl_ms + TAIL_MS)
+            + bulk(self.claim.label or "")
+            + bulk(limit),
+            None,
+            self.store.read_attempt,
+            patience=self.patience,
+            replacement=script.DOWNGRADE.whole,
+        )
+
     def inspect_step(self) -> Step:
         name = self.claim.name
         return Step(
-            script.INSPECT.head(*self.keys) + bulk(LISTED_WAITERS),
+            script.INSPECT.head(*self.keys) + bulk(LISTED),
             None,
-            lambda reply, sent: read_inspection(name, reply),
+            lambda reply, sent: read_inspection(name, reply, LISTED),
             patience=LONGEST_PATIENCE,
             replacement=script.INSPECT.whole,
         )
@@ -204,6 +218,9 @@ class Store:
     def prepare(self, claim: Claim) -> Prepared:
         return Prepared(self, claim)
 
+    def several(self, parts: list[Prepared]) -> Several:
+        return Several(parts)
+
     def not_after(self, now: float, patience: float) -> int:
         """The last moment, in the server's microseconds, at which a request sent now may still act."""
         return int((self.client.server_time(now) + patience) * 1e6)
@@ -214,7 +231,7 @@ class Store:
         return Step(
             command("MGET", *wanted),
             None,
-            lambda reply, sent: [_record(item) for item in reply],
+            lambda reply, sent: [read_record(item) for item in reply],
             patience=1.0,
             replacement=_unchanged,
         )
@@ -249,49 +266,7 @@ def read_release(reply: Any, sent: float) -> "int | Denied":
     return Denied(reply[1] or None, 0.0)
 
 
-def read_renewal(reply: Any, sent: float) -> "bool | Denied | Late":
-    """True renewed, Denied if it is not ours, Late if it came too late to count."""
-    if reply == 1:
-        return True
-    return Late() if reply[0] == -1 else Denied(reply[1] or None, 0.0)
-
-
-def read_inspection(name: str, reply: Any) -> LockInfo:
-    """Without host and pid: those stand in the clients' own records, see `identified`."""
-    _, value, left, _, line, waiting, _ = reply
-    held = value[:2] == b"x1" and left > 0
-    fence = int(value[27:43] if value[:2] == b"x1" else value[3:19]) if value else None
-    holders: tuple[Holder, ...] = ()
-    if held and fence is not None:
-        holder = Holder(
-            owner=owner_text(value[3:27]),
-            fence=fence,
-            label=value[43:].decode(errors="replace") or None,
-            since=fence / 1e6,
-            expires_in=left / 1000,
-        )
-        holders = (holder,)
-    waiters = tuple(_waiter(line[at], line[at + 1]) for at in range(0, len(line), 2))
-    return LockInfo(
-        name=name,
-        kind=Kind.EXCLUSIVE if held or waiters else None,
-        holders=holders,
-        waiters=waiters,
-        waiting=waiting if waiting > LISTED_WAITERS else len(waiters),
-        fence=fence,
-    )
-
-
-def _waiter(owner: bytes, entry: bytes) -> Waiter:
-    size = int(entry[37:39])
-    return Waiter(
-        owner=owner_text(owner),
-        label=entry[39 + size :].decode(errors="replace") or None,
-        since=int(entry[24:37]) / 1000,
-    )
-
-
-def _record(item: bytes | None) -> dict[str, Any]:
+def read_record(item: bytes | None) -> dict[str, Any]:
     import json
 
     try:

@@ -11,12 +11,15 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from holdtight.redis.credentials import Credentials, FromProvider, Login, a_value_like, check_login
 
 if TYPE_CHECKING:
     import ssl
+
+    from holdtight.memory.place import Stores
+    from holdtight.post import Post
 
 VerifyMode: TypeAlias = Literal["required", "optional", "none"]
 _T = TypeVar("_T")
@@ -106,17 +109,6 @@ class Address:
             return self._fixed_login()
         return check_login(_finished(self.credentials()))
 
-    async def login_async(self) -> Login | None:
-        """The same for a running loop: a plain callable is asked in a thread, a coroutine awaited here."""
-        if self.credentials is None:
-            return self._fixed_login()
-        import asyncio
-
-        answer = await asyncio.to_thread(self.credentials)
-        if isinstance(answer, Awaitable):
-            answer = await cast("Awaitable[object]", answer)
-        return check_login(answer)
-
     def _fixed_login(self) -> Login | None:
         if self.user is None and self.password is None:
             return None
@@ -167,11 +159,21 @@ class Embedded:
         return "embedded://"
 
 
+class Realm(Protocol):
+    """Stores that are not this process's own, and the time that passes there."""
+
+    @property
+    def post(self) -> Post: ...
+    @property
+    def stores(self) -> Stores: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A store in this process, one per name."""
+    """A store in this process, one per name; in a `realm` of its own time if it has one (`holdtight.testing`)."""
 
     name: str = ""
+    realm: Realm | None = field(default=None, repr=False)
 
     def display(self) -> str:
         return f"memory://{self.name}"

@@ -1,10 +1,11 @@
 """How to get to a server: a fixed address, or the embedded server that is started when needed."""
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from holdtight.place import Place
 from holdtight.plan import LinkDown
 from holdtight.redis.link import Link, open_link
 from holdtight.redis.node import Client
@@ -12,22 +13,22 @@ from holdtight.redis.node import Client
 if TYPE_CHECKING:
     import ssl
 
+    from holdtight.post import Post
     from holdtight.redis.targets import Address, Embedded, Single
 
-__all__ = ["Place"]
+__all__ = ["RedisPlace"]
 
 
-class Place:
-    """One server, as one client of this process goes to it."""
+class RedisPlace(Place):
+    """A Redis or Valkey server."""
 
-    def __init__(self, target: "Single | Embedded", client: Client, tls: "ssl.SSLContext | None") -> None:
+    def __init__(self, target: "Single | Embedded", client: Client, post: "Post", tls: "ssl.SSLContext | None") -> None:
+        super().__init__(client, post, target.display())
         self.target = target
-        self.client = client
         self._tls = tls
         self._tls_lock = threading.Lock()
-        self.display = target.display()
-        self.refreshers: list[Callable[[], None]] = []
-        """What is to be looked at now and then while this client is in use."""
+        self.kept_run = b""
+        """The run of the server at the other end of the keeper's link; for the keeper's thread alone."""
 
     @contextmanager
     def reach(self) -> "Generator[Address]":
@@ -56,6 +57,10 @@ class Place:
             if self._tls is None:
                 self._tls = address.tls_settings.context()
             return self._tls
+
+    def keeps(self, link: object) -> None:
+        if isinstance(link, Link):
+            self.kept_run = link.session.run
 
     def open(self, timeout: float) -> Link:
         with self.reach() as address:

@@ -10,11 +10,9 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from holdtight.clock import boottime
 from holdtight.errand import Errand, StandingInLine
-from holdtight.keeper import keeper
-from holdtight.plan import UNDO_SECONDS, Bell, LinkDown, Park, Plan, ServerSaid, Step
-from holdtight.redis.link import Link
+from holdtight.place import Link
+from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step
 from holdtight.sync.transport import Transport
 
 __all__ = ["Driver"]
@@ -28,6 +26,8 @@ class Driver:
 
     def __init__(self, transport: Transport, link: Link | None = None, *, beyond: bool = False) -> None:
         self._transport = transport
+        self._place = transport.place
+        self._clock = transport.place.clock
         self._beyond = beyond
         self._link = link
         self._standing: StandingInLine | None = None
@@ -60,6 +60,7 @@ class Driver:
                 result: R = stop.value
                 return result
             value = error = None
+            assert not isinstance(wish, Fan), "there are no other nodes to ask"
             try:
                 value = self._park(wish) if isinstance(wish, Park) else self._step(wish)
             except BaseException as raised:
@@ -80,20 +81,20 @@ class Driver:
         """On the link of the deed if it lives, whose unread replies come first; else by the keeper."""
         link = self._link
         if link is None:
-            keeper().ask(Errand(self._transport.place, step.otherwise or step))
+            self._place.post.keeper.ask(Errand(self._place, step.otherwise or step))
             return None
-        until = boottime() + UNDO_SECONDS
+        until = self._clock() + UNDO_SECONDS
         self._stop_standing()
         try:
             link.set_timeout(UNDO_SECONDS)
             link.send(step.replacement(step.packed(link.inbox_word)))
             reply = None
             while link.owed:
-                link.set_timeout(until - boottime())
+                link.set_timeout(until - self._clock())
                 reply = link.reply()
         except BaseException:
             self._drop_link()
-            keeper().ask(Errand(self._transport.place, step.otherwise or step))
+            self._place.post.keeper.ask(Errand(self._place, step.otherwise or step))
             raise
         if isinstance(reply, hiredis.ReplyError):
             raise ServerSaid(str(reply))
@@ -102,17 +103,17 @@ class Driver:
     def _park(self, park: Park) -> Bell | None:
         link = self._link
         if link is None:
-            time.sleep(max(0.0, park.until - boottime()))
+            time.sleep(max(0.0, park.until - self._clock()))
             return None
         if park.touch is not None and self._standing is None:
-            self._standing = StandingInLine(self._transport.place, park.touch(link.inbox))
-            keeper().add(self._standing, boottime())
+            self._standing = StandingInLine(self._place, park.touch(link.inbox))
+            self._place.post.keeper.add(self._standing, self._clock())
         if not link.inbox:
             # Nobody can ring here: look now and then.
             import random
 
-            time.sleep(max(0.0, min(park.until - boottime(), random.uniform(*POLL_SECONDS))))
-            return Bell() if boottime() < park.until else None
+            time.sleep(max(0.0, min(park.until - self._clock(), random.uniform(*POLL_SECONDS))))
+            return Bell() if self._clock() < park.until else None
         try:
             return link.park(park.owner, park.until)
         except LinkDown:
@@ -131,5 +132,5 @@ class Driver:
     def _stop_standing(self) -> None:
         if self._standing is not None:
             self._standing.alive = False
-            keeper().drop(self._standing)
+            self._place.post.keeper.drop(self._standing)
             self._standing = None

@@ -1,9 +1,9 @@
 """A lease for blocking code."""
 
-import threading
+import functools
 from typing import TYPE_CHECKING, Any
 
-from holdtight.clock import boottime, ttl_seconds, wait_seconds
+from holdtight.clock import ttl_seconds, wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, Unavailable
 from holdtight.lease import BaseLease, Detached
 
@@ -25,19 +25,22 @@ class Lease(BaseLease):
         limit = wait_seconds(timeout, "timeout")
         if self.lost:
             return True
-        gone = threading.Event()
-        if not self.tenure.on_loss(gone.set):
-            return self.lost
-        until = None if limit is None else boottime() + limit
+        tenures = self.tenures
+        clock = self.tenure.place.clock
+        sleeper = self.tenure.place.post.sleeper()
+        news = functools.partial(sleeper.wake, True)
+        until = float("inf") if limit is None else clock() + limit
         try:
-            while not self.closed and self.tenure.alive:
-                left = _GLANCE if until is None else min(_GLANCE, until - boottime())
-                if gone.wait(max(0.0, left)):
+            for tenure in tenures:
+                tenure.on_loss(news)
+            while not self.closed and all(tenure.alive for tenure in tenures):
+                if sleeper.sleep(min(clock() + _GLANCE, until)):
                     return True
-                if until is not None and boottime() >= until:
+                if clock() >= until:
                     break
         finally:
-            self.tenure.drop_hook(gone.set)
+            for tenure in tenures:
+                tenure.drop_hook(news)
         return self.lost
 
     def renew(self, ttl: Any = None) -> None:
@@ -55,14 +58,25 @@ class Lease(BaseLease):
     def detach(self, ttl: Any = None) -> str:
         """Ends this lease without releasing: whoever gets the text can `adopt` the lock within `ttl`. A secret."""
         number = self.ttl if ttl is None else ttl_seconds(ttl, renewed=False)
-        self._entered_once("detach")
+        self._may_detach()
         self.lock.renew_tenure(self.tenure, number, last=True)
         self._close()
         self.lock.report_detached(self.tenure)
         return Detached(self.name, self.tenure.owner).text()
 
+    def downgrade(self) -> "Lease":
+        """From writing to reading with no gap: ends this lease and gives the reader's. A block that held this one gives
+        back the other at its end."""
+        self._may_downgrade()
+        lease = self.lock.downgrade(self.tenure)
+        self._downgraded(lease)
+        return lease
+
     def leave(self, error: BaseException | None) -> None:
         """The end of a with block: releases, and tells of a loss without hiding what the body raised."""
+        if self.successor is not None:
+            self.successor.leave(error)
+            return
         failure: LeaseLost | Unavailable | None = None
         try:
             if self._close():

@@ -1,40 +1,38 @@
 """`Lock` for blocking code: the uncontended path, bare, and the way to the driver for everything else."""
 
-import functools
 import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from holdtight.base import BaseLock
-from holdtight.clock import CLOCK_ID, boottime, wait_seconds
+from holdtight.baselock import BaseLock
+from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
-from holdtight.core.ending import release
+from holdtight.core.ending import downgrade, release
+from holdtight.degraded import may_degrade
 from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
-from holdtight.herald import tell
 from holdtight.identity import Identity, identity
-from holdtight.keeper import keeper, post
+from holdtight.place import Link
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
-from holdtight.redis.link import Link
 from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.sync.driver import Driver
+from holdtight.sync.hold import Hold, under
 from holdtight.sync.lease import Lease
+from holdtight.sync.open import without_the_server
 from holdtight.tenure import Tenure
 from holdtight.values import Grant, LockInfo, LossReason, Owner
 
 if TYPE_CHECKING:
     from holdtight.sync.locks import Locks
 
-__all__ = ["Hold", "Lock"]
+__all__ = ["Lock"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_clock = time.clock_gettime
 _new = object.__new__
 _PATIENCE = 2.0
 
@@ -42,7 +40,7 @@ _PATIENCE = 2.0
 class Lock(BaseLock):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
-    __slots__ = ("_lane", "_patience", "_unusual", "_wait")
+    __slots__ = ("_clock", "_lane", "_patience", "_post", "_tell", "_unusual", "_wait")
 
     _locks: "Locks"
 
@@ -50,7 +48,10 @@ class Lock(BaseLock):
         super().__init__(locks, name, options)
         self._wait = options.wait
         self._unusual = options.reentrant or options.max_hold is not None
-        self._lane = keeper().lane(self.terms.interval)
+        self._clock = locks.place.clock
+        self._post = locks.place.post
+        self._tell = self._post.tell
+        self._lane = self._post.keeper.lane(self.terms.interval)
         self._patience = patience(self.prepared, options.wait, locks.settings.connect_timeout)
 
     # Taking.
@@ -85,7 +86,8 @@ class Lock(BaseLock):
         locks = self._locks
         client = locks.client
         transport = locks.transport
-        started = _clock(CLOCK_ID)
+        clock = self._clock
+        started = clock()
         lead = client.lead
         try:
             owner = client.owners.pop()
@@ -127,19 +129,19 @@ class Lock(BaseLock):
             transport.give(link)
         fence = int(reply)
         client.lead = fence / 1e6 - started
-        if _clock(CLOCK_ID) - started >= prepared.valid:  # we were paused: the plan asks once more
+        if clock() - started >= prepared.valid:  # we were paused: the plan asks once more
             return self._slowly(None, owner, wait, started, Grant(fence, started), 0, who, or_none)
-        tenure = Tenure(self.terms, tell, owner, fence, started, 0)
+        tenure = Tenure(self.terms, self._tell, owner, fence, started, 0)
         lane = self._lane
         if lane.epoch != current.epoch:
-            lane = self._lane = keeper().lane(tenure.interval)
+            lane = self._lane = self._post.keeper.lane(tenure.interval)
         due = started + lane.interval
         if due < lane.latest - lane.slack:
-            keeper().add(tenure, started)  # the answer took long: it does not belong at the end of the lane
+            self._post.keeper.add(tenure, started)  # the answer took long: it does not belong at the end of the lane
         else:
             lane.charges[tenure] = lane.latest = due
             if not lane.armed:
-                post.keeper.arm(lane, due)
+                self._post.keeper.arm(lane, due)
         lease = _new(Lease)
         lease.lock = self
         lease.tenure = tenure
@@ -164,21 +166,23 @@ class Lock(BaseLock):
         locks = self._locks
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
-        asking = self.asking(owner, wait, started, or_none=or_none)
-        with Driver(locks.transport, link) as driver:
-            try:
+        asking = self.asking(owner, wait, started, who, or_none=or_none)
+        try:
+            with Driver(locks.transport, link) as driver:
                 granted = driver.run(acquire(asking, first, limit))
-            except BaseException as error:
-                locks.report_failure(asking, error)
+        except BaseException as error:
+            locks.report_failure(asking, error)
+            if not may_degrade(locks.settings, error):
                 raise
+            return without_the_server(self, error, owner, asking.wait_left(), who, or_none)
         if granted is None:
             return None
         locks.report_grant(asking, granted.grant)
         return self.granted(owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
 
     def granted(self, owner: Owner, fence: int, sent: float, marker: int, who: Identity) -> Lease:
-        tenure = Tenure(self.terms, tell, owner, fence, sent, marker)
-        keeper().add(tenure, sent)
+        tenure = Tenure(self.terms, self._tell, owner, fence, sent, marker)
+        self._post.keeper.add(tenure, sent)
         lease = Lease(self, tenure)
         if self._unusual:
             self.see_to(lease, who)
@@ -186,14 +190,14 @@ class Lock(BaseLock):
 
     def _handle(self, tenure: Tenure, who: Identity) -> Lease:
         """Another handle on a grant that is entered again."""
-        lease = Lease(self, tenure)
+        lease = Lease(tenure.stand_in or self, tenure)
         lease.who = who
         return lease
 
     # Giving back and renewing, for leases.
 
     def give_back(self, tenure: Tenure) -> None:
-        keeper().drop(tenure)
+        self._post.keeper.drop(tenure)
         was_lost = tenure.lost()
         tenure.ended = True
         if tenure.reason is LossReason.FORKED:
@@ -220,7 +224,7 @@ class Lock(BaseLock):
             return
         except BaseException:
             transport.scrap(link)
-            keeper().ask(Errand(locks.place, self.prepared.release_step(tenure.owner)))
+            self._post.keeper.ask(Errand(locks.place, self.prepared.release_step(tenure.owner)))
             raise
         if transport.unlimited:
             transport.idle.append(link)
@@ -247,11 +251,24 @@ class Lock(BaseLock):
         if locks.events.wanted:
             locks.report_release(tenure)
 
+    def downgrade(self, tenure: Tenure) -> Lease:
+        """The reader's lease in place of the writer's."""
+        lock = self.reading()
+        tenure.waiting = True
+        self._post.keeper.drop(tenure)
+        try:
+            grant = self._locks.run(downgrade(lock.prepared, tenure.owner, clock=self._clock), self._name)
+        except BaseException as error:
+            self.not_downgraded(tenure, error)
+            raise
+        self._locks.report_downgraded(tenure, grant.fence)
+        return lock.granted(tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
+
     def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         done = threading.Event()
         renewal = Renewal(tenure, ttl, done.set, last=last)
         renewal.start()
-        done.wait(min(_PATIENCE, max(0.0, tenure.deadline - boottime()) + 0.05))
+        done.wait(min(_PATIENCE, max(0.0, tenure.deadline - self._clock()) + 0.05))
         renewal.conclude()
 
     # As a context manager and as a decorator.
@@ -286,7 +303,7 @@ class Lock(BaseLock):
             or tenure.marker
             or self._unusual
             or tenure.epoch != current.epoch
-            or _clock(CLOCK_ID) >= tenure.deadline
+            or self._clock() >= tenure.deadline
         ):
             lease.leave(error)
             return
@@ -294,29 +311,19 @@ class Lock(BaseLock):
         tenure.entered = 0
         tenure.ended = True
         if self._lane.charges.pop(tenure, None) is None:
-            keeper().drop(tenure)
+            self._post.keeper.drop(tenure)
         try:
             self._give_back_at_once(tenure)
         except (NotOwner, Unavailable) as failure:
             lease.conclude(failure, error)
 
-    def hold(self, *, wait: Any = UNSET) -> "Hold":
+    def hold(self, *, wait: Any = UNSET) -> Hold:
         """A single-use context manager that carries its lease: enter and exit may be in different threads."""
         return Hold(self, self._wait if wait is UNSET else wait_seconds(wait))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call runs under the lock."""
-        import inspect as inspection
-
-        if inspection.iscoroutinefunction(function) or inspection.isasyncgenfunction(function):
-            raise TypeError(f"{function!r} is async: decorate it with a lock of AsyncLocks")
-
-        @functools.wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return locked
+        return under(self, function)
 
     # Looking.
 
@@ -327,26 +334,3 @@ class Lock(BaseLock):
     def inspect(self) -> LockInfo:
         """Who holds it and who waits, in order."""
         return self._locks.inspect(self._name)
-
-
-class Hold:
-    """What `lock.hold()` gives."""
-
-    def __init__(self, lock: Lock, wait: float | None) -> None:
-        self._lock = lock
-        self._wait = wait
-        self._lease: Lease | None = None
-        self._used = False
-
-    def __enter__(self) -> Lease:
-        if self._used:
-            raise RuntimeError("a hold() can be entered once: make another")
-        self._used = True
-        self._lease = self._lock.take(self._wait, identity())
-        return self._lease
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._lease is not None
-        self._lease.leave(error)

@@ -1,25 +1,32 @@
 """`Locks`: a client for blocking code."""
 
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdtight.base import BaseLocks
-from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration, boottime
+from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.core.ending import adopt
-from holdtight.core.looking import look
 from holdtight.identity import identity
 from holdtight.lease import Detached
+from holdtight.multi import multi_wait, parts_of
 from holdtight.plan import LinkDown, Plan, ServerSaid
+from holdtight.profiles import Profile
 from holdtight.redis.resp import command
 from holdtight.settings import UNSET, Settings
 from holdtight.sync.driver import Driver
+from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
+from holdtight.sync.multi import Multi
 from holdtight.sync.transport import Transport
 from holdtight.values import LockInfo, check_name
 
 if TYPE_CHECKING:
     import ssl
+
+    from holdtight.quorum import QuorumPlace
+    from holdtight.sync.fan import FanDriver
 
 __all__ = ["Locks"]
 
@@ -29,7 +36,9 @@ R = TypeVar("R")
 class Locks(BaseLocks[Lock]):
     """Locks on one server, for blocking code. Cheap to keep, safe to share between threads, survives fork."""
 
-    _lock_type = Lock
+    lock_type = Lock
+    rwlock_type = ReadWriteLock
+    semaphore_type = Semaphore
 
     def __init__(
         self,
@@ -39,7 +48,7 @@ class Locks(BaseLocks[Lock]):
         ttl: Duration = 30,
         wait: Duration | None = None,
         label: str | None = None,
-        profiles: Any = None,
+        profiles: Mapping[str, Profile] | None = None,
         acks: int = 0,
         on_unavailable: str = "raise",
         drift: Drift = DRIFT,
@@ -59,9 +68,16 @@ class Locks(BaseLocks[Lock]):
 
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
-        self.transport = Transport(
-            self.place, connect_timeout=settings.connect_timeout, max_connections=settings.max_connections
-        )
+        self.fleet: Any = None
+        if settings.is_quorum:
+            from holdtight.sync.quorum import QuorumLock
+            from holdtight.sync.wires import Fleet
+
+            self.lock_type = QuorumLock
+            self.fleet = Fleet(cast("QuorumPlace", self.place), connect_timeout=settings.connect_timeout)
+        # A place that answers at once has no connections to be sparing with.
+        most = None if self.place.at_once else settings.max_connections
+        self.transport = Transport(self.place, connect_timeout=settings.connect_timeout, max_connections=most)
 
     def __enter__(self) -> "Locks":
         return self
@@ -76,6 +92,10 @@ class Locks(BaseLocks[Lock]):
         if self.closed:
             return
         self._close()
+        if self._stand_in is not None:
+            self._stand_in.close()
+        if self.fleet is not None:
+            self.fleet.close()
         if self.client.recorded_until and self.transport.idle:
             self.client.recorded_until = 0.0
             try:
@@ -90,25 +110,93 @@ class Locks(BaseLocks[Lock]):
                 self.transport.scrap(link)
         self.transport.close()
 
+    def _driver(self) -> "Driver | FanDriver":
+        if self.fleet is None:
+            return Driver(self.transport)
+        from holdtight.sync.fan import FanDriver
+
+        return FanDriver(self.fleet)
+
     def run(self, plan: Plan[R], name: str) -> R:
         """Runs a plan that is no acquisition; what goes wrong becomes one of our errors."""
         try:
-            with Driver(self.transport) as driver:
+            with self._driver() as driver:
                 return driver.run(plan)
         except (LinkDown, ServerSaid) as error:
             raise self.meaning(error, name) from error
 
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> ReadWriteLock:
+        """A read-write lock under this name: `.read()` and `.write()` each give a lock. First come, first served."""
+        made: ReadWriteLock = self._rwlock(
+            name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
+        )
+        return made
+
+    def semaphore(
+        self,
+        name: str,
+        *,
+        permits: int,
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> Semaphore:
+        """A semaphore of so many permits. The limit is the one that each request brings; nothing is stored."""
+        options = {
+            "ttl": ttl,
+            "wait": wait,
+            "reentrant": reentrant,
+            "renew": renew,
+            "max_hold": max_hold,
+            "label": label,
+        }
+        made: Semaphore = self._semaphore(name, permits=permits, **options)
+        return made
+
+    def multi(
+        self,
+        *names_or_locks: "str | Lock | Multi",
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: bool = False,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> Multi:
+        """Several locks as one: all or nothing, taken in one order by all. Options are for those given by name."""
+        options = {"ttl": ttl, "reentrant": reentrant, "renew": renew, "max_hold": max_hold, "label": label}
+        return Multi(self, parts_of(self, names_or_locks, options), multi_wait(self, wait))
+
     def inspect(self, name: str) -> LockInfo:
         """Who holds this name and who waits for it, in order."""
         check_name(name)
-        return self.run(look(self.store, self.lock(name).prepared, self._entered()), name)
+        return self.run(self._look(name), name)
+
+    def bless(self) -> dict[str, str]:
+        """Of a quorum: the operator vouches that no lease was held when its nodes were last started, so that they vote
+        at once. Says what came of it, node by node; QuorumNotReached if that is no majority."""
+        return self.run(self._bless(), "")
 
     def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> Lease:
         """Takes over a lock that was detached, under a new owner and a higher fence. LeaseLost if it is too late."""
         detached = Detached.read(text)
+        self._can_adopt(detached.name)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
-        grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=boottime), detached.name)
+        grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
         if self.events.wanted:
             self.report_quick_grant(detached.name, owner, grant.fence)
         return lock.granted(owner, grant.fence, grant.sent, 0, identity())

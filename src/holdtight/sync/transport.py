@@ -12,11 +12,10 @@ from typing import Any
 
 import hiredis
 
-from holdtight import keeper, process
+from holdtight import process
 from holdtight.clock import boottime
+from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
-from holdtight.redis.link import Link
-from holdtight.redis.topology import Place
 
 __all__ = ["Transport"]
 
@@ -60,7 +59,8 @@ class Transport:
         except BaseException:
             self._leave()
             raise
-        keeper.keeper().watch(self.place)
+        if self.place.client.known:
+            self.place.post.keeper.watch(self.place)
         return link
 
     def _announced(self, link: Link, timeout: float) -> Link:
@@ -72,7 +72,7 @@ class Transport:
                 self.place.client.recorded_until = 0.0
                 self.scrap(link)
                 raise
-            keeper.keeper().watch(self.place)
+            self.place.post.keeper.watch(self.place)
         return link
 
     def give(self, link: Link) -> None:
@@ -107,13 +107,14 @@ class Transport:
         """One round trip; error replies are raised."""
         patience = step.patience if patience is None else patience
         request = step.packed(link.inbox_word)
-        sent = boottime()
-        reply = link.call(request, patience)
+        call = link.call_aside if step.aside else link.call
+        sent = self.place.clock()
+        reply = call(request, patience)
         if isinstance(reply, hiredis.ReplyError):
             if not str(reply).startswith("NOSCRIPT"):
                 raise ServerSaid(str(reply))
-            sent = boottime()
-            reply = link.call(step.replacement(request), patience)
+            sent = self.place.clock()
+            reply = call(step.replacement(request), patience)
             if isinstance(reply, hiredis.ReplyError):
                 raise ServerSaid(str(reply))
         return step.read(reply, sent)
@@ -130,7 +131,7 @@ class Transport:
 
     def after_fork(self) -> None:
         for link in self.idle:
-            process.abandon_descriptor(link.sock.fileno())
+            link.abandon()
         self.idle = []
         self._open = 0
         self._room = threading.Condition() if self._most else None

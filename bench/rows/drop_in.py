@@ -1,0 +1,25 @@
+"""The uncontended pair once more: redis-py's lock, and ours in its place, with the same arguments."""
+
+from __future__ import annotations
+
+from bench.results import Outcome
+from bench.rounds import Bench
+from bench.rows.pair import measure
+
+VARIANTS = ("drop_in", "redis_py")
+
+
+def run(bench: Bench) -> Outcome:
+    outcome = Outcome()
+    for place, title, settle in (
+        ("across", "drop-in for redis-py, across cores", bench.across_cores),
+        ("onecore", "drop-in for redis-py, one core", bench.on_one_core),
+    ):
+        key = f"drop_in.{place}"
+        with bench.enlist(VARIANTS, cpu=settle()) as crew:
+            medians = measure(bench, outcome, crew, "free.pairs", place, title)
+        if all(variant in medians for variant in VARIANTS):
+            outcome.compare(key, medians["redis_py"], medians["drop_in"])
+        else:
+            outcome.missing[key] = bench.why_absent(*VARIANTS)
+    return outcome

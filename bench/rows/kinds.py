@@ -1,0 +1,26 @@
+"""The uncontended pair of the other kinds, against the exclusive lock's."""
+
+from __future__ import annotations
+
+from bench.results import Outcome
+from bench.rounds import Bench
+from bench.rows.pair import measure
+
+VARIANTS = ("holdtight", "reader", "permit")
+
+
+def run(bench: Bench) -> Outcome:
+    outcome = Outcome()
+    for place, title, settle in (
+        ("across", "pairs of all kinds, across cores", bench.across_cores),
+        ("onecore", "pairs of all kinds, one core", bench.on_one_core),
+    ):
+        with bench.enlist(VARIANTS, cpu=settle()) as crew:
+            medians = measure(bench, outcome, crew, "free.pairs", place, title)
+        for kind in ("reader", "permit"):
+            key = f"kinds.{kind}.{place}"
+            if kind in medians and "holdtight" in medians:
+                outcome.compare(key, medians[kind], medians["holdtight"])
+            else:
+                outcome.missing[key] = bench.why_absent("holdtight", kind)
+    return outcome

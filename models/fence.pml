@@ -1,0 +1,340 @@
+/* The fence agreed on by a quorum: every lease that is handed out has a larger one than all before it.
+
+   Owners (A, B, C) ask N nodes for one name, as in quorum.pml, which shows that only one at a time has a valid lease.
+   Here each yes carries a fence, and before a lease is handed out its owner makes sure that a majority knows it.
+   Leases are not renewed: a renewal changes no fence.
+
+   A fence counts in small steps, STEPS of them to a tick of the clock, so that counting by one never outruns time.
+   The clock runs from START for TICKS ticks. Answers on their way are not stored: when a client decides it may have
+   heard of any majority of the votes given so far, and it may be late for any reason. */
+
+#ifndef N
+#define N 3       /* nodes */
+#endif
+#ifndef OWNERS
+#define OWNERS 2
+#endif
+#ifndef TICKS
+#define TICKS 0
+#endif
+#ifndef RESTARTS
+#define RESTARTS 0 /* so many times a node restarts empty */
+#endif
+#ifndef PROPOSALS
+#define PROPOSALS 31 /* which kinds of proposal there are, see Client: a sum of 1, 2, 4, 8, 16 */
+#endif
+#ifndef LATE
+#define LATE 1    /* 0: no requests that are carried out after their client has lost interest */
+#endif
+#ifndef HEALING
+#define HEALING 0 /* 1: a lease's renewals make keys where there are none, also late ones; 2: only late ones do */
+#endif
+/* IN_TURN: an owner asks when the one before it has ended */
+#ifndef SKEW
+#define SKEW 0    /* the clock of the last node is so many ticks ahead */
+#endif
+
+#define STEPS 4
+#define START 3
+#define TTL 1     /* ticks for which a lease is valid, and for which a key is sure to stay */
+#define TAIL 1    /* ticks for which a node remembers a fence that its clock has passed */
+#ifndef AHEAD
+#define AHEAD 1   /* ticks by which a proposal may be ahead of the node's clock */
+#endif
+#ifdef SHORT_GUARD
+#define GUARD 1
+#endif
+#ifndef GUARD
+#define GUARD (AHEAD + TAIL + SKEW + 1)  /* max_ttl. The window must fit into it: AHEAD + TAIL < GUARD */
+#endif
+
+#define MAJORITY (N / 2 + 1)
+
+#define IDLE    0
+#define ASKING  1
+#define WRITING 2  /* no majority agreed: writes the largest back */
+#define HOLDING 3
+#define ENDED   4
+byte phase[OWNERS];
+byte proposal[OWNERS];
+byte left[OWNERS];   /* ticks of validity, counted from before asking */
+byte fence[OWNERS];  /* what is written back; with HEALING, also that of the lease */
+
+/* One per owner and node, at(o, n). */
+byte vote[OWNERS * N];   /* 0 not yet reached, 1 carried out and of no further interest, else the node's answer */
+bit written[OWNERS * N]; /* has written back */
+#define at(o, n) ((o) * N + (n))
+
+/* One per node. */
+byte holder[N];   /* 0 free, else owner + 1 */
+byte kept[N];     /* ticks for which the key is sure to stay */
+byte last[N];     /* the last fence that the node knows of; 0 none */
+byte guard[N];    /* ticks until the node votes again */
+byte skew[N];
+
+byte now = START;
+byte restarts;
+byte top;         /* the largest fence handed out so far, which is what the resource has seen */
+
+byte i, j, k, spare; /* always 0 between steps */
+
+#define clock(n) ((now + skew[n]) * STEPS)
+
+#define same(o, n, v) (vote[at(o, n)] == (v))
+#define upto(o, n, v) (vote[at(o, n)] > 1 && vote[at(o, n)] <= (v))
+#define known(o, n)   (written[at(o, n)] || same(o, n, fence[o]))
+#if N == 3
+#define agreeing(o, v) (same(o, 0, v) + same(o, 1, v) + same(o, 2, v))
+#define not_above(o, v) (upto(o, 0, v) + upto(o, 1, v) + upto(o, 2, v))
+#define knowing(o) (known(o, 0) + known(o, 1) + known(o, 2))
+#elif N == 5
+#define agreeing(o, v) (same(o, 0, v) + same(o, 1, v) + same(o, 2, v) + same(o, 3, v) + same(o, 4, v))
+#define not_above(o, v) (upto(o, 0, v) + upto(o, 1, v) + upto(o, 2, v) + upto(o, 3, v) + upto(o, 4, v))
+#define knowing(o) (known(o, 0) + known(o, 1) + known(o, 2) + known(o, 3) + known(o, 4))
+#endif
+
+#define swap(array, a, b) spare = array[a]; array[a] = array[b]; array[b] = spare
+inline swap_nodes(a, b) {
+    swap(holder, a, b); swap(kept, a, b); swap(last, a, b); swap(guard, a, b); swap(skew, a, b);
+    k = 0;
+    do
+    :: k < OWNERS -> swap(vote, at(k, a), at(k, b)); swap(written, at(k, a), at(k, b)); k++
+    :: else -> k = 0; break
+    od
+}
+#define rank(n) (((((skew[n] * 4 + holder[n]) * 64 + last[n]) * 8 + guard[n]) * 64 + vote[n]) * 64 + vote[N + n])
+#include "symmetry.pml"
+
+/* Owners are alike: that they ask in the order of their names takes nothing away. */
+#define before(o) phase[o - (o > 0)]
+#ifdef IN_TURN
+#define may_ask(o) (o == 0 || before(o) == ENDED)
+#else
+#define may_ask(o) (o == 0 || before(o) != IDLE)
+#endif
+#ifdef NO_RECHECK
+#define still_in_time(o) true
+#else
+#define still_in_time(o) (left[o] > 0)
+#endif
+#ifdef ANY_FUTURE
+#define believable(value, n) true
+#else
+#define believable(value, n) (value <= clock(n) + AHEAD * STEPS)
+#endif
+#ifdef WRITE_BACK_UNOWNED
+#define may_write(o, n) true
+#else
+#define may_write(o, n) (holder[n] == o + 1)
+#endif
+
+#ifdef COUNTER_FENCES
+#define say_asks(value) printf("%c asks all nodes\n", 65 + o)
+#define say_grants printf("node %d grants %c and counts on to %d\n", n + 1, 65 + o, last[n])
+#else
+#define say_asks(value) printf("%c asks all nodes and proposes %d; the time is %d\n", 65 + o, value, now * STEPS)
+#define say_grants printf("node %d, its clock at %d, grants %c with fence %d\n", n + 1, clock(n), 65 + o, last[n])
+#endif
+
+inline raise(n, value) {
+    if
+    :: last[n] < value -> last[n] = value
+    :: else
+    fi
+}
+/* What a node has forgotten is TAIL behind its clock or older. */
+inline remember(n) {
+    if
+    :: last[n] == 0 ->
+#if defined(COUNTER_FENCES) || defined(ANY_AGE)
+        last[n] = 1
+#else
+        last[n] = clock(n) - TAIL * STEPS
+#endif
+    :: else
+    fi
+}
+
+inline forget_votes(o) {
+    i = 0;
+    do
+    :: i < N ->
+        if
+        :: vote[at(o, i)] > 1 -> vote[at(o, i)] = 1
+        :: else
+        fi;
+        written[at(o, i)] = 0; i++
+    :: else -> i = 0; break
+    od;
+    left[o] = 0
+}
+
+/* The owner has its lease: the moment that counts. */
+inline hand_out(o, value) {
+    printf("%c, with %d left by its clock, has a lease with fence %d; the largest before it: %d\n",
+           65 + o, left[o], value, top);
+    if
+    :: value <= top -> printf("WRONG: the fence has not risen\n")
+    :: else
+    fi;
+#ifdef REACH_WRITE_BACK
+    assert(!(phase[o] == WRITING && top > 0));
+#endif
+    phase[o] = HOLDING;
+    assert(value > top);
+    top = value;
+    fence[o] = (HEALING > 0 -> value : 0);
+    forget_votes(o);
+    settle()
+}
+
+/* A client that acquires once. */
+active [OWNERS] proctype Client() {
+#define o _pid
+#define ask(kind, value) d_step { (PROPOSALS & kind) && phase[o] == IDLE && may_ask(o) -> \
+        say_asks(value); \
+        phase[o] = ASKING; left[o] = TTL; proposal[o] = value }
+    do
+    /* From the median of the nodes' clocks as last seen, moved on by its own; or from whatever it takes for that. */
+    :: ask(1, now * STEPS)
+    :: ask(2, now * STEPS + 1)
+    :: ask(4, (now + AHEAD) * STEPS)
+    :: ask(8, (now + AHEAD + GUARD) * STEPS)
+    :: ask(16, (now - TAIL - 1) * STEPS)
+
+#if defined(COUNTER_FENCES) || defined(NO_WRITE_BACK)
+#define decide(n) d_step { phase[o] == ASKING && left[o] > 0 && vote[at(o, n)] > 1 && not_above(o, vote[at(o, n)]) >= MAJORITY -> \
+        k = vote[at(o, n)]; hand_out(o, k) }
+#else
+#define agree(n) d_step { phase[o] == ASKING && left[o] > 0 && vote[at(o, n)] > 1 && agreeing(o, vote[at(o, n)]) >= MAJORITY -> \
+        k = vote[at(o, n)]; hand_out(o, k) }
+#define write(n) d_step { phase[o] == ASKING && left[o] > 0 && vote[at(o, n)] > 1 && \
+            agreeing(o, vote[at(o, n)]) < MAJORITY && not_above(o, vote[at(o, n)]) >= MAJORITY -> \
+        printf("%c has a majority that does not agree, and writes the largest, %d, back to all\n", 65 + o, vote[at(o, n)]); \
+        fence[o] = vote[at(o, n)]; phase[o] = WRITING }
+#define decide(n) agree(n) :: write(n)
+    :: d_step { phase[o] == WRITING && knowing(o) >= MAJORITY && still_in_time(o) -> k = fence[o]; hand_out(o, k) }
+#endif
+    :: decide(0)
+    :: decide(1)
+    :: decide(2)
+#if N == 5
+    :: decide(3)
+    :: decide(4)
+#endif
+
+    /* Gives up, releases, or dies. From here on its release may reach any node at any time, or never. */
+    :: d_step { phase[o] != IDLE && phase[o] != ENDED ->
+        printf("%c ends, sends releases to all nodes\n", 65 + o);
+        if
+        :: phase[o] != HOLDING -> fence[o] = 0
+        :: else
+        fi;
+        phase[o] = ENDED;
+        forget_votes(o);
+        settle() }
+    od
+#undef o
+}
+
+/* What goes on between one client and one node: two scripts. */
+active [OWNERS * N] proctype Exchange() {
+#define x (_pid - OWNERS)
+#define o (x / N)
+#define n (x % N)
+    do
+    /* The attempt, which may come late: then it is a grant that nobody counts. */
+    :: d_step { (phase[o] == ASKING || (LATE && phase[o] != IDLE)) && vote[x] == 0 && holder[n] == 0 && guard[n] == 0 ->
+        holder[n] = o + 1; kept[n] = TTL;
+        remember(n);
+        last[n]++;
+#ifndef COUNTER_FENCES
+        if
+        :: proposal[o] > last[n] && believable(proposal[o], n) -> last[n] = proposal[o]
+        :: else
+        fi;
+#endif
+        if
+        :: phase[o] == ASKING ->
+            say_grants;
+            vote[x] = last[n]
+        :: else ->
+            printf("the late request of %c reaches node %d, which grants it with fence %d\n", 65 + o, n + 1, last[n]);
+            vote[x] = 1
+        fi;
+        settle() }
+
+    /* A renewal heals a node, in time or late: the key is made with the fence of the lease. */
+    :: d_step { HEALING && phase[o] >= HOLDING + (HEALING == 2) && fence[o] > 0 && holder[n] == 0 && guard[n] == 0 ->
+        holder[n] = o + 1; kept[n] = TTL;
+#ifndef HEAL_FORGETS
+        remember(n);
+#endif
+        raise(n, fence[o]);
+        printf("a renewal of %c makes a key on node %d, whose last fence is now %d\n", 65 + o, n + 1, last[n]);
+        settle() }
+
+    /* The write-back: the fence is kept where the owner still has the key. */
+    :: d_step { phase[o] == WRITING && !known(o, n) && guard[n] == 0 && may_write(o, n) ->
+        printf("node %d, held by %c, writes down fence %d for %c\n", n + 1, 64 + holder[n], fence[o], 65 + o);
+        raise(n, fence[o]);
+        written[x] = 1;
+        settle() }
+    od
+#undef o
+#undef n
+#undef x
+}
+
+/* What befalls a node. */
+active [N] proctype Node() {
+#define n (_pid - OWNERS - OWNERS * N)
+    do
+    :: d_step { holder[n] != 0 && kept[n] == 0 ->
+        printf("node %d: the key of %c expires\n", n + 1, 64 + holder[n]);
+        holder[n] = 0;
+        settle() }
+    :: d_step { holder[n] != 0 && phase[holder[n] - 1] == ENDED ->
+        printf("a release of %c reaches node %d\n", 64 + holder[n], n + 1);
+        holder[n] = 0; kept[n] = 0;
+        settle() }
+#ifndef COUNTER_FENCES
+    :: d_step { holder[n] == 0 && last[n] != 0 && clock(n) >= last[n] + TAIL * STEPS ->
+        printf("node %d, its clock at %d, forgets the last fence, %d\n", n + 1, clock(n), last[n]);
+        last[n] = 0;
+        settle() }
+#endif
+    :: d_step { restarts < RESTARTS && guard[n] == 0 ->
+        printf("node %d restarts empty\n", n + 1);
+        restarts++;
+        holder[n] = 0; kept[n] = 0; last[n] = 0;
+#ifndef NO_GUARD
+        guard[n] = GUARD;
+#endif
+        settle() }
+    od
+#undef n
+}
+
+active proctype Time() {
+#define pass(timer) if :: timer > 0 -> timer-- :: else fi
+#if SKEW
+    skew[N - 1] = SKEW;
+#endif
+    do
+    :: d_step { now < START + TICKS ->
+        now++;
+        printf("a tick passes: it is %d\n", now * STEPS);
+        i = 0;
+        do
+        :: i < N -> pass(kept[i]); pass(guard[i]); i++
+        :: else -> break
+        od;
+        i = 0;
+        do
+        :: i < OWNERS -> pass(left[i]); i++
+        :: else -> i = 0; break
+        od;
+        settle() }
+    od
+}

@@ -1,0 +1,366 @@
+/* The quorum lock: never two leases that are both believed valid.
+
+   Owners (A, B, C) ask N nodes for one name. An owner is one acquisition: a client that tries again is another
+   owner. Everything that takes place on one node in one script is one step here; everything else is a step of its
+   own, with any pause before it. README.md has the protocol in words, the bounds, and what is left out.
+
+   Time is counted down, so that it has no end: every timer below is "ticks left", and a tick takes one from all.
+   A key is sure to stay KEPT ticks (the ttl less what the node's clock may run fast); after that it may go, or stay.
+   A request that is answered is good for VALID ticks from before it was sent (the ttl less the drift margin).
+
+   Requests and answers may be delayed for ever, which is how they get lost, and arrive after anything else. */
+
+#ifndef N
+#define N 3       /* nodes */
+#endif
+#ifndef OWNERS
+#define OWNERS 2
+#endif
+#ifndef RENEWING
+#define RENEWING OWNERS  /* so many of the owners renew, from A on */
+#endif
+#ifndef RESTARTING
+#define RESTARTING N  /* so many of the nodes may restart, any number of times, from the last on */
+#endif
+#ifndef LATE
+#define LATE 1    /* 0: no requests that are carried out after their client has lost interest */
+#endif
+#ifndef SHORT
+#define SHORT 2   /* the ttl of A, in ticks */
+#endif
+#ifndef LONG
+#define LONG 2    /* that of all others; also max_ttl, which is one for the whole quorum */
+#endif
+
+#define KEPT(o)  (o == 0 -> SHORT : LONG)
+#ifdef NO_MARGIN
+#define VALID(o) (KEPT(o) + 1)
+#else
+#define VALID(o) KEPT(o)
+#endif
+
+#if defined(SHORT_GUARD)
+#define GUARD(o) (LONG - 1)
+#elif defined(MIXED_MAX_TTL)
+#define GUARD(o) KEPT(o)   /* each client brings the max_ttl that it has been configured with */
+#else
+#define GUARD(o) LONG
+#endif
+#define FRESH 7   /* of guard[]: restarted, and no client has been here since to write the stamp */
+
+#define MAJORITY (N / 2 + 1)
+
+#define IDLE    0
+#define ASKING  1
+#define HOLDING 2
+#define LEAVING 3 /* only with EARLY_RELEASE */
+#define ENDED   4
+byte phase[OWNERS];
+
+/* One per owner and node, at(o, n). 0 is none. */
+byte asked[OWNERS * N];     /* the newest request is on its way */
+byte answered[OWNERS * N];  /* its yes is on its way back */
+byte good[OWNERS * N];      /* its yes has been counted */
+#define at(o, n) ((o) * N + (n))
+
+/* One per node. */
+byte holder[N];   /* 0 free, else owner + 1 */
+byte kept[N];     /* ticks for which the key is sure to stay */
+byte guard[N];    /* ticks until the node votes again */
+
+#ifdef AVAILABLE_QUORUM
+bit refused[OWNERS * N];
+#endif
+#if defined(SAME_OWNER) || defined(UNCHECKED_RELEASE)
+bit leaving[OWNERS * N];    /* a release is on its way */
+#endif
+#ifdef BLIND_BLESS
+bit blessing[N] = 1;        /* the operator blessed the first start; the answer was lost, this is the second try */
+#endif
+
+#ifdef REACH_GUARD
+bit restarted[N];
+#endif
+#ifdef REACH_RENEWAL
+byte age;                   /* ticks since A has its lease */
+#endif
+
+byte i, j, k, spare;  /* always 0 between steps */
+
+#define is_good(o, n) (good[at(o, n)] > 0)
+#if N == 3
+#define yes(o) (is_good(o, 0) + is_good(o, 1) + is_good(o, 2))
+#elif N == 5
+#define yes(o) (is_good(o, 0) + is_good(o, 1) + is_good(o, 2) + is_good(o, 3) + is_good(o, 4))
+#endif
+
+/* The lease is good while a majority of nodes is: its deadline is the MAJORITY-th latest of theirs. */
+#ifdef AVAILABLE_QUORUM
+#define no(o) (refused[at(o, 0)] + refused[at(o, 1)] + refused[at(o, 2)])
+#define enough(o) (yes(o) > 0 && yes(o) >= (yes(o) + no(o)) / 2 + 1)
+#else
+#define enough(o) (yes(o) >= MAJORITY)
+#endif
+#define valid(o) ((phase[o] == HOLDING || phase[o] == LEAVING) && enough(o))
+
+#define both(o, p) (valid(o) && valid(p))
+#if OWNERS == 2
+#define two_leases both(0, 1)
+#else
+#define two_leases (both(0, 1) || both(0, 2) || both(1, 2))
+#endif
+
+#define swap(array, a, b) spare = array[a]; array[a] = array[b]; array[b] = spare
+inline swap_nodes(a, b) {
+    swap(holder, a, b); swap(kept, a, b); swap(guard, a, b);
+    k = 0;
+    do
+    :: k < OWNERS ->
+        swap(asked, at(k, a), at(k, b)); swap(answered, at(k, a), at(k, b)); swap(good, at(k, a), at(k, b));
+        k++
+    :: else -> k = 0; break
+    od
+}
+#define rank_of(o, n) ((asked[at(o, n)] * 4 + answered[at(o, n)]) * 4 + good[at(o, n)])
+#if OWNERS == 2
+#define rank(n) ((((holder[n] * 4 + kept[n]) * 8 + guard[n]) * 64 + rank_of(0, n)) * 64 + rank_of(1, n))
+#else
+#define rank(n) (((((holder[n] * 4 + kept[n]) * 8 + guard[n]) * 64 + rank_of(0, n)) * 64 + rank_of(1, n)) * 64 + rank_of(2, n))
+#endif
+
+#include "symmetry.pml"
+
+#ifdef HEAL_GUARDED
+#define votes_for(o, n) ((guard[n] == 0 || phase[o] == HOLDING) && (holder[n] == 0 || holder[n] == o + 1))
+#else
+#define votes_for(o, n) (guard[n] == 0 && (holder[n] == 0 || holder[n] == o + 1))
+#endif
+
+#ifdef CLOCK_STEPS
+/* That a node loses a key before its time is tolerated if a majority of the others keep it at least as long. */
+#if defined(BARE_MAJORITY)
+#define may_step(n) true
+#elif defined(HELD_COUNT)
+#define also(m, n) (m != n && holder[m] == holder[n] && kept[m] > 0)
+#define may_step(n) (also(0, n) + also(1, n) + also(2, n) >= MAJORITY)
+#else
+#define also(m, n) (m != n && holder[m] == holder[n] && kept[m] >= kept[n])
+#define may_step(n) (also(0, n) + also(1, n) + also(2, n) >= MAJORITY)
+#endif
+#endif
+
+inline check() {
+    if
+    :: two_leases -> printf("WRONG: two leases are believed valid at the same time\n")
+    :: else
+    fi;
+    assert(!two_leases)
+}
+
+/* A client that acquires once: what it decides by itself, by its own clock. */
+active [OWNERS] proctype Client() {
+#define o _pid
+    do
+    :: d_step { phase[o] == IDLE ->
+        printf("%c asks all nodes, ttl %d\n", 65 + o, KEPT(o));
+        phase[o] = ASKING;
+        i = 0;
+        do
+        :: i < N -> asked[at(o, i)] = VALID(o); i++
+        :: else -> i = 0; break
+        od;
+        settle() }
+
+    :: d_step { phase[o] == ASKING && enough(o) ->
+#ifdef AVAILABLE_QUORUM
+        printf("%c has %d yes, %d no, and takes the other nodes for unavailable: a lease\n", 65 + o, yes(o), no(o));
+#else
+        printf("%c has %d yes and is in time by its own clock: a lease\n", 65 + o, yes(o));
+#endif
+#ifdef REACH_EXPIRY
+        assert(!((phase[0] == HOLDING && !valid(0)) || (phase[1] == HOLDING && !valid(1))));
+#endif
+        phase[o] = HOLDING;
+        check() }
+
+    /* Gives up, releases, finds the lease lost, or dies. From here on its release may reach any node at any time,
+       or never: that needs no state, see Node. */
+#ifdef EARLY_RELEASE
+    :: d_step { phase[o] == HOLDING ->
+        printf("%c sends its releases, and has not yet told the user that the lease is over\n", 65 + o);
+        phase[o] = LEAVING }
+    :: d_step { phase[o] == ASKING || phase[o] == LEAVING ->
+#else
+    :: d_step { phase[o] == ASKING || phase[o] == HOLDING ->
+#endif
+        printf("%c ends: believes in nothing any more, sends releases to all nodes\n", 65 + o);
+        phase[o] = ENDED;
+        i = 0;
+        do
+        :: i < N ->
+            asked[at(o, i)] = 0; answered[at(o, i)] = 0; good[at(o, i)] = 0;
+#ifdef AVAILABLE_QUORUM
+            refused[at(o, i)] = 0;
+#endif
+#if defined(SAME_OWNER) || defined(UNCHECKED_RELEASE)
+            leaving[at(o, i)] = 1;
+#endif
+            i++
+        :: else -> i = 0; break
+        od;
+        settle() }
+#ifdef SAME_OWNER
+    :: d_step { phase[o] == ENDED ->
+        printf("%c tries again under the same owner\n", 65 + o);
+        phase[o] = IDLE }
+#endif
+    od
+#undef o
+}
+
+/* What goes on between one client and one node. */
+active [OWNERS * N] proctype Exchange() {
+#define x (_pid - OWNERS)
+#define o (x / N)
+#define n (x % N)
+    do
+    /* Renews, where the key is gone: heals. Only the answer to the newest request counts. */
+    :: d_step { valid(o) && o < RENEWING && asked[x] < VALID(o) ->
+        printf("%c sends a renewal to node %d\n", 65 + o, n + 1);
+        asked[x] = VALID(o);
+#ifdef LATE_CREDIT
+        if
+        :: answered[x] > 0 -> answered[x] = VALID(o)
+        :: else
+        fi;
+#else
+        answered[x] = 0;
+#endif
+        settle() }
+
+    /* The script on the node. Attempt, renewal and healing are one: mine or free, and not guarded, is a yes. */
+    :: d_step { asked[x] > 0 && votes_for(o, n) ->
+        if
+        :: holder[n] != 0 -> printf("node %d renews the key of %c\n", n + 1, 65 + o)
+        :: holder[n] == 0 && phase[o] == HOLDING -> printf("node %d is healed: gives %c a key again\n", n + 1, 65 + o)
+        :: else -> printf("node %d grants %c\n", n + 1, 65 + o)
+        fi;
+#ifdef REACH_GUARD
+        assert(!restarted[n]);
+#endif
+        holder[n] = o + 1; kept[n] = KEPT(o);
+        answered[x] = asked[x]; asked[x] = 0;
+        settle() }
+#ifdef AVAILABLE_QUORUM
+    :: d_step { asked[x] > 0 && !votes_for(o, n) && !refused[x] ->
+        printf("node %d says no to %c\n", n + 1, 65 + o);
+        refused[x] = 1 }
+#endif
+
+    /* The answer arrives. A lease that is lost stays lost: the client looks at its clock before it counts. */
+    :: d_step { answered[x] > 0 && (phase[o] == ASKING || valid(o)) ->
+#ifdef FROM_REPLY
+        answered[x] = VALID(o);
+#endif
+        printf("%c counts the yes of node %d, good for %d more\n", 65 + o, n + 1, answered[x]);
+        good[x] = answered[x]; answered[x] = 0;
+        check();
+        settle() }
+
+    /* A request that no client waits for any more is carried out late: an older one, or that of an ended owner. */
+    :: d_step { LATE && phase[o] != IDLE && guard[n] == 0 && holder[n] == 0 ->
+        printf("a late request of %c reaches node %d, which grants it\n", 65 + o, n + 1);
+        holder[n] = o + 1; kept[n] = KEPT(o);
+        settle() }
+#ifdef SHRINKING_RENEWAL
+    :: d_step { phase[o] == HOLDING && holder[n] == o + 1 && kept[n] > 1 ->
+        printf("a late renewal of %c for a shorter ttl reaches node %d and sets it\n", 65 + o, n + 1);
+        kept[n] = 1 }
+#endif
+
+    /* The first request after a restart finds no stamp, or one with another run id: it writes one, and is refused.
+       A stamp belongs to the node, not to a name: any request of any client does it. */
+    :: d_step { guard[n] == FRESH ->
+        printf("%c's client, for whatever name, finds node %d without a stamp of this run: writes it, guard %d\n",
+               65 + o, n + 1, GUARD(o));
+        guard[n] = GUARD(o);
+        settle() }
+
+#if defined(SAME_OWNER)
+    :: d_step { leaving[x] && holder[n] == o + 1 ->
+        printf("a release of %c reaches node %d\n", 65 + o, n + 1);
+        leaving[x] = 0; holder[n] = 0; kept[n] = 0 }
+#elif defined(UNCHECKED_RELEASE)
+    :: d_step { leaving[x] && holder[n] != 0 ->
+        printf("a release of %c reaches node %d, which deletes the key of %c\n", 65 + o, n + 1, 64 + holder[n]);
+        leaving[x] = 0; holder[n] = 0; kept[n] = 0 }
+#endif
+    od
+#undef o
+#undef n
+#undef x
+}
+
+/* What befalls a node. */
+active [N] proctype Node() {
+#define n (_pid - OWNERS - OWNERS * N)
+    do
+    :: d_step { holder[n] != 0 && kept[n] == 0 ->
+        printf("node %d: the key of %c expires\n", n + 1, 64 + holder[n]);
+        holder[n] = 0;
+        settle() }
+#if !defined(SAME_OWNER) && !defined(UNCHECKED_RELEASE)
+    :: d_step { holder[n] != 0 && (phase[holder[n] - 1] == ENDED || phase[holder[n] - 1] == LEAVING) ->
+        printf("a release of %c reaches node %d\n", 64 + holder[n], n + 1);
+        holder[n] = 0; kept[n] = 0;
+        settle() }
+#endif
+    :: d_step { n >= N - RESTARTING && guard[n] != FRESH ->
+        printf("node %d restarts empty\n", n + 1);
+        holder[n] = 0; kept[n] = 0;
+#ifdef REACH_GUARD
+        restarted[n] = 1;
+#endif
+#ifdef NO_GUARD
+        guard[n] = 0;
+#else
+        guard[n] = FRESH;
+#endif
+        settle() }
+#ifdef BLIND_BLESS
+    :: d_step { blessing[n] && guard[n] != 0 ->
+        printf("the operator's second bless, meant for an earlier run, reaches node %d\n", n + 1);
+        blessing[n] = 0; guard[n] = 0 }
+#endif
+#ifdef CLOCK_STEPS
+    :: d_step { holder[n] != 0 && kept[n] > 0 && may_step(n) ->
+        printf("node %d: its clock is set forward, the key of %c is gone\n", n + 1, 64 + holder[n]);
+        holder[n] = 0; kept[n] = 0;
+        settle() }
+#endif
+    od
+#undef n
+}
+
+active proctype Time() {
+#define pass(timer) if :: timer > 0 && timer != FRESH -> timer-- :: else fi
+    do
+    :: d_step {
+        printf("a tick passes\n");
+#ifdef REACH_RENEWAL
+        age = (phase[0] == HOLDING -> age + 1 : 0);
+        assert(!(valid(0) && age > VALID(0)));
+#endif
+        i = 0;
+        do
+        :: i < N -> pass(kept[i]); pass(guard[i]); i++
+        :: else -> break
+        od;
+        i = 0;
+        do
+        :: i < OWNERS * N -> pass(asked[i]); pass(answered[i]); pass(good[i]); i++
+        :: else -> i = 0; break
+        od;
+        settle() }
+    od
+}

@@ -1,0 +1,145 @@
+"""What is checked: the protocol as it is, which must hold, and what must be found to go wrong."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["RUNS", "Expected", "Run"]
+
+
+class Expected(Enum):
+    HOLDS = "holds"  # the protocol as built, every state within the bounds
+    FAILS = "fails"  # one thing done differently
+    LIMIT = "limit"  # the protocol as built, with more going wrong than it is said to bear
+    REACHED = "reached"  # no fault: shows that the model does get as far as that
+
+
+@dataclass(frozen=True)
+class Run:
+    name: str
+    model: str
+    expected: Expected
+    what: str
+    switches: str
+    quick: bool = False  # also part of the tests: seconds, not minutes
+
+
+def _holds(name: str, what: str, switches: str, *, quick: bool = False) -> Run:
+    return Run(name, name.partition("-")[0], Expected.HOLDS, what, switches, quick)
+
+
+def _fails(switch: str, what: str, switches: str, *, quick: bool = False, model: str = "quorum") -> Run:
+    name = f"{model}-{switch.lower().replace('_', '-')}"
+    return Run(name, model, Expected.FAILS, what, f"{switch} {switches}", quick)
+
+
+def _fence_fails(switch: str, what: str, switches: str, *, quick: bool = False) -> Run:
+    return _fails(switch, what, switches, quick=quick, model="fence")
+
+
+# A search for a failure leaves out the faults that it does not need: it is over sooner, and its trace is shorter.
+_CALM = "LATE=0 RENEWING=0 RESTARTING=0"
+_ONE_RESTARTS = "LATE=0 RENEWING=0 RESTARTING=1"
+
+RUNS = (
+    _holds("quorum-small", "3 nodes, 2 owners, one renews, ttl 2", "RENEWING=1", quick=True),
+    _holds("quorum-renewing", "3 nodes, 2 owners that renew, ttl 2 and 3", "LONG=3"),
+    _holds("quorum-three-owners", "3 nodes, 3 owners, one renews, ttl 2", "OWNERS=3 RENEWING=1"),
+    _holds("quorum-five-nodes", "5 nodes, 2 owners, ttl 2", "N=5 RENEWING=0"),
+    _holds(
+        "quorum-clock-steps",
+        "3 nodes whose clocks are set, 2 owners that renew",
+        "CLOCK_STEPS RESTARTING=0",
+    ),
+    _holds("fence-small", "3 nodes, 2 owners, 1 tick", "TICKS=1", quick=True),
+    _holds("fence-three-owners", "3 nodes, 3 owners", "OWNERS=3"),
+    _holds("fence-forgetting", "3 nodes that forget, 2 owners, 2 ticks", "TICKS=2"),
+    _holds("fence-restarts", "3 nodes, one restart, 2 owners, 3 ticks", "TICKS=3 RESTARTS=1 LATE=0 PROPOSALS=21"),
+    _holds("fence-skewed", "3 nodes, one with a fast clock, 2 owners, 2 ticks", "TICKS=2 SKEW=1 PROPOSALS=21"),
+    _holds(
+        "fence-healing",
+        "3 nodes, 3 owners in turn whose renewals heal, also late, 1 tick",
+        "HEALING=1 OWNERS=3 IN_TURN TICKS=1 PROPOSALS=17 LATE=0",
+    ),
+    _holds("fence-five-nodes", "5 nodes, 2 owners", "N=5"),
+    _fails("AVAILABLE_QUORUM", "a majority of the nodes that answer is enough", _CALM, quick=True),
+    _fails("NO_GUARD", "a node that restarted empty votes at once", _ONE_RESTARTS, quick=True),
+    _fails("SHORT_GUARD", "the guard is shorter than the longest ttl", _ONE_RESTARTS),
+    _fails("MIXED_MAX_TTL", "clients with different max_ttl", f"{_ONE_RESTARTS} SHORT=1"),
+    _fails("BLIND_BLESS", "a bless does not say which run it is for", _ONE_RESTARTS),
+    _fails("HEAL_GUARDED", "a guarded node lets a renewal make a key", "LATE=0 RENEWING=1 RESTARTING=1 LONG=3"),
+    _fails("SAME_OWNER", "a client that failed asks again as the same owner", _CALM),
+    _fails("UNCHECKED_RELEASE", "a release does not look whose key it is", f"{_CALM} OWNERS=3"),
+    _fails("EARLY_RELEASE", "releases leave before the lease has ended", _CALM),
+    _fails("SHRINKING_RENEWAL", "a late renewal can shorten a key's time", _CALM),
+    _fails("LATE_CREDIT", "a late answer counts for the newest renewal", "LATE=0 RENEWING=1 RESTARTING=0"),
+    _fails("FROM_REPLY", "validity counts from the answer", _CALM),
+    _fails("NO_MARGIN", "no margin for drifting clocks", _CALM),
+    _fence_fails(
+        "COUNTER_FENCES", "a counter on each node, the largest is the fence", "OWNERS=3 PROPOSALS=1 LATE=0", quick=True
+    ),
+    _fence_fails("NO_WRITE_BACK", "the largest answer is the fence", "OWNERS=3 PROPOSALS=1 LATE=0"),
+    _fence_fails(
+        "WRITE_BACK_UNOWNED", "the fence is written back to any node", "OWNERS=3 PROPOSALS=3 LATE=0", quick=True
+    ),
+    _fence_fails(
+        "NO_RECHECK", "validity is not computed again after writing back", "OWNERS=3 TICKS=1 PROPOSALS=1 LATE=0"
+    ),
+    _fence_fails("NO_GUARD", "a node that restarted empty votes at once", "RESTARTS=1", quick=True),
+    _fence_fails("ANY_AGE", "a node that has forgotten takes any old proposal", "TICKS=1 PROPOSALS=17", quick=True),
+    _fence_fails("ANY_FUTURE", "a node takes proposals from any future", "TICKS=3 RESTARTS=1 PROPOSALS=9 LATE=0"),
+    _fence_fails("SHORT_GUARD", "the guard is shorter than the window of proposals", "TICKS=1 RESTARTS=1 PROPOSALS=21"),
+    _fence_fails(
+        "HEAL_FORGETS",
+        "a healed node that has forgotten takes an old lease's fence for the last",
+        "HEALING=2 OWNERS=3 IN_TURN TICKS=1 PROPOSALS=17 LATE=0",
+    ),
+    Run(
+        "limit-bare-majority",
+        "quorum",
+        Expected.LIMIT,
+        "a clock step under a lease on a bare majority",
+        f"CLOCK_STEPS BARE_MAJORITY {_CALM}",
+    ),
+    Run(
+        "limit-held-count",
+        "quorum",
+        Expected.LIMIT,
+        "a clock step under a lease on all nodes, renewed at different times",
+        "CLOCK_STEPS HELD_COUNT LATE=0 RENEWING=1 RESTARTING=0",
+    ),
+    Run(
+        "limit-fast-clock",
+        "fence",
+        Expected.LIMIT,
+        "a clock further ahead than max_ttl, then an empty restart",
+        "TICKS=3 SKEW=4 GUARD=3 RESTARTS=1 PROPOSALS=1 LATE=0",
+    ),
+    Run(
+        "reach-expiry",
+        "quorum",
+        Expected.REACHED,
+        "a lease follows one that expired while its owner slept",
+        f"REACH_EXPIRY {_CALM}",
+    ),
+    Run(
+        "reach-guard",
+        "quorum",
+        Expected.REACHED,
+        "a node that restarted votes again after its guard",
+        f"REACH_GUARD {_ONE_RESTARTS}",
+    ),
+    Run(
+        "reach-renewal",
+        "quorum",
+        Expected.REACHED,
+        "a lease outlives its first ttl",
+        "REACH_RENEWAL LATE=0 RENEWING=1 RESTARTING=0",
+    ),
+    Run(
+        "reach-write-back",
+        "fence",
+        Expected.REACHED,
+        "a second lease has a fence that was written back",
+        "REACH_WRITE_BACK OWNERS=3 PROPOSALS=1 LATE=0",
+    ),
+)

@@ -1,0 +1,264 @@
+"""Runs plans on a quorum on an event loop: all nodes are asked at once, on their multiplexed connections (see plan.py).
+
+Replies that nobody waits for any more are drained by the connections: a future that is done stays in line to take them.
+"""
+
+import asyncio
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
+
+import hiredis
+
+from holdtight.aio.connection import Connection
+from holdtight.aio.transport import Transport, ignore
+from holdtight.errand import Errand
+from holdtight.plan import Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.quorum import SILENT_SECONDS, Breaker, QuorumPlace
+from holdtight.redis.store import LONGEST_PATIENCE
+
+__all__ = ["FanDriver", "QuorumTransport"]
+
+R = TypeVar("R")
+MOST_OWED = 4096
+"""So many requests may be under way to one node, of all tasks."""
+
+
+class QuorumTransport(Transport):
+    """A client's connections on one loop, one to each node. Nothing is ever asked of the quorum as a whole."""
+
+    def __init__(self, place: QuorumPlace, loop: asyncio.AbstractEventLoop, *, connect_timeout: float) -> None:
+        super().__init__(place, loop, connect_timeout=connect_timeout)
+        self.nodes = [Transport(node, loop, connect_timeout=connect_timeout) for node in place.nodes]
+        self.breakers = [Breaker() for _ in place.nodes]
+
+    def rest(self) -> None:
+        for node in self.nodes:
+            node.closed = self.closed
+            node.rest()
+
+    def close(self) -> None:
+        self.closed = True
+        for node in self.nodes:
+            node.close()
+
+
+class FanDriver:
+    """One plan's run. A context manager."""
+
+    def __init__(self, transport: QuorumTransport) -> None:
+        self._transport = transport
+        self._place = transport.place
+        self._clock = transport.place.clock
+        self._loop = transport.loop
+
+    def __enter__(self) -> "FanDriver":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._transport.rest()
+
+    async def run(self, plan: Plan[R]) -> R:
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                wish = plan.send(value) if error is None else plan.throw(error)
+            except StopIteration as stop:
+                result: R = stop.value
+                return result
+            value = error = None
+            try:
+                if isinstance(wish, Fan):
+                    value = await self._fan(wish)
+                elif isinstance(wish, Park):
+                    value = await self._park(wish)
+                else:
+                    raise TypeError("a plan on a quorum asks all nodes or none")
+            except BaseException as raised:
+                error = raised
+
+    async def _fan(self, fan: Fan) -> Any:
+        asking = _Asking(self._transport, fan)
+        asking.start()
+        over = asking.over
+        if not over.done():
+            timer = self._loop.call_later(fan.patience, asking.lose_patience)
+            try:
+                if fan.undo:
+                    await _see_through(over)
+                else:
+                    await over
+            finally:
+                timer.cancel()
+                asking.end()
+        else:
+            asking.end()
+        return fan.read(asking.answers)
+
+    async def _park(self, park: Park) -> Bell | None:
+        """Until any node rings, or until the time has come."""
+        listener: asyncio.Future[Bell | None] = self._loop.create_future()
+        connections = [each for each in (node.ready() for node in self._transport.nodes) if each is not None]
+        timer = self._place.post.call_at(self._loop, park.until, _time_is_up, listener)
+        try:
+            for connection in connections:
+                connection.listen(park.owner, listener)
+            return await listener
+        finally:
+            timer.cancel()
+            for connection in connections:
+                connection.unlisten(park.owner, listener)
+
+
+class _Asking:
+    """One Fan under way."""
+
+    def __init__(self, transport: QuorumTransport, fan: Fan) -> None:
+        self._transport = transport
+        self._clock = transport.place.clock
+        self._fan = fan
+        self.answers: list[Any] = [None] * len(transport.nodes)
+        self._hoped: dict[int, Step] = {}
+        self.over: asyncio.Future[None] = transport.loop.create_future()
+
+    def start(self) -> None:
+        for index, step in enumerate(self._fan.steps):
+            if step is not None:
+                self._ask(index, step)
+        self._settle()
+
+    def end(self) -> None:
+        """Nobody waits any more. What a node did not get, and must not be left undone, goes to the keeper."""
+        if not self.over.done():
+            self.over.cancel()
+        for index, step in self._hoped.items():
+            if step.undo:
+                self._leave_to_the_keeper(index, step)
+        self._hoped = {}
+
+    def lose_patience(self) -> None:
+        for index, step in enumerate(self._fan.steps):
+            if step is not None and self.answers[index] is None:
+                slow = "connecting took too long" if index in self._hoped else "it did not answer in time"
+                self.answers[index] = LinkDown(slow, sent=index not in self._hoped)
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def _settle(self) -> None:
+        if not self.over.done() and self._fan.certain(self.answers):
+            self.over.set_result(None)
+
+    def _ask(self, index: int, step: Step) -> None:
+        node = self._transport.nodes[index]
+        connection = node.ready()
+        way = self._fan.after[index] if self._fan.after is not None else None
+        if step.otherwise is not None and (connection is None or connection is not way):
+            step = step.otherwise
+        if connection is not None:
+            self._send(index, step, connection)
+            return
+        breaker = self._transport.breakers[index]
+        if breaker.is_open(self._clock()) and not node.connecting:
+            self._refuse(index, step, breaker.cause)
+            return
+        self._hoped[index] = step
+        node.begin_connecting().add_done_callback(partial(self._connected, index, step))
+
+    def _connected(self, index: int, step: Step, future: "asyncio.Future[Connection]") -> None:
+        breaker = self._transport.breakers[index]
+        cause = future.exception() if not future.cancelled() else LinkDown("the client was closed", sent=False)
+        if cause is not None:
+            breaker.failed_once(self._clock(), str(cause), future)
+        else:
+            breaker.worked()
+        if self._hoped.pop(index, None) is None:
+            return
+        if cause is not None:
+            self._refuse(index, step, str(cause))
+        else:
+            self._send(index, step, future.result())
+        self._settle()
+
+    def _send(self, index: int, step: Step, connection: Connection) -> None:
+        waiting = connection.waiting_for(LONGEST_PATIENCE)
+        if connection.owed >= MOST_OWED or (waiting > SILENT_SECONDS and not step.undo):
+            self._refuse(index, step, f"it has been silent for {waiting:.3g} s, {connection.owed} requests unanswered")
+            return
+        place = self._transport.nodes[index].place
+        if place.client.announcement_due():
+            connection.ask(place.client.record(), LONGEST_PATIENCE).add_done_callback(ignore)
+            place.post.keeper.watch(place)
+        if self._fan.ways is not None:
+            self._fan.ways[index] = connection
+        request = step.packed(connection.inbox_word)
+        if step.undo and step.replacement not in connection.knows:
+            request = step.replacement(request)  # nobody may be there any more to send it again
+        asked = connection.ask(request, LONGEST_PATIENCE)
+        asked.add_done_callback(partial(self._replied, index, step, connection, request, self._clock()))
+
+    def _replied(
+        self,
+        index: int,
+        step: Step,
+        connection: Connection,
+        request: bytes,
+        sent: float,
+        future: "asyncio.Future[Any]",
+    ) -> None:
+        if future.cancelled():
+            return
+        breaker = self._transport.breakers[index]
+        error = future.exception()
+        if error is not None:
+            breaker.failed_once(self._clock(), str(error), connection)
+            if step.undo:
+                self._leave_to_the_keeper(index, step.otherwise or step)
+            self._answer(index, error if isinstance(error, LinkDown) else LinkDown(str(error), sent=True))
+            return
+        breaker.worked()
+        reply = future.result()
+        if isinstance(reply, hiredis.ReplyError):
+            # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
+            wanted = step.undo or not self.over.done()
+            if str(reply).startswith("NOSCRIPT") and connection.alive and wanted:
+                asked = connection.ask(step.replacement(request), LONGEST_PATIENCE)
+                asked.add_done_callback(partial(self._replied, index, step, connection, b"", self._clock()))
+            else:
+                self._answer(index, ServerSaid(str(reply)))
+            return
+        connection.knows.add(step.replacement)
+        self._answer(index, step.made_of(reply, sent))
+
+    def _answer(self, index: int, answer: Any) -> None:
+        if self.answers[index] is None and not self.over.done():
+            self.answers[index] = answer
+            self._settle()
+
+    def _refuse(self, index: int, step: Step, cause: str) -> None:
+        if step.undo:
+            self._leave_to_the_keeper(index, step)
+        self.answers[index] = LinkDown(cause or "it cannot be reached", sent=False)
+
+    def _leave_to_the_keeper(self, index: int, step: Step) -> None:
+        place = self._transport.nodes[index].place
+        place.post.keeper.ask(Errand(place, step))
+
+
+async def _see_through(over: "asyncio.Future[None]") -> None:
+    """Until it is over, whatever comes; then the cancellation that came meanwhile, if one did."""
+    cancelled: asyncio.CancelledError | None = None
+    while not over.done():
+        try:
+            await asyncio.wait([over])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+def _time_is_up(listener: "asyncio.Future[Bell | None]") -> None:
+    if not listener.done():
+        listener.set_result(None)

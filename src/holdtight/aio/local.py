@@ -1,0 +1,42 @@
+"""A connection on one event loop to a store in this process: whoever asks has the answer at once.
+
+Asking takes no turn of the loop, as with a free lock of asyncio's own; only who has to wait gives way to others. Bells
+come from any thread and are told on the loop, in order.
+"""
+
+import asyncio
+import weakref
+from typing import Any, cast
+
+from holdtight.aio.connection import Connection
+from holdtight.memory.link import Link
+from holdtight.plan import LinkDown
+from holdtight.redis.link import bell_in
+
+__all__ = ["LocalConnection"]
+
+
+class LocalConnection(Connection):
+    def _attach(self) -> None:
+        post, loop, me = self._post, self._loop, weakref.ref(self)
+
+        def ring(message: bytes) -> None:
+            connection = me()
+            if connection is not None:
+                connection._ring(*bell_in(message))
+
+        def hear(message: bytes) -> None:
+            post.call_soon(loop, ring, message)
+
+        cast(Link, self._link).listen(hear)
+
+    def _detach(self) -> None: ...
+
+    def ask(self, request: bytes, patience: float) -> "asyncio.Future[Any]":
+        """A future that has the reply already, or LinkDown."""
+        future = self._new_future()
+        if self.alive:
+            future.set_result(self._link.call(request, patience))
+        else:
+            future.set_exception(LinkDown("the connection is closed", sent=False))
+        return future

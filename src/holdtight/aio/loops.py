@@ -1,0 +1,74 @@
+"""A client's connections, one for each event loop that it is used on."""
+
+import asyncio
+
+from holdtight.aio.transport import Transport
+from holdtight.place import Place
+
+__all__ = ["PerLoop"]
+
+
+class PerLoop:
+    """Works on several loops, one after another and at the same time in different threads."""
+
+    place: Place
+    closed = False
+    latest: Transport | None
+    """The transport that was last asked for: nearly always the one that is wanted."""
+
+    def open_loops(self, place: Place, connect_timeout: float) -> None:
+        self.place = place
+        self.latest = None
+        self._connect_timeout = connect_timeout
+        self._transports: list[Transport] = []
+
+    def transport(self) -> Transport:
+        """The connection of the running loop."""
+        loop = asyncio.get_running_loop()
+        latest = self.latest
+        if latest is not None and latest.loop is loop:
+            return latest
+        return self._transport_of(loop)
+
+    def _transport_of(self, loop: asyncio.AbstractEventLoop) -> Transport:
+        found: Transport | None = None
+        for each in list(self._transports):
+            if each.loop is loop:
+                found = each
+            elif each.loop.is_closed():
+                try:
+                    self._transports.remove(each)
+                except ValueError:
+                    continue  # another thread's loop was quicker
+                each.close()
+        if found is None:
+            found = self._new_transport(loop)
+            found.closed = self.closed
+            self._transports.append(found)
+        self.latest = found
+        return found
+
+    def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
+        return Transport(self.place, loop, connect_timeout=self._connect_timeout)
+
+    def abandon_loops(self) -> None:
+        """In a forked child: the connections have been let go without a word."""
+        self._transports = []
+        self.latest = None
+
+    def close_loops(self) -> None:
+        """Those of other loops are closed there, soon."""
+        transports, self._transports = self._transports, []
+        self.latest = None
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        for transport in transports:
+            if transport.loop is here or transport.loop.is_closed():
+                transport.close()
+            else:
+                try:
+                    transport.loop.call_soon_threadsafe(transport.close)
+                except RuntimeError:
+                    transport.close()  # its loop was closed just now

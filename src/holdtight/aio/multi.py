@@ -1,0 +1,210 @@
+"""Several locks as one, for asyncio code."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from holdtight.aio.hold import AsyncHold
+from holdtight.aio.lease import AsyncLease, Block
+from holdtight.aio.lock import AsyncLock, under
+from holdtight.clock import wait_seconds
+from holdtight.core.multi import at_once
+from holdtight.errors import LeaseLost, LockError
+from holdtight.identity import Identity, identity, task_identity
+from holdtight.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
+from holdtight.settings import UNSET
+from holdtight.tenure import Cancellable, Tenure
+from holdtight.values import LockInfo
+
+__all__ = ["AsyncMulti", "AsyncMultiLease"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
+    """One lease on several locks. `fences` maps each name to its fence."""
+
+    def __init__(self, lock: "AsyncMulti", parts: tuple[AsyncLease, ...]) -> None:
+        self.lock: Any = lock
+        self.parts = parts
+        self.tenure = parts[0].tenure
+
+    async def renew(self, ttl: Any = None) -> None:
+        self.check()
+        for part in self.parts:
+            await part.renew(ttl)
+
+    async def release(self) -> None:
+        """Gives all back. Idempotent. Raises what the first that could not be given back raised."""
+        if self.closed:
+            return
+        self.closed = True
+        failures = await _give_back(self.parts)
+        if failures:
+            raise failures[0]
+
+    async def detach(self, ttl: Any = None) -> str:
+        raise self._refuse("detach", "several locks cannot be handed over in one step")
+
+    async def downgrade(self) -> AsyncLease:
+        raise self._refuse("downgrade", "it is several locks; hold them one by one for that")
+
+    async def leave(self) -> LeaseLost | None:
+        tenure = self.lost_part()
+        self.closed = True
+        failures = await _give_back(self.parts)
+        if tenure is not None:
+            return LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
+        return next((each for each in failures if isinstance(each, LeaseLost)), None)
+
+
+class _Block(Block):
+    """The body is cancelled when any of the parts is lost."""
+
+    __slots__ = ("_blocks_around",)
+
+    def __init__(self, lease: AsyncMultiLease, task: "asyncio.Task[Any]") -> None:
+        self.lease: Any = lease
+        self._task = task
+        self._cancelling = task.cancelling()
+        self.cancelled = self.exiting = False
+        self._around = None
+        self._blocks_around: list[tuple[Tenure, Cancellable | None]] = [(each, each.block) for each in lease.tenures]
+        for tenure in lease.tenures:
+            tenure.block = self
+        for tenure in lease.tenures:
+            if tenure.reason is not None:
+                tenure.deliver(self.lease_lost)
+
+    def begin_exit(self) -> None:
+        self.exiting = True
+        for tenure, around in self._blocks_around:
+            tenure.block = around
+            if around is not None and tenure.reason is not None:
+                tenure.deliver(around.lease_lost)
+
+
+class AsyncMulti(BaseMulti[AsyncLock]):
+    """Several locks that are held together or not at all."""
+
+    async def acquire(self, *, wait: Any = UNSET) -> AsyncLease:
+        """One lease on all; errors as of an AsyncLock, naming the part that could not be had."""
+        return await self.take(self._wait if wait is UNSET else wait_seconds(wait), identity())
+
+    async def try_acquire(self) -> AsyncLease | None:
+        """One lease on all, or None if any is held by somebody else. Never waits."""
+        who = identity()
+        leases = await self._take(None, who, or_none=True)
+        if leases is None:
+            return None
+        self.step_out(who)
+        return AsyncMultiLease(self, leases)
+
+    async def take(self, wait: float | None, who: Identity) -> AsyncLease:
+        leases = await self._take(wait, who)
+        assert leases is not None
+        self.step_out(who)
+        return AsyncMultiLease(self, leases)
+
+    async def _take(self, wait: float | None, who: Identity, *, or_none: bool = False) -> tuple[AsyncLease, ...] | None:
+        """Leases on all parts, which count as held in blocks: who waits for the last holds the first."""
+        clock = self._locks.place.clock
+        started = clock()
+        if self.can_be_one_step and not self.entered_by(who):
+            granted = await self._at_once(who)
+            if granted is not None:
+                return granted
+        leases: list[AsyncLease] = []
+        try:
+            for part in self.parts:
+                left = wait if not wait else max(0.0, wait - (clock() - started))
+                lease = await (AsyncLock.try_acquire(part) if or_none else part.take(left, who))
+                if lease is None:
+                    await self._give_up(leases, who)
+                    return None
+                leases.append(lease)
+                who.enter_block(part.key, lease)
+            check_parts(leases)
+        except BaseException:
+            await self._give_up(leases, who)
+            raise
+        return tuple(leases)
+
+    async def _at_once(self, who: Identity) -> tuple[AsyncLease, ...] | None:
+        """All of them with one request, if they are free and nobody stands in line for any."""
+        locks = self._locks
+        owner = locks.client.owner()
+        plan = at_once(locks.store.several([part.prepared for part in self.parts]), owner, clock=locks.place.clock)
+        grants = await locks.run(plan, self.name)
+        if grants is None:
+            return None
+        leases: list[AsyncLease] = []
+        for part, grant in zip(self.parts, grants, strict=True):
+            lease = part.granted(locks.transport(), owner, grant.fence, grant.sent, 0, who)
+            leases.append(lease)
+            who.enter_block(part.key, lease)
+            locks.report_quick_grant(part.name, owner, grant.fence)
+        return tuple(leases)
+
+    async def _give_up(self, leases: list[AsyncLease], who: Identity) -> None:
+        for lease in reversed(leases):
+            who.leave_block(lease.lock.key)
+        await _give_back(leases)
+
+    # As a context manager and as a decorator.
+
+    async def __aenter__(self) -> AsyncLease:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("async with on a lock must run inside a task")
+        who = task_identity(task)
+        leases = await self._take(self._wait, who)
+        assert leases is not None
+        lease = AsyncMultiLease(self, leases)
+        who.enter_block(self.key, _Block(lease, task))
+        return lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        who = task_identity(asyncio.current_task())
+        block: _Block = who.leave_block(self.key)
+        block.begin_exit()
+        self.step_out(who)
+        await block.exit(error)
+
+    def hold(self, *, wait: Any = UNSET) -> AsyncHold:
+        """A single-use context manager that carries its lease: enter and exit may be in different tasks."""
+        return AsyncHold(self, self._wait if wait is UNSET else wait_seconds(wait))
+
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        """As a decorator: every call runs under all the locks."""
+        return under(self, function)
+
+    # Looking.
+
+    async def locked(self) -> bool:
+        """Whether anybody holds any of them, this moment."""
+        return (await self.inspect()).locked
+
+    async def inspect(self) -> LockInfo:
+        """Who holds and who waits for any of them."""
+        return combined(self.name, [await part.inspect() for part in self.parts])
+
+
+async def _give_back(leases: Sequence[AsyncLease]) -> list[LockError]:
+    """All of them, whatever happens to one; a cancellation meanwhile is passed on at the end."""
+    failures: list[LockError] = []
+    cancelled: asyncio.CancelledError | None = None
+    for lease in reversed(leases):
+        try:
+            await lease.release()
+        except LockError as error:
+            failures.append(error)
+        except asyncio.CancelledError as error:
+            cancelled = error  # that one is the keeper's now
+    if cancelled is not None:
+        raise cancelled
+    return failures

@@ -1,0 +1,62 @@
+"""A lease without the server, for asyncio code. See degraded.py."""
+
+from typing import TYPE_CHECKING, Any
+
+from holdtight.aio.lease import AsyncLease
+from holdtight.degraded import open_tenure, take_over
+from holdtight.identity import Identity
+from holdtight.tenure import Tenure
+from holdtight.values import Owner
+
+if TYPE_CHECKING:
+    from holdtight.aio.lock import AsyncLock
+
+__all__ = ["Open", "without_the_server"]
+
+
+async def without_the_server(
+    lock: "AsyncLock", error: BaseException, owner: Owner, wait: float | None, who: Identity, or_none: bool
+) -> "AsyncLease | None":
+    """What `on_unavailable` asks for instead: `wait` is what is left of it."""
+    locks: Any = lock.client
+    how = locks.settings.on_unavailable
+    lease: AsyncLease | None
+    if how == "local":
+        other: AsyncLock = locks.stand_in.keep_sibling(lock, lock.options)
+        lease = await (other.try_acquire() if or_none else other.take(wait, who))
+        if lease is None:
+            return None
+        take_over(lease.tenure, other)
+    else:
+        lease = Open(lock).lease(owner)
+        lock.see_to(lease, who)
+    locks.report_degraded(lock.name, lease.tenure.owner, how, error)
+    return lease
+
+
+class Open:
+    """Stands in for a lock whose server cannot be reached, and lets everybody run."""
+
+    def __init__(self, lock: "AsyncLock") -> None:
+        self.key = lock.key
+        self._lock = lock
+
+    def lease(self, owner: Owner) -> AsyncLease:
+        clock = self._lock.terms.place.clock
+        tenure = open_tenure(self._lock, self._lock.client.transport().deliver, owner, clock())
+        take_over(tenure, self)
+        return AsyncLease(self, tenure)
+
+    async def give_back(self, tenure: Tenure) -> None:
+        tenure.place.post.keeper.drop(tenure)
+        tenure.lost()
+        tenure.ended = True
+        locks: Any = self._lock.client
+        if locks.events.wanted:
+            locks.report_release(tenure)
+
+    async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
+        """There is nothing that could end before the holder does."""
+
+    async def downgrade(self, tenure: Tenure) -> AsyncLease:
+        return Open(self._lock.reading()).lease(tenure.owner)

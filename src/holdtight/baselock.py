@@ -1,0 +1,158 @@
+"""What lock objects of both colours have in common: everything that neither blocks nor awaits."""
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from holdtight import process
+from holdtight.core.contend import Asking
+from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
+from holdtight.identity import Identity
+from holdtight.lease import BaseLease
+from holdtight.redis.store import Prepared
+from holdtight.settings import Options
+from holdtight.tenure import Tenure, Terms
+from holdtight.values import Claim, Kind, LossReason, Owner, Wait
+
+if TYPE_CHECKING:
+    from holdtight.base import BaseLocks
+    from holdtight.core.deadlock import Watch
+
+__all__ = ["BaseLock"]
+
+B = TypeVar("B", bound="BaseLock")
+
+
+class BaseLock:
+    """One lock's configuration. Immutable, safe to share, holds no grant."""
+
+    __slots__ = ("_locks", "_name", "key", "options", "prepared", "terms")
+
+    def __init__(self, locks: "BaseLocks[Any]", name: str, options: Options) -> None:
+        self._locks: Any = locks
+        self._name = name
+        self.options = options
+        self.prepared: Prepared = locks.store.prepare(
+            Claim(name, options.ttl, options.label, options.kind, options.n, options.permits)
+        )
+        self.terms: Terms = Terms(
+            self.prepared, locks.place, locks.events, renew=options.renew, max_hold=options.max_hold
+        )
+        self.key = (locks, name)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def client(self) -> Any:
+        return self._locks
+
+    def asking_for(self: B, n: object) -> B:
+        """Of a semaphore: the same with another number of permits."""
+        if n == self.options.n and n.__class__ is int:
+            return self
+        return cast(B, self._locks.keep_sibling(self, self.options.asking_for(n)))
+
+    def reading(self: B) -> B:
+        """The same name for reading."""
+        return cast(B, self._locks.keep_sibling(self, self.options._replace(kind=Kind.SHARED)))
+
+    def see_to(self, lease: BaseLease, who: Identity) -> None:
+        """What only some locks ask for."""
+        tenure = lease.tenure
+        if tenure.hold_until is not None:
+            tenure.place.post.keeper.add(tenure, tenure.since)
+        if self.options.reentrant:
+            lease.share(who)
+
+    def report_detached(self, tenure: Tenure) -> None:
+        self._locks.report_detached(tenure)
+
+    def not_downgraded(self, tenure: Tenure, error: BaseException) -> None:
+        """A refusal changes nothing. Otherwise others may be reading already: the writer's lease is lost."""
+        if isinstance(error, LockError) and not isinstance(error, (Unavailable, LeaseLost)):
+            tenure.waiting = False
+            tenure.place.post.keeper.ask(tenure)
+        else:
+            reason = error.reason if isinstance(error, LeaseLost) else None
+            tenure.lose(reason or LossReason.UNREACHABLE)
+
+    def asking(
+        self, owner: Owner, wait: float | None, started: float, who: Identity | None = None, *, or_none: bool
+    ) -> Asking:
+        """`who` will wait, if need be."""
+        locks = self._locks
+        return Asking(
+            question=self.prepared,
+            owner=owner,
+            server=locks.place.display,
+            started=started,
+            wait=wait,
+            connect_timeout=locks.settings.connect_timeout,
+            retry=locks.settings.retry,
+            clock=locks.place.clock,
+            or_none=or_none,
+            watch=self._watch(owner, started, who) if who is not None and who.stack and wait != 0 else None,
+        )
+
+    def _watch(self, owner: Owner, started: float, who: Identity) -> "Watch":
+        from holdtight.core.deadlock import Watch  # with the first who waits with a lock in hand
+
+        locks: BaseLocks[Any] = self._locks
+        namespace, epoch = locks.settings.namespace, process.current.epoch
+        blocks: list[Tenure] = [
+            lease.tenure for (client, _), lease in who.stack if cast(Any, client).settings.namespace == namespace
+        ]
+
+        def held() -> list[Owner]:
+            found = (each.owner for each in blocks if each.alive and each.epoch == epoch)
+            return list(dict.fromkeys(found))  # one that was entered twice is one grant
+
+        return Watch(
+            locks.waits,
+            Wait(owner, self._name, who.display(), self.options.label),
+            held,
+            started=started,
+            after=locks.settings.deadlock_after,
+            clock=locks.place.clock,
+            tally=locks.deadlocks,
+        )
+
+    def entered_by(self, who: Identity) -> Tenure | None:
+        """The tenure to share if this identity holds the lock and may enter again, counted; None if it must ask.
+
+        A reader's entry into its own write grant shares that; the other way round would wait for itself.
+        """
+        if self.options.kind is Kind.PERMITS:
+            self._not_more_than_there_are(who)
+            return None
+        in_block = next((lease.tenure for key, lease in reversed(who.stack) if key == self.key), None)
+        tenure: Tenure | None = (who.grants.get(self.key) if self.options.reentrant else None) or in_block
+        if tenure is None or tenure.ended or tenure.epoch != process.current.epoch:
+            return None  # what a forked child finds here is its parent's
+        if tenure.kind is Kind.PERMITS:
+            return None  # the server refuses that, and says why
+        if self.options.kind is Kind.EXCLUSIVE and tenure.kind is Kind.SHARED:
+            raise NotSupported.upgrade(self._name, who.what)
+        if not self.options.reentrant:
+            raise DeadlockDetected.with_self(self._name, who.what)
+        if tenure.lost():
+            raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
+        tenure.entered += 1
+        return tenure
+
+    def _not_more_than_there_are(self, who: Identity) -> None:
+        """One more permit is not the same one again; but who holds the last ones waits for himself."""
+        ours = (lease.tenure for key, lease in who.stack if key == self.key)
+        held = sum(each.terms.prepared.claim.n for each in ours if each.kind is Kind.PERMITS and each.alive)
+        if held + self.options.n > self.options.permits:
+            raise DeadlockDetected.with_self(self._name, who.what)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} ttl={self.options.ttl:g}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore_lock, (type(self), self._locks, self._name, self.options)
+
+
+def _restore_lock(cls: Any, locks: "BaseLocks[Any]", name: str, options: Options) -> Any:
+    return cls(locks, name, options)

@@ -1,0 +1,1 @@
+"""Drop-in replacements for the locks of others: see `redis_py`."""

@@ -1,0 +1,168 @@
+"""How the drop-in goes to a server: by the settings of the client object that it is given, on connections of its own.
+
+One `Access` per settings and process, shared by all lock objects: it lives as long as a pool or a lock that uses it.
+"""
+
+import threading
+import weakref
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from holdtight import process
+from holdtight.compat.line import Line
+from holdtight.core.contend import patience
+from holdtight.errors import NotSupported
+from holdtight.herald import get_logger, is_logged
+from holdtight.keeper import post
+from holdtight.redis.plain import Deletion, Plain, PlainClient
+from holdtight.redis.targets import Single
+from holdtight.redis.topology import RedisPlace
+from holdtight.redis.url import parse
+from holdtight.settings import refuse_patched_threads
+from holdtight.sync.transport import Transport
+
+__all__ = ["CONNECT_SECONDS", "Access", "Reach", "reach_of"]
+
+CONNECT_SECONDS = 2.0
+MOST_PREPARED = 4096
+MOST_TOLD = 1000
+LONGEST_MS = 1 << 53
+_WARNING = 30
+
+
+class Access:
+    """One server, as all locks of this process with these settings go to it."""
+
+    def __init__(self, target: Single) -> None:
+        refuse_patched_threads()
+        self.client = PlainClient()
+        self.place = RedisPlace(target, self.client, post, None)
+        self.transport = Transport(self.place, connect_timeout=CONNECT_SECONDS, max_connections=None)
+        self.loops: Any = None
+        """What asyncio code has of its own here; blocking code loads no asyncio."""
+        self.deletion = Deletion()
+        self.line = Line()
+        self._prepared: dict[tuple[bytes, float | None], Plain] = {}
+        self._told: set[bytes] = set()
+        process.tell_of_fork(self)
+
+    def prepare(self, key: bytes, timeout: float | None) -> Plain:
+        found = self._prepared.get((key, timeout))
+        if found is None:
+            found = Plain(self.client, self.place.display, key, _milliseconds(timeout))
+            found.patience = patience(found, None, CONNECT_SECONDS)
+            if len(self._prepared) >= MOST_PREPARED:
+                self._prepared.clear()
+            self._prepared[key, timeout] = found
+        return found
+
+    def open_loops(self) -> Any:
+        from holdtight.aio.loops import PerLoop
+
+        with _opening:
+            if self.loops is None:
+                loops = PerLoop()
+                loops.open_loops(self.place, CONNECT_SECONDS)
+                self.loops = loops
+            return self.loops
+
+    def tell_of_no_end(self, plain: Plain) -> None:
+        """Once a name: whoever holds it and dies has locked it for good."""
+        if plain.key in self._told or len(self._told) >= MOST_TOLD or not is_logged(_WARNING):
+            return
+        self._told.add(plain.key)
+        get_logger().warning(
+            "lock %r is taken without a timeout: it never expires, and should its holder die, nobody gets it until the "
+            "key is deleted by hand. Give a timeout",
+            plain.claim.name,
+        )
+
+    def after_fork(self) -> None:
+        self.client.renew_identity()
+        self.line = Line()
+        if self.loops is not None:
+            self.loops.abandon_loops()
+
+    def __del__(self) -> None:
+        loops = getattr(self, "loops", None)
+        if loops is not None:
+            try:
+                loops.close_loops()
+            except Exception:  # the interpreter is ending, and has taken half of asyncio away already
+                pass
+
+
+def _milliseconds(timeout: object) -> int | None:
+    if timeout is None:
+        return None
+    if not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout must be a number of seconds or None, not {type(timeout).__name__}")
+    if not 0.001 <= timeout <= LONGEST_MS / 1000:
+        raise ValueError(f"timeout={timeout!r}: give seconds, at least 0.001, or None for a lock that never expires")
+    return int(timeout * 1000)
+
+
+class Reach(NamedTuple):
+    """What a client object stands for."""
+
+    access: Access
+    encoder: Any
+    utf8: bool
+    errors: Any
+    """The module with the exceptions of its library."""
+    asynchronous: bool
+
+    def encode(self, value: Any) -> bytes:
+        """A name or a value as the client itself would send it."""
+        if self.utf8 and value.__class__ is str:
+            raw: bytes = value.encode()
+            return raw
+        return bytes(self.encoder.encode(value))
+
+
+_reaches: "weakref.WeakKeyDictionary[Any, Reach]" = weakref.WeakKeyDictionary()
+"""By connection pool: it is what has the settings."""
+_accesses: "weakref.WeakValueDictionary[Single, Access]" = weakref.WeakValueDictionary()
+_opening = threading.RLock()
+
+
+def reach_of(client: Any) -> Reach:
+    pool = getattr(client, "connection_pool", None)
+    try:
+        return _reaches[pool]
+    except (KeyError, TypeError):
+        return _read(client, pool)
+
+
+def _read(client: Any, pool: Any) -> Reach:
+    classes: tuple[type, ...] = client.__class__.__mro__
+    modules = [each.__module__ for each in classes if each.__module__.split(".")[0] in ("redis", "valkey")]
+    if not modules:
+        raise TypeError(f"expected a client object of redis-py or valkey-py, not {classes[0].__name__}")
+    target = parse(client)
+    if not isinstance(target, Single):
+        raise NotSupported(
+            f"a lock on {target.display()}: clients of Sentinel and of Cluster are not supported yet by the drop-in; "
+            "a client of one server is"
+        )
+    encoder = pool.get_encoder()
+    with _opening:
+        access = _accesses.get(target)
+        if access is None:
+            access = _accesses[target] = Access(target)
+        reach = _reaches[pool] = Reach(
+            access,
+            encoder,
+            utf8=str(encoder.encoding).lower() in ("utf-8", "utf8") and encoder.encoding_errors == "strict",
+            errors=import_module(modules[0].split(".")[0] + ".exceptions"),
+            asynchronous=any(".asyncio." in module for module in modules),
+        )
+    return reach
+
+
+def _after_fork() -> None:
+    global _opening
+    _opening = threading.RLock()
+
+
+process.on_fork(_after_fork)

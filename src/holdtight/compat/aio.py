@@ -1,0 +1,308 @@
+"""`AsyncLock`: the uncontended path, bare, and the way to the driver for everything else.
+
+`acquire`, `release` and `owned` are functions that return a coroutine, rather than coroutine functions: what counts is
+the task that calls them, see tasks.py.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from holdtight.aio.connection import Connection
+from holdtight.aio.driver import Driver
+from holdtight.aio.transport import Transport
+from holdtight.clock import CLOCK_ID, boottime
+from holdtight.compat.access import CONNECT_SECONDS
+from holdtight.compat.base import BaseLock, Number, undone
+from holdtight.compat.local import Held, Shared
+from holdtight.compat.plans import insist, prolong, sign
+from holdtight.compat.tasks import PerTask
+from holdtight.core.contend import Answer, abandon, acquire, patience
+from holdtight.errors import LockError
+from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid
+from holdtight.redis.plain import PATIENCE, Plain, Polled
+from holdtight.values import Grant, Owner
+
+__all__ = ["AsyncLock"]
+
+R = TypeVar("R")
+LONGEST_SLEEP = 3600.0
+_clock = time.clock_gettime
+
+
+class _Sleeper:
+    """A task that waits, to be woken by a release in this process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.rung = False
+        self._loop = loop
+        self._alarm: asyncio.Future[bool] | None = None
+
+    def wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._ring)
+        except RuntimeError:
+            pass  # its loop is closed, and with it whoever waited
+
+    def _ring(self) -> None:
+        if self._alarm is not None and not self._alarm.done():
+            self._alarm.set_result(True)
+
+    async def sleep(self, seconds: float) -> bool:
+        if self.rung:
+            self.rung = False
+            return True
+        alarm: asyncio.Future[bool] = self._loop.create_future()
+        self._alarm = alarm
+        timer = self._loop.call_later(min(max(0.0, seconds), LONGEST_SLEEP), _time_is_up, alarm)
+        try:
+            return await alarm
+        finally:
+            timer.cancel()
+            self._alarm = None
+            self.rung = False
+
+
+def _time_is_up(alarm: "asyncio.Future[bool]") -> None:
+    if not alarm.done():
+        alarm.set_result(False)
+
+
+class _PollingDriver(Driver):
+    def __init__(self, transport: Transport, connection: Connection | None, sleeper: _Sleeper) -> None:
+        super().__init__(transport, connection)
+        self._sleeper = sleeper
+
+    async def _park(self, park: Park) -> Bell | None:
+        return Bell() if await self._sleeper.sleep(park.until - boottime()) else None
+
+
+class AsyncLock(BaseLock):
+    """redis-py's asyncio `Lock`, under the same key and with the same value, without its known faults.
+
+    Takes a `redis.asyncio.Redis` (or valkey-py's), whose settings are read and whose pool is left alone. Arguments,
+    methods, attributes and exceptions are redis-py's; docs/migrating.md has what is different, and why.
+    """
+
+    local: Shared
+    _asynchronous = True
+
+    def _new_local(self) -> Shared:
+        return PerTask() if self.thread_local else Shared()
+
+    async def __aenter__(self) -> "AsyncLock":
+        if not await self.acquire():
+            raise self._not_acquired()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._left_in_child(error):
+            return
+        try:
+            await self.release()
+        except self._reach.errors.LockError as failure:
+            if self.raise_on_release_error:
+                raise
+            self._tell_unreleased(failure)
+
+    def _transport(self) -> Transport:
+        loops = self._reach.access.loops
+        if loops is None:
+            loops = self._reach.access.open_loops()
+        transport: Transport = loops.transport()
+        return transport
+
+    # Taking.
+
+    def acquire(
+        self,
+        blocking: bool | None = None,
+        blocking_timeout: Number | None = None,
+        token: str | bytes | None = None,
+    ) -> Coroutine[Any, Any, bool]:
+        """True once the lock is ours; False if somebody else has it and we do not wait, or have waited long enough."""
+        wait = self._wait(blocking, blocking_timeout)
+        text = None if token is None else self._reach.encode(token)
+        return self._taken(wait, text, self.local.asker(), keep=True)
+
+    async def do_acquire(self, token: str | bytes) -> bool:
+        """One attempt under this value, which is not remembered here."""
+        return await self._taken(0.0, self._reach.encode(token), None, keep=False)
+
+    async def _taken(self, wait: float | None, text: bytes | None, who: Any, *, keep: bool) -> bool:
+        plain = self._plain()
+        owner = self._reach.access.client.owner()
+        held: Held | None = None
+        try:
+            held = await self._take(plain, owner, wait)
+            if held is None:
+                return False
+            if text is not None:
+                if not await self._run(sign(plain, held, text)):
+                    raise self._expired_at_once()
+                held = self._signed(plain, held, text)
+            if keep:
+                self.local.keep(held, who)
+            return True
+        except BaseException as error:
+            if not undone(error) and not isinstance(error, asyncio.CancelledError):
+                self._interrupted(plain, owner, held, text)
+            raise
+
+    async def _take(self, plain: Plain, owner: Owner, wait: float | None) -> Held | None:
+        """The uncontended path: one request, one reply, no plan."""
+        transport = self._transport()
+        started = _clock(CLOCK_ID)
+        connection = transport.connection
+        if plain.take is None or connection is None or not connection.alive:
+            return await self._take_slowly(plain, transport, None, owner, wait, started, None, 0)
+        longest = plain.patience if wait is None else patience(plain, wait, CONNECT_SECONDS)
+        first: Answer
+        try:
+            reply = await connection.ask(b"%b$32\r\n%b\r\n%b" % (plain.take, owner, plain.tail), longest)
+        except LinkDown as down:
+            limit = plain.arrival_limit(started, longest)
+            return await self._take_slowly(plain, transport, connection, owner, wait, started, down, limit)
+        except BaseException:
+            with Driver(transport, connection) as driver:
+                asking = self._asking(plain, owner, wait, None, started)
+                await driver.run(abandon(asking, plain.arrival_limit(started, longest)))
+            raise
+        if reply == b"OK":
+            if _clock(CLOCK_ID) - started < plain.valid:
+                return Held(owner, started + plain.claim.ttl)
+            first = Grant(0, started)  # we were paused: the plan asks once more
+        elif reply is None:
+            if wait == 0:
+                return None
+            first = Polled.denied(self._pause(None))
+        else:
+            first = ServerSaid(str(reply))
+        return await self._take_slowly(plain, transport, connection, owner, wait, started, first, 0)
+
+    async def _take_slowly(
+        self,
+        plain: Plain,
+        transport: Transport,
+        connection: Connection | None,
+        owner: Owner,
+        wait: float | None,
+        started: float,
+        first: Answer | None,
+        limit: int,
+    ) -> Held | None:
+        """All other ways: no connection yet, somebody else holds it, the server is not well."""
+        access = self._reach.access
+        sleeper = _Sleeper(transport.loop)
+        access.line.join(plain.key, sleeper)
+        try:
+            with _PollingDriver(transport, connection, sleeper) as driver:
+                granted = await driver.run(acquire(self._asking(plain, owner, wait, None, started), first, limit))
+        except LockError as error:
+            raise self._translated(error) from error
+        finally:
+            access.line.leave(plain.key, sleeper)
+        return None if granted is None else self._held(plain, owner, granted)
+
+    # Giving back.
+
+    def release(self) -> Coroutine[Any, Any, None]:
+        """Gives the lock back. If the server cannot be told, the lock object still knows how: call it again."""
+        return self._release(self.local.asker())
+
+    async def _release(self, who: Any) -> None:
+        held = self.local.find(who)
+        if held is None:
+            raise self._not_held("release")
+        await self._give_back(held)
+
+    async def do_release(self, expected_token: str | bytes) -> None:
+        """Gives back what is held under this value."""
+        await self._give_back(Held(self._reach.encode(expected_token), None, unique=False))
+
+    async def _give_back(self, held: Held) -> None:
+        plain = self._plain()
+        deletion = self._reach.access.deletion
+        owner = held.owner
+        connection = self._transport().ready() if held.unique else None
+        failed: LinkDown | None = None
+        try:
+            while connection is not None:
+                way = deletion.way
+                try:
+                    reply = await connection.ask(b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), PATIENCE)
+                except LinkDown as down:
+                    deletion.broke()
+                    failed = down
+                    break
+                if reply.__class__ is int:
+                    deletion.proven = True
+                    self._given_back(plain, held, reply, False)
+                    return
+                if not deletion.refused(way, reply):
+                    break
+            step = plain.give_step(owner)
+            plan = insist(step, lambda: step, failed) if held.unique else self._giving_signed(plain, held)
+            answer, asked_before = await self._run(plan)
+        except BaseException as error:
+            if not isinstance(error, self._reach.errors.LockError):
+                self._not_given_back(plain, held)
+            raise
+        self._given_back(plain, held, answer, asked_before)
+
+    # More time, and looking.
+
+    def extend(self, additional_time: Number, replace_ttl: bool = False) -> Coroutine[Any, Any, Literal[True]]:
+        """Adds seconds to the time that the lock has left, or sets it."""
+        self._may_extend("extend")
+        return self.do_extend(additional_time, replace_ttl)
+
+    def do_extend(self, additional_time: Number, replace_ttl: bool) -> Coroutine[Any, Any, Literal[True]]:
+        return self._extend(self._mine("extend"), additional_time, replace_ttl)
+
+    async def _extend(self, held: Held, seconds: Number, replace: bool) -> Literal[True]:
+        sent = boottime() if replace else None
+        answer = await self._run(prolong(self._plain(), held, seconds, "replace" if replace else "add"))
+        self._prolonged("extend", held, answer, seconds, sent)
+        return True
+
+    def reacquire(self) -> Coroutine[Any, Any, Literal[True]]:
+        """Sets the time that the lock has left to its timeout again."""
+        return self.do_reacquire()
+
+    def do_reacquire(self) -> Coroutine[Any, Any, Literal[True]]:
+        return self._reacquire(self._may_extend("reacquire"))
+
+    async def _reacquire(self, held: Held) -> Literal[True]:
+        plain, sent = self._plain(), boottime()
+        answer = await self._run(prolong(plain, held, plain.claim.ttl, "set"))
+        self._prolonged("reacquire", held, answer, plain.claim.ttl, sent)
+        return True
+
+    async def locked(self) -> bool:
+        """Whether anybody holds it, this moment."""
+        return await self._look() is not None
+
+    def owned(self) -> Coroutine[Any, Any, bool]:
+        """Whether it is held here, this moment."""
+        return self._owned(self.local.find(self.local.asker()))
+
+    async def _owned(self, held: Held | None) -> bool:
+        return held is not None and await self._look() == held.owner
+
+    async def _look(self) -> bytes | None:
+        step = self._plain().look_step()
+        found: tuple[bytes | None, bool] = await self._run(insist(step, lambda: step))
+        return found[0]
+
+    async def _run(self, plan: Plan[R]) -> R:
+        transport = self._transport()
+        try:
+            with Driver(transport, transport.ready()) as driver:
+                return await driver.run(plan)
+        except (LinkDown, ServerSaid) as error:
+            raise self._translated(error) from error

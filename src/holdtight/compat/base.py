@@ -1,0 +1,258 @@
+"""What both locks have in common: everything that neither blocks nor awaits."""
+
+import re
+from typing import Any
+
+from holdtight.clock import BACKOFF, boottime
+from holdtight.compat.access import CONNECT_SECONDS, Access, Reach, reach_of
+from holdtight.compat.local import Held
+from holdtight.compat.plans import give_signed
+from holdtight.core.contend import Asking, Granted
+from holdtight.errand import Errand
+from holdtight.errors import ClockDrift, LockError, Unavailable
+from holdtight.herald import get_logger
+from holdtight.keeper import keeper
+from holdtight.plan import LinkDown, Plan, ServerSaid
+from holdtight.process import current
+from holdtight.redis.plain import Plain, Polled
+from holdtight.values import Owner
+
+__all__ = ["BaseLock", "Number", "undone"]
+
+NOT_TO_BE_OVERRIDDEN = ("do_acquire", "do_release", "do_extend", "do_reacquire", "register_scripts")
+SHORTEST_SLEEP = 0.001
+
+Number = int | float
+
+
+class BaseLock:
+    """The attributes of redis-py's lock. As there, they may be changed while the lock is not held."""
+
+    local: Any
+    _asynchronous = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in vars(cls):
+            if (name in NOT_TO_BE_OVERRIDDEN or name.startswith(("lua_", "LUA_"))) and not _is_ours(cls):
+                raise TypeError(
+                    f"{cls.__name__}.{name}: this lock does not go through it, so that it would be without effect; "
+                    "override acquire, release, extend or reacquire"
+                )
+
+    def __init__(
+        self,
+        redis: Any,
+        name: Any,
+        timeout: Number | None = None,
+        sleep: Number = 0.1,
+        blocking: bool = True,
+        blocking_timeout: Number | None = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+    ) -> None:
+        self._reach: Reach = reach_of(redis)
+        if self._reach.asynchronous is not self._asynchronous:
+            other, kind = ("Lock", "a blocking") if self._asynchronous else ("AsyncLock", "an asyncio")
+            raise TypeError(f"{type(redis).__name__} is {kind} client: use holdtight.compat.redis_py.{other} for it")
+        self.redis = redis
+        self.name = name
+        self.timeout = timeout
+        self.sleep = sleep
+        self.blocking = blocking
+        self.blocking_timeout = blocking_timeout
+        self.thread_local = bool(thread_local)
+        self.raise_on_release_error = raise_on_release_error
+        self.local = self._new_local()
+        self._prepared = self._prepare()
+        self._epoch = current.epoch
+        if not sleep >= 0:
+            self._pause(sleep)
+
+    def _new_local(self) -> Any:
+        raise NotImplementedError
+
+    @property
+    def valkey(self) -> Any:
+        """The client, under valkey-py's name for it."""
+        return self.redis
+
+    @property
+    def _access(self) -> Access:
+        return self._reach.access
+
+    def _plain(self) -> Plain:
+        """The key and the time to live as they stand now."""
+        _, name, timeout = self._prepared
+        if name is not self.name or timeout is not self.timeout:
+            self._prepared = self._prepare()
+        return self._prepared[0]
+
+    def _prepare(self) -> tuple[Plain, Any, Number | None]:
+        reach = self._reach
+        return reach.access.prepare(reach.encode(self.name), self.timeout), self.name, self.timeout
+
+    def _wait(self, blocking: bool | None, blocking_timeout: Number | None) -> float | None:
+        if not (self.blocking if blocking is None else blocking):
+            return 0.0
+        limit = self.blocking_timeout if blocking_timeout is None else blocking_timeout
+        return None if limit is None else max(0.0, float(limit))
+
+    def _pause(self, sleep: Number | None) -> float:
+        """Between two looks."""
+        seconds = self.sleep if sleep is None else sleep
+        if not seconds >= 0:
+            raise ValueError(f"sleep={seconds!r} must be a number of seconds, not a negative one")
+        return max(float(seconds), SHORTEST_SLEEP)
+
+    def _asking(self, plain: Plain, owner: Owner, wait: float | None, sleep: Number | None, started: float) -> Asking:
+        return Asking(
+            question=Polled(plain, self._pause(sleep)),
+            owner=owner,
+            server=plain.server,
+            started=started,
+            wait=wait,
+            connect_timeout=CONNECT_SECONDS,
+            retry=BACKOFF,
+            clock=boottime,
+            or_none=True,
+        )
+
+    def _held(self, plain: Plain, owner: Owner, granted: Granted) -> Held:
+        if not plain.ttl_ms:
+            self._access.tell_of_no_end(plain)
+        return Held(owner, granted.grant.sent + plain.claim.ttl, granted.marker / 1000)
+
+    def _signed(self, plain: Plain, held: Held, text: bytes) -> Held:
+        """It stands there under the caller's own text now. What may still arrive for our own owner must not stay."""
+        if held.late:
+            keeper().ask(Errand(self._access.place, plain.undo_step(held.owner, until=held.late)))
+        return Held(text, held.until, unique=False)
+
+    def _mine(self, verb: str) -> Held:
+        held: Held | None = self.local.find(self.local.asker())
+        if held is None:
+            raise self._not_held(verb)
+        return held
+
+    def _interrupted(self, plain: Plain, owner: Owner, held: Held | None, text: bytes | None) -> None:
+        """Something came when the server had said yes and the caller did not know it yet."""
+        step = plain.undo_step(owner)
+        if held is not None:
+            self.local.drop(held)
+            if text is not None:
+                step = plain.unsign_step(owner, text, (held.until or 0.0) - boottime())
+        keeper().ask(Errand(self._access.place, step))
+
+    # The end of what is held.
+
+    def _given_back(self, plain: Plain, held: Held, answer: object, asked_before: bool) -> None:
+        """The server has answered. "Not ours" after an answer that was lost means that it was given back then."""
+        self.local.drop(held)
+        if answer != 1 and not (asked_before or held.giving):
+            raise self._lost("release")
+        if held.late > boottime():
+            keeper().ask(Errand(self._access.place, plain.undo_step(held.owner, until=held.late)))
+        self._access.line.ring(plain.key)
+
+    def _not_given_back(self, plain: Plain, held: Held) -> None:
+        """No answer: the keeper goes on trying, and so may the caller, who has not lost what to give back."""
+        held.giving = True
+        keeper().ask(Errand(self._access.place, plain.undo_step(held.cover or held.owner, until=held.late)))
+
+    def _prolonged(self, verb: str, held: Held, answer: object, seconds: float, sent: float | None) -> None:
+        """`sent` is None where seconds were added."""
+        if answer != 1:
+            raise self._lost(verb)
+        if sent is not None:
+            held.until = sent + seconds
+        elif held.until is not None:
+            held.until += seconds
+
+    def _giving_signed(self, plain: Plain, held: Held) -> Plan[tuple[int, bool]]:
+        if held.cover is None:
+            held.cover = self._access.client.owner()
+        return give_signed(plain, held.owner, held.cover)
+
+    def _may_extend(self, verb: str) -> Held:
+        held = self._mine(verb)
+        if self.timeout is None:
+            raise self._error("LockError", f"cannot {verb} lock {self.name!r}: it has no timeout and never expires")
+        return held
+
+    def _left_in_child(self, error: BaseException | None) -> bool:
+        """A forked child leaves its parent's block: it has nothing to give back, and must not hide what happens."""
+        if self._epoch == current.epoch or not self.local.inherited:
+            return False
+        if self.local.find(self.local.asker()) is not None:
+            return False
+        if error is not None or not self.raise_on_release_error:
+            get_logger().warning("the block of lock %r was left in a forked child, which does not hold it", self.name)
+            return True
+        return False
+
+    def _tell_unreleased(self, error: BaseException) -> None:
+        get_logger().warning("at the end of its block, lock %r could not be released: %s", self.name, error)
+
+    # Errors, of the classes that the client's own library has.
+
+    def _error(self, kind: str, message: str) -> Exception:
+        error: Exception = getattr(self._reach.errors, kind)(message)
+        if kind.startswith("Lock"):
+            vars(error).update(message=message, lock_name=self.name)
+        return error
+
+    def _not_acquired(self) -> Exception:
+        return self._error("LockError", f"lock {self.name!r} was not acquired: somebody else holds it")
+
+    def _expired_at_once(self) -> Exception:
+        return self._error("LockError", f"lock {self.name!r} expired while it was being acquired: use a longer timeout")
+
+    def _not_held(self, verb: str) -> Exception:
+        who = "task" if self._asynchronous else "thread"
+        where = f"in this {who}; thread_local=False shares it with the others" if self.thread_local else "here"
+        forked = "forked child, which owns nothing of its parent's"
+        reason = f"this is a {forked}" if self.local.inherited else f"it is not held {where}"
+        return self._error("LockError", f"cannot {verb} lock {self.name!r}: {reason}")
+
+    def _lost(self, verb: str) -> Exception:
+        return self._error(
+            "LockNotOwnedError",
+            f"cannot {verb} lock {self.name!r}: it is not ours any more, it expired or was deleted. The work under it "
+            "may have overlapped with another holder's",
+        )
+
+    def _translated(self, error: LockError | LinkDown | ServerSaid) -> Exception:
+        """What redis-py raises where holdtight would raise this."""
+        cause = error.__cause__ if isinstance(error, LockError) else error
+        text = str(error)
+        if isinstance(error, LinkDown):
+            text = str(Unavailable.because(self._plain().claim.name, self._access.place.display, error.cause))
+        if isinstance(cause, ServerSaid):
+            word = _WORDS.search(str(cause))
+            return self._error(_KINDS[word[1]] if word else "ResponseError", text)
+        if isinstance(error, ClockDrift):
+            return self._error("LockError", text)
+        broken = isinstance(cause, LinkDown) and not cause.silent
+        return self._error("ConnectionError" if broken else "TimeoutError", text)
+
+
+_KINDS = {
+    "NOAUTH": "AuthenticationError",
+    "WRONGPASS": "AuthenticationError",
+    "NOPERM": "NoPermissionError",
+    "READONLY": "ReadOnlyError",
+    "LOADING": "BusyLoadingError",
+    "OOM": "OutOfMemoryError",
+}
+# Redis 6.2 wraps what a command in a script answered into a longer text: the word need not come first.
+_WORDS = re.compile(rf"(?:^|[ :-])({'|'.join(_KINDS)}) ")
+
+
+def undone(error: BaseException) -> bool:
+    """It is one that we raised ourselves, after the plan had undone what it had done."""
+    return isinstance(error.__cause__, (LockError, LinkDown, ServerSaid))
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.startswith("holdtight.compat.")

@@ -1,0 +1,97 @@
+"""What `lock.local` is: where a lock object remembers what was taken with it, and by whom.
+
+# Invariants:
+# - what was taken before a fork is not found in the child;
+# - it is forgotten once the server has said that it is given back, or not ours. Not before: it could never be given
+#   back otherwise.
+"""
+
+import threading
+from typing import Any
+
+from holdtight.process import current
+from holdtight.values import Owner
+
+__all__ = ["Held", "PerThread", "Shared"]
+
+
+class Held:
+    """What one acquire took."""
+
+    __slots__ = ("cover", "epoch", "giving", "late", "owner", "unique", "until")
+
+    def __init__(self, owner: Owner, until: float | None, late: float = 0.0, *, unique: bool = True) -> None:
+        self.owner = owner
+        self.unique = unique
+        """Made here, for this one acquisition. What a caller chose may be somebody else's as well."""
+        self.cover: Owner | None = None
+        """What is put in its place to give it back, if it is not unique."""
+        self.until = until
+        """When it ends by our clock, at the earliest; None if that is not known."""
+        self.late = late
+        """Until when (boottime) an unanswered request for it may still arrive, and take it again."""
+        self.giving = False
+        """A release went unanswered: it may be given back already."""
+        self.epoch = current.epoch
+
+
+class Shared:
+    """`thread_local=False`: one for all who use the lock object."""
+
+    def __init__(self) -> None:
+        self._held: dict[Any, Held] = {}
+
+    def asker(self) -> Any:
+        """Who asks: what `find` and `keep` are told."""
+        return None
+
+    def find(self, who: Any) -> Held | None:
+        held = self._held.get(who)
+        return held if held is not None and held.epoch == current.epoch else None
+
+    def keep(self, held: Held, who: Any) -> None:
+        self._held[who] = held
+
+    def drop(self, held: Held) -> None:
+        mine = self.asker()
+        if self._held.get(mine) is held:
+            self._held.pop(mine, None)
+            return
+        for who, each in list(self._held.items()):
+            if each is held:
+                self._held.pop(who, None)
+
+    @property
+    def inherited(self) -> bool:
+        """This process was forked from one that holds it."""
+        return any(held.epoch != current.epoch for held in list(self._held.values()))
+
+    @property
+    def token(self) -> bytes | None:
+        """As redis-py has it: the value under the key if the lock is held here, else None. It can be set, too."""
+        held = self.find(self.asker())
+        return None if held is None else held.owner
+
+    @token.setter
+    def token(self, value: bytes | str | None) -> None:
+        who = self.asker()
+        if value is not None:
+            self.keep(Held(value.encode() if isinstance(value, str) else bytes(value), None, unique=False), who)
+        elif (held := self.find(who)) is not None:
+            self.drop(held)
+
+
+class _Threads(threading.local):
+    def __init__(self) -> None:
+        self.me = object()
+        """Stands for the thread. Its number would not do: numbers are used again."""
+
+
+_threads = _Threads()
+
+
+class PerThread(Shared):
+    """`thread_local=True` in blocking code: each thread sees what it took itself."""
+
+    def asker(self) -> Any:
+        return _threads.me

@@ -1,0 +1,285 @@
+"""`Lock` for blocking code: the uncontended path, bare, and the way to the driver for everything else."""
+
+import threading
+import time
+from types import TracebackType
+from typing import Literal, TypeVar
+
+from holdtight.clock import CLOCK_ID, boottime
+from holdtight.compat.access import CONNECT_SECONDS
+from holdtight.compat.base import BaseLock, Number, undone
+from holdtight.compat.local import Held, PerThread, Shared
+from holdtight.compat.plans import insist, prolong, sign
+from holdtight.core.contend import Answer, abandon, acquire, patience
+from holdtight.errors import LockError
+from holdtight.place import Link
+from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid
+from holdtight.redis.plain import PATIENCE, Plain, Polled
+from holdtight.sync.driver import Driver
+from holdtight.sync.transport import Transport
+from holdtight.values import Grant, Owner
+
+__all__ = ["Lock"]
+
+R = TypeVar("R")
+LONGEST_SLEEP = 3600.0
+_clock = time.clock_gettime
+
+
+class _Sleeper:
+    """A thread that waits, to be woken by a release in this process."""
+
+    def __init__(self) -> None:
+        self.rung = False
+        self._event = threading.Event()
+
+    def wake(self) -> None:
+        self._event.set()
+
+    def sleep(self, seconds: float) -> bool:
+        rung = self._event.wait(min(max(0.0, seconds), LONGEST_SLEEP))
+        self._event.clear()
+        self.rung = False
+        return rung
+
+
+class _PollingDriver(Driver):
+    """Between two looks the connection is free for others."""
+
+    def __init__(self, transport: Transport, link: Link | None, sleeper: _Sleeper) -> None:
+        super().__init__(transport, link)
+        self._sleeper = sleeper
+
+    def _park(self, park: Park) -> Bell | None:
+        link, self._link = self._link, None
+        if link is not None:
+            self._transport.give(link)
+        return Bell() if self._sleeper.sleep(park.until - boottime()) else None
+
+
+class Lock(BaseLock):
+    """redis-py's `Lock`, under the same key and with the same value, without its known faults.
+
+    Takes a `redis.Redis` (or a `valkey.Valkey`), whose settings are read and whose pool is left alone. Arguments,
+    methods, attributes and exceptions are redis-py's; docs/migrating.md has what is different, and why.
+    """
+
+    local: Shared
+
+    def _new_local(self) -> Shared:
+        return PerThread() if self.thread_local else Shared()
+
+    def __enter__(self) -> "Lock":
+        if not self.acquire():
+            raise self._not_acquired()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._left_in_child(error):
+            return
+        try:
+            self.release()
+        except self._reach.errors.LockError as failure:
+            if self.raise_on_release_error:
+                raise
+            self._tell_unreleased(failure)
+
+    # Taking.
+
+    def acquire(
+        self,
+        sleep: Number | None = None,
+        blocking: bool | None = None,
+        blocking_timeout: Number | None = None,
+        token: str | bytes | None = None,
+    ) -> bool:
+        """True once the lock is ours; False if somebody else has it and we do not wait, or have waited long enough."""
+        if sleep is not None:
+            self._pause(sleep)
+        text = None if token is None else self._reach.encode(token)
+        return self._taken(self._wait(blocking, blocking_timeout), sleep, text, keep=True)
+
+    def do_acquire(self, token: str | bytes) -> bool:
+        """One attempt under this value, which is not remembered here."""
+        return self._taken(0.0, None, self._reach.encode(token), keep=False)
+
+    def _taken(self, wait: float | None, sleep: Number | None, text: bytes | None, *, keep: bool) -> bool:
+        plain = self._plain()
+        owner = self._reach.access.client.owner()
+        held: Held | None = None
+        try:
+            held = self._take(plain, owner, wait, sleep)
+            if held is None:
+                return False
+            if text is not None:
+                if not self._run(sign(plain, held, text)):
+                    raise self._expired_at_once()
+                held = self._signed(plain, held, text)
+            if keep:
+                self.local.keep(held, self.local.asker())
+            return True
+        except BaseException as error:
+            if not undone(error):
+                self._interrupted(plain, owner, held, text)
+            raise
+
+    def _take(self, plain: Plain, owner: Owner, wait: float | None, sleep: Number | None) -> Held | None:
+        """The uncontended path: one request, one reply, no plan."""
+        transport = self._reach.access.transport
+        started = _clock(CLOCK_ID)
+        if plain.take is None:
+            return self._take_slowly(plain, None, owner, wait, sleep, started, None, 0)
+        try:
+            link = transport.idle.pop()
+        except IndexError:
+            return self._take_slowly(plain, None, owner, wait, sleep, started, None, 0)
+        longest = plain.patience if wait is None else patience(plain, wait, CONNECT_SECONDS)
+        try:
+            reply = link.call(b"%b$32\r\n%b\r\n%b" % (plain.take, owner, plain.tail), longest)
+        except LinkDown as down:
+            transport.lose(link, down)
+            limit = plain.arrival_limit(started, longest)
+            return self._take_slowly(plain, None, owner, wait, sleep, started, down, limit)
+        except BaseException:
+            with Driver(transport, link) as driver:
+                asking = self._asking(plain, owner, wait, sleep, started)
+                driver.run(abandon(asking, plain.arrival_limit(started, longest)))
+            raise
+        if reply == b"OK" and _clock(CLOCK_ID) - started < plain.valid:
+            transport.idle.append(link)
+            return Held(owner, started + plain.claim.ttl)
+        if reply is None and wait == 0:
+            transport.idle.append(link)
+            return None
+        first: Answer
+        if reply == b"OK":
+            first = Grant(0, started)  # we were paused: the plan asks once more
+        elif reply is None:
+            first = Polled.denied(self._pause(sleep))
+        else:
+            first = ServerSaid(str(reply))
+        return self._take_slowly(plain, link, owner, wait, sleep, started, first, 0)
+
+    def _take_slowly(
+        self,
+        plain: Plain,
+        link: Link | None,
+        owner: Owner,
+        wait: float | None,
+        sleep: Number | None,
+        started: float,
+        first: Answer | None,
+        limit: int,
+    ) -> Held | None:
+        """All other ways: no connection yet, somebody else holds it, the server is not well."""
+        access = self._reach.access
+        sleeper = _Sleeper()
+        access.line.join(plain.key, sleeper)
+        try:
+            with _PollingDriver(access.transport, link, sleeper) as driver:
+                granted = driver.run(acquire(self._asking(plain, owner, wait, sleep, started), first, limit))
+        except LockError as error:
+            raise self._translated(error) from error
+        finally:
+            access.line.leave(plain.key, sleeper)
+        return None if granted is None else self._held(plain, owner, granted)
+
+    # Giving back.
+
+    def release(self) -> None:
+        """Gives the lock back. If the server cannot be told, the lock object still knows how: call it again."""
+        self._give_back(self._mine("release"))
+
+    def do_release(self, expected_token: str | bytes) -> None:
+        """Gives back what is held under this value."""
+        self._give_back(Held(self._reach.encode(expected_token), None, unique=False))
+
+    def _give_back(self, held: Held) -> None:
+        plain = self._plain()
+        access = self._reach.access
+        transport, deletion = access.transport, access.deletion
+        owner = held.owner
+        failed: LinkDown | None = None
+        link: Link | None = None
+        if held.unique:
+            try:
+                link = transport.idle.pop()
+            except IndexError:
+                pass
+        try:
+            while link is not None:
+                way = deletion.way
+                try:
+                    reply = link.call(b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), PATIENCE)
+                except LinkDown as down:
+                    transport.lose(link, down)
+                    deletion.broke()
+                    failed = down
+                    break
+                except BaseException:
+                    transport.scrap(link)
+                    raise
+                if reply.__class__ is int:
+                    deletion.proven = True
+                    transport.idle.append(link)
+                    self._given_back(plain, held, reply, False)
+                    return
+                if not deletion.refused(way, reply):
+                    transport.idle.append(link)
+                    break
+            step = plain.give_step(owner)
+            plan = insist(step, lambda: step, failed) if held.unique else self._giving_signed(plain, held)
+            answer, asked_before = self._run(plan)
+        except BaseException as error:
+            if not isinstance(error, self._reach.errors.LockError):
+                self._not_given_back(plain, held)
+            raise
+        self._given_back(plain, held, answer, asked_before)
+
+    # More time, and looking.
+
+    def extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
+        """Adds seconds to the time that the lock has left, or sets it."""
+        self._may_extend("extend")
+        return self.do_extend(additional_time, replace_ttl)
+
+    def do_extend(self, additional_time: Number, replace_ttl: bool) -> Literal[True]:
+        held = self._mine("extend")
+        sent = boottime() if replace_ttl else None
+        answer = self._run(prolong(self._plain(), held, additional_time, "replace" if replace_ttl else "add"))
+        self._prolonged("extend", held, answer, additional_time, sent)
+        return True
+
+    def reacquire(self) -> Literal[True]:
+        """Sets the time that the lock has left to its timeout again."""
+        return self.do_reacquire()
+
+    def do_reacquire(self) -> Literal[True]:
+        held = self._may_extend("reacquire")
+        plain, sent = self._plain(), boottime()
+        answer = self._run(prolong(plain, held, plain.claim.ttl, "set"))
+        self._prolonged("reacquire", held, answer, plain.claim.ttl, sent)
+        return True
+
+    def locked(self) -> bool:
+        """Whether anybody holds it, this moment."""
+        return self._look() is not None
+
+    def owned(self) -> bool:
+        """Whether it is held here, this moment."""
+        held = self.local.find(self.local.asker())
+        return held is not None and self._look() == held.owner
+
+    def _look(self) -> bytes | None:
+        step = self._plain().look_step()
+        found: tuple[bytes | None, bool] = self._run(insist(step, lambda: step))
+        return found[0]
+
+    def _run(self, plan: Plan[R]) -> R:
+        try:
+            with Driver(self._reach.access.transport, beyond=True) as driver:
+                return driver.run(plan)
+        except (LinkDown, ServerSaid) as error:
+            raise self._translated(error) from error

@@ -1,0 +1,51 @@
+"""The plan for taking several names in one step, if all are free and nobody stands in line for any of them."""
+
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from holdtight.plan import LinkDown, Plan, ServerSaid, Step
+from holdtight.values import Grant, Owner
+
+__all__ = ["Several", "at_once"]
+
+
+class Several(Protocol):
+    """Claims on several names of one store."""
+
+    valid: float
+
+    def attempt_step(self, owner: Owner, *, now: float) -> Step: ...
+    def withdraw_steps(self, owner: Owner, *, marker: int) -> list[Step]: ...
+    def arrival_limit(self, now: float) -> int: ...
+
+
+def at_once(several: Several, owner: Owner, *, clock: Callable[[], float]) -> Plan[list[Grant] | None]:
+    """A grant for each, or None if it has to be done one by one. What was not answered is undone for every name."""
+    now = clock()
+    limit = several.arrival_limit(now)
+    try:
+        answer = yield several.attempt_step(owner, now=now)
+    except ServerSaid:
+        return None  # the parts, asked one by one, say what is wrong and with which
+    except LinkDown as down:
+        if down.sent:
+            yield from _undo(several, owner, limit)
+        return None
+    except BaseException:
+        yield from _undo(several, owner, limit)
+        raise
+    if not isinstance(answer, list):
+        return None
+    grants = cast(list[Grant], answer)
+    if clock() - now >= several.valid:  # we were paused: little is left of what was granted
+        yield from _undo(several, owner, 0)
+        return None
+    return grants
+
+
+def _undo(several: Several, owner: Owner, marker: int) -> Plan[None]:
+    for step in several.withdraw_steps(owner, marker=marker):
+        try:
+            yield step
+        except (LinkDown, ServerSaid):
+            pass  # the ttl ends it

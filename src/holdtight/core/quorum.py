@@ -1,0 +1,406 @@
+"""Plans for a quorum: a majority of independent nodes, N fixed by configuration, decided as soon as it is certain.
+
+One *round* asks all nodes for their vote at once, under an owner of its own: a withdrawal of one round that comes late
+can then never take back a vote of the next. A round that has no majority is withdrawn from every node that may have
+voted; the wait loop in contend.py does the waiting.
+
+    vote ──► majority of yes ──► all agree on one fence ─────────────► Grant
+       │                    └──► else the largest is written back, where still owned, to a majority ──► Grant
+       ├──► a majority is alive, others hold it or voted for others ──► Denied, or Queued to look again soon
+       └──► no majority could have voted ──► NoQuorum, with what every node answered
+
+A node that is down, silent, or freshly started is a *no*, and never changes what a majority is: nodes that cannot be
+reached from here may be voting for somebody else.
+
+Each node keeps its vote for us until a moment, counted from before it was asked. What a majority keeps is ours: the
+lease's deadline is the majority-th largest of those moments.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from holdtight.errors import LockError
+from holdtight.plan import UNDO_SECONDS, Fan, LinkDown, NoQuorum, Plan, ServerSaid, Step, Wish
+from holdtight.values import (
+    Claim,
+    Denied,
+    Grant,
+    Guarded,
+    Holder,
+    Late,
+    LockInfo,
+    LossReason,
+    Owner,
+    Queued,
+    Withdrawn,
+    owner_text,
+)
+
+if TYPE_CHECKING:
+    from holdtight.core.contend import Answer, Asking
+
+__all__ = ["Ballots", "Poll", "all_answered", "deadline_of", "inspect", "release", "renew", "say"]
+
+RELEASE_SECONDS = 2.0
+LONGEST_LOOK = 2.5
+"""A node forgets after five seconds whom it should ring."""
+
+
+class Ballots(Protocol):
+    """A claim on the nodes of a quorum, as these plans need it."""
+
+    claim: Claim
+    valid: float
+    max_waiters: int
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def majority(self) -> int: ...
+    def arrival_limit(self, index: int, now: float, patience: float) -> int: ...
+    def vote_steps(
+        self, owner: Owner, *, waiter: Owner, now: float, patience: float, proposal: int, ttl: float | None = None
+    ) -> list[Step]: ...
+    def agree_step(self, owner: Owner, fence: int) -> Step: ...
+    def resign_step(self, owner: Owner) -> Step: ...
+    def withdraw_step(self, owner: Owner, marker: int) -> Step: ...
+    def inspect_step(self) -> Step: ...
+    def is_passing(self, said: ServerSaid) -> bool: ...
+    def meaning(self, said: ServerSaid) -> LockError: ...
+
+
+class Round:
+    """One asking of all nodes. `limits`: until when each may still carry the request out, in its own ms."""
+
+    def __init__(self, owner: Owner, limits: list[int]) -> None:
+        self.owner = owner
+        self.limits = limits
+        self.answers: list[Any] = [None] * len(limits)
+        self.ways: list[Any] = [None] * len(limits)
+
+    def granted(self) -> dict[int, Grant]:
+        return {index: each for index, each in enumerate(self.answers) if isinstance(each, Grant)}
+
+    def open(self) -> dict[int, int]:
+        """Nodes that may have voted for us without our knowing, or may do so yet."""
+        return {index: self.limits[index] for index, each in enumerate(self.answers) if _may_come(each)}
+
+
+def _may_come(answer: Any) -> bool:
+    return answer is None or (isinstance(answer, LinkDown) and answer.sent)
+
+
+class Poll:
+    """The rounds of one acquisition."""
+
+    def __init__(
+        self,
+        ballots: Ballots,
+        names: Sequence[str],
+        *,
+        fresh: Callable[[], Owner],
+        proposal: Callable[[float], int],
+        clock: Callable[[], float],
+    ) -> None:
+        self._ballots = ballots
+        self._names = names
+        self._fresh = fresh
+        self._proposal = proposal
+        self._clock = clock
+        self._waiter: Owner | None = None
+        self._denials = 0
+        self.round: Round | None = None
+        """Under way, or granted; None once it is undone."""
+
+    # The attempt, as the wait loop knows it.
+
+    def attempt(self, asking: "Asking") -> Generator[Wish, Any, "Answer"]:
+        if self.round is not None:
+            yield from self.undo()
+        if self._waiter is None:
+            self._waiter = asking.owner  # it is rung under this name as long as it waits
+        else:
+            asking.owner = self._fresh()
+        ballots, now = self._ballots, self._clock()
+        patience = asking.patience(now)
+        limits = [ballots.arrival_limit(index, now, patience) for index in range(ballots.count)]
+        self.round = current = Round(asking.owner, limits)
+        steps = ballots.vote_steps(
+            asking.owner, waiter=self._waiter, now=now, patience=patience, proposal=self._proposal(now)
+        )
+        current.answers = yield Fan(steps, self._is_certain, list, patience, current.ways)
+        granted = current.granted()
+        if len(granted) >= ballots.majority:
+            grant = yield from self._agreed(current, granted)
+            if grant is not None:
+                return grant
+        said = current.answers
+        yield from self.undo()
+        return self._refusal(asking, said)
+
+    def park_owner(self) -> Owner:
+        assert self._waiter is not None
+        return self._waiter
+
+    def _is_certain(self, answers: list[Any]) -> bool:
+        majority = self._ballots.majority
+        yes = held = 0
+        for each in answers:
+            kind = each.__class__
+            if kind is Grant:
+                yes += 1
+            elif kind is Denied:
+                held += 1
+        # Without a majority there is no hurry: everybody's answer is worth knowing.
+        return yes >= majority or held > self._ballots.count - majority or None not in answers
+
+    def _agreed(self, current: Round, granted: dict[int, Grant]) -> Generator[Wish, Any, Grant | None]:
+        """The grant, once a majority has one fence; None if that cannot be had."""
+        majority = self._ballots.majority
+        fences = Counter(each.fence for each in granted.values())
+        fence, agreed = fences.most_common(1)[0]
+        if agreed < majority:
+            fence = max(fences)
+            step = self._ballots.agree_step(current.owner, fence)
+            steps = [
+                step if index in granted and granted[index].fence != fence else None
+                for index in range(self._ballots.count)
+            ]
+            already = fences[fence]
+
+            def certain(answers: list[Any]) -> bool:
+                written = already + answers.count(True)
+                pending = sum(1 for each, asked in zip(answers, steps, strict=True) if asked and each is None)
+                return written >= majority or written + pending < majority
+
+            written: list[Any] = yield Fan(steps, certain, list, step.patience)
+            if already + written.count(True) < majority:
+                return None
+        # What counts is what a majority keeps: the majority-th latest of the moments at which they were asked.
+        sent = sorted((each.sent for each in granted.values()), reverse=True)[majority - 1]
+        expired = next((each.expired for each in granted.values() if each.expired is not None), None)
+        return Grant(fence, sent, expired)
+
+    def _refusal(self, asking: "Asking", said: list[Any]) -> "Answer":
+        majority = self._ballots.majority
+        held = [each for each in said if isinstance(each, Denied)]
+        alive = sum(1 for each in said if each is None or isinstance(each, Grant | Denied | Late | Withdrawn))
+        if alive < majority:
+            self._denials = 0
+            return self._no_quorum(said)
+        if not held:
+            return Late()  # clocks, or a fence that could not be written: ask again
+        holder = Counter(each.holder for each in held).most_common(1)[0][0] or held[0].holder
+        left = max(each.left for each in held)
+        if asking.wait == 0:
+            return Denied(holder or asking.owner, left)
+        self._denials += 1
+        look = min(asking.retry.pause(self._denials), LONGEST_LOOK)
+        return Queued(holder, left, 0, min(look, left) if left > 0 else look)
+
+    def _no_quorum(self, said: list[Any]) -> "Answer":
+        refused = [each for each in said if isinstance(each, ServerSaid) and not self._ballots.is_passing(each)]
+        if len(refused) >= self._ballots.majority:
+            return refused[0]  # all say the same: a right that is missing, memory that is full, a key of others
+        nodes = {name: say(each) for name, each in zip(self._names, said, strict=True)}
+        could = sum(1 for each in said if not isinstance(each, LinkDown | ServerSaid))
+        return NoQuorum(nodes, self._ballots.majority, answered=could >= self._ballots.majority)
+
+    def undo(self) -> Generator[Wish, Any, bool]:
+        """Withdraws the round from every node that may have voted. True: what has surely been granted is given back."""
+        current = self.round
+        if current is None:
+            return True
+        granted, open_ = current.granted(), current.open()
+        steps: list[Step | None] = [None] * self._ballots.count
+        for index in granted:
+            steps[index] = self._ballots.withdraw_step(current.owner, 0)
+        for index, limit in open_.items():
+            steps[index] = step = self._ballots.withdraw_step(current.owner, 0)
+            step.otherwise = self._ballots.withdraw_step(current.owner, limit)
+        if not any(steps):
+            self.round = None
+            return True
+
+        def certain(answers: list[Any]) -> bool:
+            return all(answers[index] is not None for index in granted)
+
+        try:
+            answers: list[Any] = yield Fan(steps, certain, list, UNDO_SECONDS, after=current.ways, undo=True)
+        except (LinkDown, ServerSaid):
+            return False
+        finally:
+            self.round = None  # from here on it is the driver's, and the keeper's
+        return not any(isinstance(answers[index], LinkDown) for index in granted)
+
+
+def say(answer: Any) -> str:
+    """What a node answered, for people."""
+    match answer:
+        case None:
+            return "no answer yet"
+        case Grant():
+            return "would have voted for us"
+        case Denied():
+            who = f"owner {owner_text(answer.holder)[:11]}…" if answer.holder else "somebody"
+            return f"held by {who}, {answer.left:.3g} s left unless renewed"
+        case Guarded():
+            return f"started a short while ago: votes again in {answer.left:.3g} s (restart guard)"
+        case Late():
+            return "got the request too late"
+        case Withdrawn():
+            return "refused: the request was withdrawn"
+        case _:
+            return str(answer)
+
+
+def deadline_of(good_until: Sequence[float], majority: int) -> float:
+    """Until when a majority keeps it."""
+    return sorted(good_until, reverse=True)[majority - 1]
+
+
+# The end.
+
+
+def release(
+    ballots: Ballots,
+    names: Sequence[str],
+    owner: Owner,
+    *,
+    holding: set[int],
+    markers: dict[int, int],
+    ways: Sequence[Any],
+) -> Plan[LossReason | None]:
+    """Gives the votes back on all nodes. None if it was ours, else the reason why it was not.
+
+    `holding` are the nodes that may have our vote; `markers` those where a request of ours may still be on its way,
+    by the way that `ways` has for it, if it has one.
+    """
+    steps: list[Step | None] = [None] * ballots.count
+    for index in holding | markers.keys():
+        marked = ballots.withdraw_step(owner, markers[index]) if index in markers else None
+        if marked is not None and ways[index] is None:
+            steps[index] = marked
+        else:
+            steps[index] = step = ballots.resign_step(owner)
+            step.otherwise = marked
+    asked = [index for index, step in enumerate(steps) if step is not None]
+
+    def certain(answers: list[Any]) -> bool:
+        ours = sum(1 for index in asked if answers[index].__class__ is int)
+        return ours >= ballots.majority or all(answers[index] is not None for index in asked)
+
+    answers: list[Any] = yield Fan(steps, certain, list, RELEASE_SECONDS, after=ways)
+    ours = sum(1 for index in asked if answers[index].__class__ is int)
+    if ours >= ballots.majority:
+        return None
+    unheard = sum(1 for index in asked if isinstance(answers[index], LinkDown | ServerSaid))
+    if ours + unheard < ballots.majority:
+        taken = any(isinstance(each, Denied) and each.holder for each in answers)
+        return LossReason.TAKEN if taken else LossReason.EXPIRED
+    nodes = {name: _told(each) for name, each in zip(names, answers, strict=True)}
+    raise NoQuorum(nodes, ballots.majority, answered=False)
+
+
+def _told(answer: Any) -> str:
+    if answer.__class__ is int:
+        return "released"
+    return "was not held there" if answer is None else say(answer)
+
+
+# Renewal, when somebody waits for it. The keeper renews node by node: see quorum.py.
+
+
+class Renewed(NamedTuple):
+    """What each node answered to a renewal that somebody waits for."""
+
+    answers: list[Any]
+    limits: list[int]
+
+
+def renew(ballots: Ballots, owner: Owner, *, fence: int, ttl: float, now: float, patience: float) -> Plan[Renewed]:
+    limits = [ballots.arrival_limit(index, now, patience) for index in range(ballots.count)]
+    steps = ballots.vote_steps(owner, waiter=owner, now=now, patience=patience, proposal=fence, ttl=ttl)
+
+    def certain(answers: list[Any]) -> bool:
+        yes = sum(1 for each in answers if isinstance(each, Grant))
+        return yes >= ballots.majority or yes + answers.count(None) < ballots.majority
+
+    answers: list[Any] = yield Fan(steps, certain, list, patience)
+    return Renewed(answers, limits)
+
+
+# Looking.
+
+
+def inspect(
+    ballots: Ballots,
+    names: Sequence[str],
+    stamps: Callable[[], Sequence[Step]],
+    records: Callable[[list[Owner]], Step],
+    guarded: Callable[[int, Any], float],
+    entered: dict[str, int],
+) -> Plan[LockInfo]:
+    """Who holds it on a majority of nodes. `nodes` of the answer says what each node knows, and of its guard."""
+    step = ballots.inspect_step()
+    said: list[Any] = yield _all([step] * ballots.count, step.patience)
+    infos = [each for each in said if isinstance(each, LockInfo)]
+    if len(infos) < ballots.majority:
+        nodes = {
+            name: "answered" if isinstance(each, LockInfo) else say(each)
+            for name, each in zip(names, said, strict=True)
+        }
+        raise NoQuorum(nodes, ballots.majority, answered=False)
+    stamped: list[Any] = yield _all(stamps(), step.patience)
+    votes: dict[str, list[Holder]] = {}
+    for info in infos:
+        for holder in info.holders:
+            votes.setdefault(holder.owner, []).append(holder)
+    holders = [
+        max(found, key=lambda each: each.fence or 0) for found in votes.values() if len(found) >= ballots.majority
+    ]
+    if holders:
+        holders = yield from _named(ballots, records, holders)
+    states: dict[str, str] = {}
+    for index, (name, each) in enumerate(zip(names, said, strict=True)):
+        state = _state(each) if isinstance(each, LockInfo) else say(each)
+        left = guarded(index, stamped[index])
+        states[name] = f"{state}; votes again in {left:.3g} s (restart guard)" if left > 0 else state
+    return LockInfo(
+        name=ballots.claim.name,
+        kind=holders[0].kind if holders else None,
+        holders=tuple(each._replace(entered=entered.get(each.owner)) for each in holders),
+        fence=max((info.fence or 0 for info in infos), default=0) or None,
+        nodes=states,
+    )
+
+
+def _named(
+    ballots: Ballots, records: Callable[[list[Owner]], Step], holders: list[Holder]
+) -> Generator[Wish, Any, list[Holder]]:
+    """With the host and pid that any node knows."""
+    import base64
+
+    step = records([base64.urlsafe_b64decode(each.owner) for each in holders])
+    said: list[Any] = yield _all([step] * ballots.count, step.patience)
+    found = [cast("list[dict[str, Any]]", each) for each in said if isinstance(each, list)]
+    named: list[Holder] = []
+    for at, holder in enumerate(holders):
+        about = next((each[at] for each in found if each[at]), dict[str, Any]())
+        named.append(holder._replace(host=about.get("host"), pid=about.get("pid")))
+    return named
+
+
+def _state(info: LockInfo) -> str:
+    if not info.holders:
+        return "free"
+    return "held by " + ", ".join(f"owner {each.owner[:11]}…" for each in info.holders[:3])
+
+
+def _all(steps: Sequence[Step | None], patience: float) -> Fan:
+    return Fan(steps, all_answered, list, patience)
+
+
+def all_answered(answers: list[Any]) -> bool:
+    return None not in answers

@@ -1,0 +1,47 @@
+"""Leases without the server: what `on_unavailable` gives when it cannot be reached.
+
+`local`: a lock in this process's memory takes over, so that the threads and tasks of this process still exclude each
+other. `open`: everybody runs. Both mark the lease, which has no fence, and say so each time. A lock that is
+held when the server goes away is not touched by any of this: it is lost at its deadline.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from holdtight.errors import Unavailable
+from holdtight.tenure import Tenure, Terms
+from holdtight.values import Owner
+
+if TYPE_CHECKING:
+    from holdtight.base import BaseLocks
+    from holdtight.baselock import BaseLock
+    from holdtight.settings import Settings
+
+__all__ = ["may_degrade", "open_tenure", "stand_in_settings", "take_over"]
+
+
+def may_degrade(settings: "Settings", error: BaseException) -> bool:
+    """Only failures to connect or to answer count, never what the server said about the lock."""
+    return settings.on_unavailable != "raise" and isinstance(error, Unavailable)
+
+
+def stand_in_settings(locks: "BaseLocks[Any]") -> "Settings":
+    """Of the client that takes over: all clients of one server in this process meet in one store."""
+    from holdtight.redis.targets import Memory
+
+    target = Memory(f"instead of {locks.place.display}")
+    return locks.settings._replace(target=target, tls=None, profiles=(), on_unavailable="raise")
+
+
+def take_over(tenure: Tenure, lock: Any) -> None:
+    """Marks a tenure that this lock stands in for: it, and nobody else, gives it back."""
+    tenure.stand_in = lock
+    tenure.marker = tenure.marker or 1  # one that was long ago: the end of a block takes the careful way
+
+
+def open_tenure(lock: "BaseLock", deliver: Any, owner: Owner, now: float) -> Tenure:
+    """Held by nobody's leave. Ends with max_hold, or never."""
+    options = lock.options
+    terms = Terms(lock.prepared, lock.terms.place, lock.terms.events, renew=False, max_hold=options.max_hold)
+    tenure = Tenure(terms, deliver, owner, 0, now, 0)
+    tenure.deadline = float("inf") if tenure.hold_until is None else tenure.hold_until
+    return tenure

@@ -1,0 +1,89 @@
+"""The stores of this process, by name, and how a client gets to one of them."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from holdtight import process
+from holdtight.clock import boottime
+from holdtight.memory.link import Link, open_link
+from holdtight.memory.server import Server
+from holdtight.place import Place
+from holdtight.redis.node import Client
+from holdtight.redis.targets import Memory
+
+if TYPE_CHECKING:
+    from holdtight.post import Post
+
+__all__ = ["MemoryPlace", "Stores", "micros", "stores"]
+
+KEPT = 64
+
+
+class Stores:
+    """Servers by name. One is forgotten only when nobody is connected and nothing is left in it: then it is as good as
+    new, and a new one is as good as it."""
+
+    def __init__(self, micros: Callable[[], int]) -> None:
+        self._micros = micros
+        self._servers: dict[str, Server] = {}
+        self._changing = threading.RLock()
+        self._prune_at = KEPT
+        process.tell_of_fork(self)
+
+    def server(self, name: str) -> Server:
+        with self._changing:
+            found = self._servers.get(name)
+            if found is None:
+                if len(self._servers) >= self._prune_at:
+                    self._prune()
+                found = self._servers[name] = Server(self._micros)
+            return found
+
+    def open(self, name: str, client: Client, post: "Post") -> Link:
+        with self._changing:
+            server = self.server(name)
+            server.expected += 1  # so that it is not forgotten before there is a link to it
+        try:
+            return open_link(server, client, post)
+        finally:
+            with self._changing:
+                server.expected -= 1
+
+    def _prune(self) -> None:
+        for name, server in list(self._servers.items()):
+            if server.empty:
+                del self._servers[name]
+        self._prune_at = max(KEPT, 2 * len(self._servers))
+
+    def after_fork(self) -> None:
+        self._changing = threading.RLock()
+        for server in self._servers.values():
+            server.start_anew()
+
+
+_START = time.time() - boottime()
+
+
+def micros() -> int:
+    """The time of day as it was when we started, moved on by a clock that nobody sets."""
+    return int((_START + boottime()) * 1e6)
+
+
+stores = Stores(micros)
+"""What `memory://` names."""
+
+
+class MemoryPlace(Place):
+    """A store in this process."""
+
+    at_once = True
+
+    def __init__(self, target: Memory, client: Client, post: "Post") -> None:
+        super().__init__(client, post, target.display())
+        self._name = target.name
+        self._stores: Stores = stores if target.realm is None else target.realm.stores
+
+    def open(self, timeout: float) -> Link:
+        return self._stores.open(self._name, self.client, self.post)

@@ -1,0 +1,273 @@
+"""A server in this process that speaks the requests of our clients.
+
+It gets what a Redis server would get, word for word, and answers what that would answer: a script by its hash (done by
+`engine.py`, the scripts' own specification), and the few plain commands that clients send. So everything above it is
+the same as with a real server, and there is nothing that only the memory store does.
+
+# Invariants:
+# - one request is carried out at a time, whole. A signal handler or a finalizer may interrupt it in the same
+#   thread with a request of its own: on another name that is carried out, on the same name it is refused (BUSY);
+# - `_round` holds every stored key once. Each request looks at some of them and drops what counts no more, so that what
+#   is used once does not stay;
+# - who listens is known by a function that does not keep the listener alive.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+
+from holdtight.memory.engine import Name
+from holdtight.memory.verbs import VERBS, Verb, take_all
+from holdtight.plan import ServerSaid
+from holdtight.redis import script, waits
+
+__all__ = ["Server"]
+
+LOOKS = 4
+"""How many stored keys are looked at by a request that has added one."""
+IDLE_REQUESTS = 64
+"""And by every so many others."""
+REMEMBERED = 10_000
+"""Above so many keys the last fence of a free name is forgotten early: this clock never goes back, so that the next
+fence is larger all the same."""
+
+Words = list[bytes]
+Hear = Callable[[bytes], object]
+Error = hiredis.ReplyError
+
+
+class Server:
+    """One store. `micros` is its clock."""
+
+    def __init__(self, micros: Callable[[], int]) -> None:
+        self._micros = micros
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """At birth, and in a forked child: nothing of the parent's is there, and nobody holds the lock."""
+        self._lock = threading.RLock()
+        self._under_way: set[bytes] = set()
+        self._names: dict[bytes, Name] = {}
+        self._plain: dict[bytes, tuple[bytes, int | None]] = {}
+        """Value, and until when (ms)."""
+        self._round: deque[bytes] = deque()
+        self._tidying = False
+        self._ears: dict[bytes, Hear] = {}
+        self._listening: set[bytes] = set()
+        self.expected = 0
+        """How many are about to listen."""
+        self.requests = 0
+        """For people and tests."""
+
+    # Who listens. Without the lock: finalizers end a subscription too.
+
+    def subscribe(self, channel: bytes, hear: Hear) -> None:
+        self._ears[channel] = hear
+        self._listening.add(channel)
+
+    def unsubscribe(self, channel: bytes) -> None:
+        self._listening.discard(channel)
+        self._ears.pop(channel, None)
+
+    # Requests.
+
+    def execute(self, words: Words) -> Any:
+        """The reply; an error reply is a value, as from a link."""
+        bells: list[tuple[bytes, bytes]] = []
+        try:
+            with self._lock:
+                self.requests += 1
+                now_us = self._micros()
+                stored = len(self._round)
+                reply = self._answer(words, now_us, bells)
+                if len(self._round) > stored or not self.requests % IDLE_REQUESTS:
+                    self._tidy(now_us, LOOKS)
+            return reply
+        finally:
+            for channel, message in bells:
+                hear = self._ears.get(channel)
+                if hear is not None:
+                    hear(message)
+
+    def _answer(self, words: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
+        try:
+            if words[0] == b"EVALSHA" or words[0] == b"EVAL":
+                number = int(words[2])
+                return self._scripted(words[1], words[3 : 3 + number], words[3 + number :], now_us, bells)
+            return self._plainly(words, now_us)
+        except ServerSaid as said:
+            return Error(str(said))
+        except Exception as error:
+            refused = Error(f"ERR {type(error).__name__}: {error}")
+            refused.__cause__ = error
+            return refused
+
+    def _scripted(self, which: bytes, keys: Words, args: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
+        verb = VERBS.get(which)
+        if verb is not None:
+            # A touch knows the line only, and not the main key.
+            return self._run(verb, keys[0].removesuffix(b":q"), args, now_us, bells)
+        if which in _MULTI:
+            return self._run_on_all(keys[::4], args, now_us)
+        if which in _RETRACT:
+            value = self._get(keys[0], now_us // 1000)
+            return int(value is not None and value.startswith(args[0]) and self._drop(keys[0], now_us // 1000))
+        return Error("NOSCRIPT No matching script.")
+
+    def _name(self, key: bytes, now_us: int) -> Name:
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = Name(now_us, listening=self._listening)
+            self._round.append(key)
+        else:
+            name.set_clock(now_us)
+        return name
+
+    def _run_on_all(self, keys: Words, args: Words, now_us: int) -> Any:
+        if not self._under_way.isdisjoint(keys):
+            return Error("BUSY the request that this one has interrupted is at the same name")
+        try:
+            self._under_way.update(keys)
+            return take_all([self._name(key, now_us) for key in keys], args)
+        finally:
+            self._under_way.difference_update(keys)
+
+    def _run(self, verb: Verb, key: bytes, args: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
+        if key in self._under_way:
+            return Error("BUSY the request that this one has interrupted is at the same name")
+        name: Name | None = None
+        try:
+            self._under_way.add(key)
+            name = self._name(key, now_us)
+            return verb(name, *args)
+        finally:
+            self._under_way.discard(key)
+            if name is not None and name.bells:
+                bells += name.bells
+                name.bells = []
+
+    def _plainly(self, words: Words, now_us: int) -> Any:
+        now = now_us // 1000
+        match words:
+            case [b"SET", key, value]:
+                self._put(key, value, None)
+            case [b"SET", key, value, unit, time] if unit in _UNITS:
+                self._put(key, value, now + int(time) * _UNITS[unit])
+            case [b"GET", key]:
+                return self._get(key, now)
+            case [b"MGET", *keys]:
+                return [self._get(key, now) for key in keys]
+            case [b"DEL", *keys]:
+                return sum(self._drop(key, now) for key in keys)
+            case [b"TIME"]:
+                return [b"%d" % (now_us // 1_000_000), b"%d" % (now_us % 1_000_000)]
+            case [b"HELLO", *_]:
+                return [b"server", b"holdtight", b"proto", 3]
+            case _:
+                return Error(f"ERR unknown command '{words[0].decode(errors='replace')}'")
+        return b"OK"
+
+    # What is stored.
+
+    def _put(self, key: bytes, value: bytes, until: int | None) -> None:
+        if key not in self._plain:
+            self._round.append(key)
+        self._plain[key] = value, until
+
+    def _drop(self, key: bytes, now: int) -> bool:
+        if self._get(key, now) is None:
+            return False
+        self._plain[key] = b"", 0  # it has its place in the round until that comes by
+        return True
+
+    def _get(self, key: bytes, now: int) -> bytes | None:
+        value, until = self._plain.get(key, (None, None))
+        return value if until is None or now < until else None
+
+    def _tidy(self, now_us: int, looks: int) -> None:
+        if self._tidying:
+            return
+        try:
+            self._tidying = True
+            for _ in range(min(looks, len(self._round))):
+                key = self._round[0]
+                if self._counts(key, now_us):
+                    self._round.rotate(-1)
+                else:
+                    self._names.pop(key, None)
+                    self._plain.pop(key, None)
+                    self._round.popleft()
+        finally:
+            self._tidying = False
+
+    def _counts(self, key: bytes, now_us: int) -> bool:
+        name = self._names.get(key)
+        if name is None:
+            plain = self._plain.get(key)
+            return plain is not None and (plain[1] is None or now_us // 1000 < plain[1])
+        if key in self._under_way:
+            return True
+        name.set_clock(now_us)
+        if name.markers:
+            name.markers = name.live_markers()
+        if name.line or name.markers or name.holders:
+            return True
+        if name.main is None:
+            return name.last != 0
+        return name.main.owner is not None or name.last >= now_us or len(self._round) < REMEMBERED
+
+    # For people and tests.
+
+    def forget_everything(self) -> None:
+        """As a real server that lost its data; who listens is still there."""
+        with self._lock:
+            self._names.clear()
+            self._plain.clear()
+            self._round.clear()
+
+    def time_left(self) -> dict[bytes, int | None]:
+        """Every key that a real server would have now, with the ms after which it would be gone."""
+        with self._lock:
+            now_us = self._micros()
+            now = now_us // 1000
+            found: dict[bytes, int | None] = {}
+            for key, (_, until) in self._plain.items():
+                if until is None or now < until:
+                    found[key] = None if until is None else until - now
+            for key, name in self._names.items():
+                name.set_clock(now_us)
+                if name.main:
+                    found[key] = name.main.until - now
+                if name.line:
+                    found[key + b":q"] = name.line_until - now
+                if name.holders:
+                    found[key + b":h"] = name.holders_until - now
+                markers = name.live_markers()
+                if name.line or name.holders or markers:
+                    ends = (name.line_until, name.holders_until if name.holders else 0, *markers.values())
+                    found[key + b":w"] = max(ends) - now
+            return found
+
+    @property
+    def channels(self) -> list[bytes]:
+        """The inboxes of all links that are open."""
+        return list(self._listening)
+
+    @property
+    def empty(self) -> bool:
+        """Nobody is there, and nothing that counts: as good as new. Never waits: False if there is somebody at work."""
+        if self.expected or self._listening or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._tidy(self._micros(), len(self._round))
+            return not self._round
+        finally:
+            self._lock.release()
+
+
+_UNITS = {b"PX": 1, b"EX": 1000}
+_MULTI = (script.MULTI.sha.encode(), script.MULTI.body)
+_RETRACT = (waits.RETRACT.sha.encode(), waits.RETRACT.body)

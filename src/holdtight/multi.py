@@ -1,0 +1,218 @@
+"""Several locks as one, whatever the colour: all or nothing, always taken in one order.
+
+Every multi-lock takes its parts in the order of their names, so two of them can never wait for each other. If all
+are free and nobody stands in line, one script takes them in one step (see core/multi.py); otherwise they are taken
+one after another through the ordinary wait, and given back if one cannot be had.
+"""
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar, cast
+
+from holdtight.base import BaseLocks
+from holdtight.baselock import BaseLock
+from holdtight.clock import wait_seconds
+from holdtight.errors import LeaseLost, NotOwner, NotSupported
+from holdtight.identity import Identity
+from holdtight.lease import BaseLease
+from holdtight.readwrite import BaseReadWriteLock
+from holdtight.settings import UNSET
+from holdtight.tenure import Tenure
+from holdtight.values import Kind, LockInfo, LossReason
+
+__all__ = ["BaseMulti", "MultiLeaseMixin", "combined"]
+
+L = TypeVar("L", bound=BaseLock)
+
+
+class BaseMulti(Generic[L]):
+    """Configuration of several locks that are held together or not at all."""
+
+    def __init__(self, locks: BaseLocks[L], parts: tuple[L, ...], wait: float | None) -> None:
+        self._locks: Any = locks
+        self.parts = parts
+        self._wait = wait
+        self.key = (locks, f"multi {self.name}")
+
+    @property
+    def name(self) -> str:
+        return " + ".join(part.name for part in self.parts)
+
+    @property
+    def can_be_one_step(self) -> bool:
+        """One script takes them all: worth it for more than one, on one server."""
+        return len(self.parts) > 1 and not self._locks.settings.is_quorum
+
+    def entered_by(self, who: Identity) -> bool:
+        """Whether any part is held by this identity already. Errors are those of the part."""
+        keys = {part.key for part in self.parts}
+        return any(key in keys for key, _ in who.stack) or any(key in keys for key in who.grants)
+
+    def step_out(self, who: Identity) -> None:
+        """The parts do not count any more as what this identity holds in blocks."""
+        for part in reversed(self.parts):
+            who.leave_block(part.key)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._locks, self.parts, self._wait)
+
+
+def parts_of(locks: BaseLocks[L], given: Iterable[object], options: dict[str, Any]) -> tuple[L, ...]:
+    """The locks in the order in which everybody takes them, each name once."""
+    found: dict[str, L] = {}
+    for each in _flat(locks, given, options):
+        before = found.get(each.name)
+        if before is None:
+            found[each.name] = each
+        elif before.options.kind is not each.options.kind:
+            raise ValueError(
+                f"multi: {each.name!r} is asked for in two modes, {before.options.kind.value} and "
+                f"{each.options.kind.value}: nobody could ever hold both"
+            )
+        elif each.options.kind is Kind.PERMITS:
+            found[each.name] = each.asking_for(before.options.n + each.options.n)
+    if not found:
+        raise ValueError("multi: at least one name or lock is needed")
+    return tuple(found[name] for name in sorted(found))
+
+
+def _flat(locks: BaseLocks[L], given: Iterable[object], options: dict[str, Any]) -> Iterable[L]:
+    for each in given:
+        if isinstance(each, str):
+            yield locks.lock(each, **options)
+        elif isinstance(each, locks.lock_type):
+            lock = cast(L, each)
+            if lock.key[0] is not locks:
+                raise ValueError(f"multi: {lock!r} belongs to another client; all parts must be of one")
+            yield lock
+        elif isinstance(each, BaseMulti):
+            several = cast("BaseMulti[L]", each)
+            yield from _flat(locks, several.parts, options)
+        elif isinstance(each, BaseReadWriteLock):
+            raise TypeError(f"multi: {each!r} can be held in two ways: give its .read() or its .write()")
+        else:
+            raise TypeError(f"multi takes names and locks of the same client, not {type(each).__name__}")
+
+
+def multi_wait(locks: BaseLocks[Any], wait: object) -> float | None:
+    return locks.settings.wait if wait is UNSET else wait_seconds(wait)
+
+
+def combined(name: str, infos: list[LockInfo]) -> LockInfo:
+    """One look at several names."""
+    return LockInfo(
+        name=name,
+        kind=Kind.MULTI,
+        holders=tuple(holder for info in infos for holder in info.holders),
+        waiters=tuple(waiter for info in infos for waiter in info.waiters),
+        waiting=sum(info.waiting for info in infos),
+    )
+
+
+class MultiLeaseMixin:
+    """What a lease on several locks shows. Loss of one part is loss of the whole."""
+
+    parts: tuple[Any, ...]
+    lock: Any
+    closed: bool
+
+    @property
+    def tenures(self) -> tuple[Tenure, ...]:
+        return tuple(part.tenure for part in self.parts)
+
+    def lost_part(self) -> Tenure | None:
+        """The part that is lost, if one is: the clock decides, as always."""
+        return next((each for each in self.tenures if each.lost()), None)
+
+    @property
+    def name(self) -> str:
+        return " + ".join(part.name for part in self.parts)
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.MULTI
+
+    @property
+    def fence(self) -> int:
+        raise NotSupported(
+            f"a lease on several locks ({self.name}) has one fence for each: use fences, which maps name to fence",
+            name=self.name,
+        )
+
+    @property
+    def fences(self) -> Mapping[str, int]:
+        return {name: fence for part in self.parts for name, fence in part.fences.items()}
+
+    @property
+    def ttl(self) -> float:
+        return min(tenure.ttl for tenure in self.tenures)
+
+    def remaining(self) -> float:
+        return 0.0 if self.closed or self.lost else min(tenure.remaining() for tenure in self.tenures)
+
+    @property
+    def lost(self) -> bool:
+        return self.lost_part() is not None
+
+    @property
+    def reason(self) -> LossReason | None:
+        part = self.lost_part()
+        return None if part is None else part.reason
+
+    def check(self) -> None:
+        tenure = self.lost_part()
+        if tenure is not None:
+            raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
+        if self.closed:
+            raise NotOwner.on("rely on", self.name, None)
+
+    def on_lost(self, callback: Callable[[Any], object]) -> None:
+        if not callable(callback):
+            raise TypeError(f"callback must be callable, not {type(callback).__name__}")
+        cls, lock, me = type(self), self.lock, weakref.ref(self)
+        handles: list[tuple[Any, Any, Tenure]] = [(type(part), part.lock, part.tenure) for part in self.parts]
+        told: list[bool] = []
+
+        def tell() -> object:
+            if told:
+                return None
+            told.append(True)
+            # It must not keep the lease alive, see BaseLease.on_lost.
+            return callback(me() or cast(Any, cls)(lock, tuple(kind(of, tenure) for kind, of, tenure in handles)))
+
+        for tenure in self.tenures:
+            tenure.on_loss(tell)
+
+    @property
+    def degraded(self) -> bool:
+        return any(part.degraded for part in self.parts)
+
+    @property
+    def acks(self) -> int:
+        fewest: int = min(part.acks for part in self.parts)
+        return fewest
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The servers that hold all of them."""
+        return tuple(node for node in self.tenures[0].nodes if all(node in each.nodes for each in self.tenures))
+
+    def _refuse(self, verb: str, why: str) -> NotSupported:
+        return NotSupported(f"cannot {verb} {self.name!r}: {why}", name=self.name)
+
+    def __repr__(self) -> str:
+        lost = self.reason
+        state = f"lost ({lost.value})" if lost else "released" if self.closed else f"{self.remaining():.3g} s left"
+        return f"<{type(self).__name__} {self.name!r} {state}>"
+
+    def __del__(self) -> None:
+        """The parts speak for themselves."""
+
+
+def check_parts(leases: list[Any]) -> None:
+    """A part may have been lost while the others were waited for."""
+    for lease in leases:
+        cast(BaseLease, lease).check()

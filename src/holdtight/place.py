@@ -1,0 +1,81 @@
+"""Where a client's locks are: one server, and how to get a link to it.
+
+There are two kinds of places: a server that is reached over a network or a socket (`redis/topology.py`), and a store
+in this very process (`memory/place.py`). All that is above a place (drivers, transports, the keeper's stations) treats
+them alike, but for one thing: a place that answers `at_once` needs no thread to connect and has nothing to poll.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from holdtight.plan import Bell
+from holdtight.redis.node import Client
+from holdtight.values import Owner
+
+if TYPE_CHECKING:
+    from holdtight.post import Post
+
+__all__ = ["Link", "Place"]
+
+
+class Link(Protocol):
+    """One greeted connection, used by one thread at a time. LinkDown from whatever does not go through."""
+
+    owed: int
+    """Requests whose replies have not been read: a link that owes is never shared."""
+    inbox: bytes
+    inbox_word: bytes
+    """The inbox as it goes into a request; empty if nobody can be rung here."""
+
+    def call(self, request: bytes, timeout: float) -> Any: ...
+    def call_aside(self, request: bytes, timeout: float) -> Any:
+        """As `call`, for somebody who stands in line: bells that come meanwhile are kept for the next `park`."""
+        ...
+
+    def set_timeout(self, timeout: float) -> None: ...
+    def send(self, request: bytes) -> None: ...
+    def reply(self) -> Any: ...
+    def park(self, owner: Owner, until: float) -> Bell | None: ...
+
+    # What the keeper needs: the same link, never blocking.
+
+    def fileno(self) -> int:
+        """To poll; -1 for a link that has everything ready as soon as it was asked."""
+        ...
+
+    def stop_blocking(self) -> None: ...
+    def push_out(self, data: bytes) -> bytes: ...
+    def pump(self) -> list[Any]: ...
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None:
+        """In a forked child: lets go without a word."""
+        ...
+
+
+class Place:
+    """One server, as one client of this process goes to it, and the time that counts there."""
+
+    at_once = False
+    """Links open and answer without any waiting."""
+
+    def __init__(self, client: Client, post: "Post", display: str) -> None:
+        self.client = client
+        self.post = post
+        self.clock = post.clock
+        """What decides about this client's leases and waits. `post` has the keeper that goes by it."""
+        self.display = display
+        self.refreshers: list[Callable[[], None]] = []
+        """What is to be looked at now and then while this client is in use."""
+
+    def renew_identity(self) -> None:
+        """In a forked child: nothing of the parent's identity is ours."""
+        self.client.renew_identity()
+
+    def keeps(self, link: Link) -> None:
+        """From now on the keeper's requests go out on this link."""
+
+    def open(self, timeout: float) -> Link:
+        """A new link. May block; LinkDown or ServerSaid if it cannot be had in time."""
+        raise NotImplementedError

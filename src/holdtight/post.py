@@ -1,0 +1,46 @@
+"""Time as it passes for the clients of a place: the clock, the keeper that goes by it, and the ways to sleep and to
+have something called.
+
+`keeper.post` is this process's own: there time passes by itself. `holdtight.testing` has others, where it passes when
+it is told to.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from holdtight.clock import Clock, Sleeper
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from holdtight.keeper import Keeper
+
+__all__ = ["Post", "Timer"]
+
+LONGEST_TIMER = 86400.0
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Post:
+    def __init__(self, clock: Clock, keeper: "Keeper", tell: Callable[..., None]) -> None:
+        self.clock = clock
+        self.keeper = keeper
+        self.tell = tell
+        """Has something called in the thread for callbacks."""
+
+    def sleeper(self) -> Sleeper:
+        return Sleeper(self.clock)
+
+    def call_soon(self, loop: "AbstractEventLoop", function: Callable[..., object], *args: Any) -> None:
+        """From any thread, on that event loop; not at all if that is closed, and with it all who could be told."""
+        try:
+            loop.call_soon_threadsafe(function, *args)
+        except RuntimeError:
+            pass
+
+    def call_at(self, loop: "AbstractEventLoop", when: float, function: Callable[..., object], *args: Any) -> Timer:
+        """On the event loop that runs in this thread, at a moment on our clock."""
+        return loop.call_later(max(0.0, min(when - self.clock(), LONGEST_TIMER)), function, *args)

@@ -1,0 +1,89 @@
+"""Defaults per name pattern: `profiles={"orders:*": Profile(ttl=10, wait=2)}`.
+
+The most specific pattern that fits a name counts, alone: a name without wildcards before one with, then the one with
+more fixed characters, then the one that was given first.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from holdtight.clock import seconds, ttl_seconds, wait_seconds
+from holdtight.values import check_label
+
+__all__ = ["UNSET", "Profile", "Unset", "check_profiles", "profile_for"]
+
+
+class Unset:
+    """Stands for an argument that was not given."""
+
+    def __repr__(self) -> str:
+        return "…"
+
+    def __reduce__(self) -> str:
+        return "UNSET"
+
+
+UNSET = Unset()
+
+
+class Profile(NamedTuple):
+    """What locks of some names are made with where the call does not say. What is left out comes from the client."""
+
+    ttl: Any = UNSET
+    wait: Any = UNSET
+    renew: Any = UNSET
+    max_hold: Any = UNSET
+    label: Any = UNSET
+
+
+_PLAIN = Profile()
+
+
+def check_profiles(profiles: object) -> tuple[tuple[str, Profile], ...]:
+    """The profiles, the most specific pattern first; ValueError or TypeError names the pattern."""
+    if profiles is None:
+        return ()
+    if not isinstance(profiles, Mapping):
+        raise TypeError(f"profiles must map name patterns to Profile objects, not {type(profiles).__name__}")
+    given = cast(Mapping[object, object], profiles)
+    found: list[tuple[str, Profile]] = []
+    for pattern, profile in given.items():
+        if not isinstance(pattern, str):
+            raise TypeError(f"a pattern in profiles must be a str, not {type(pattern).__name__}")
+        if not pattern:
+            raise ValueError("a pattern in profiles is empty: it would fit no name")
+        if not isinstance(profile, Profile):
+            raise TypeError(f"profiles[{pattern!r}] must be a holdtight.Profile, not {type(profile).__name__}")
+        _check(pattern, profile)
+        found.append((pattern, profile))
+    return tuple(sorted(found, key=lambda item: _specificity(item[0]), reverse=True))
+
+
+def _check(pattern: str, profile: Profile) -> None:
+    where = f"profiles[{pattern!r}]."
+    if profile.renew is not UNSET and not isinstance(profile.renew, bool):
+        raise TypeError(f"{where}renew must be True or False, not {profile.renew!r}")
+    if profile.ttl is not UNSET:
+        ttl_seconds(profile.ttl, renewed=profile.renew is not False, argument=f"{where}ttl")
+    if profile.wait is not UNSET:
+        wait_seconds(profile.wait, f"{where}wait")
+    if profile.max_hold is not UNSET and profile.max_hold is not None:
+        seconds(profile.max_hold, f"{where}max_hold")
+    if profile.label is not UNSET:
+        check_label(profile.label)
+
+
+def _specificity(pattern: str) -> tuple[bool, int]:
+    wild = sum(char in "*?[" for char in pattern)
+    return wild == 0, len(pattern) - wild
+
+
+def profile_for(profiles: tuple[tuple[str, Profile], ...], name: str) -> Profile:
+    if not profiles:
+        return _PLAIN
+    from fnmatch import fnmatchcase
+
+    for pattern, profile in profiles:
+        if pattern == name or fnmatchcase(name, pattern):
+            return profile
+    return _PLAIN

@@ -1,0 +1,147 @@
+"""What lock objects on a quorum have in common, whatever their colour."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from holdtight import process
+from holdtight.core.contend import Asking
+from holdtight.core.quorum import Poll, Renewed, say
+from holdtight.core.renewal import next_ttl
+from holdtight.errand import Errand
+from holdtight.errors import LockError, NotOwner, NotSupported, QuorumNotReached
+from holdtight.identity import Identity
+from holdtight.lease import BaseLease
+from holdtight.plan import LinkDown, ServerSaid
+from holdtight.quorum import Finish, QuorumPlace, QuorumTenure, meaning, refuse
+from holdtight.redis.ballot import Ballot
+from holdtight.redis.store import LONGEST_PATIENCE, Prepared
+from holdtight.settings import Options
+from holdtight.tenure import Deliver, Terms
+from holdtight.values import Denied, Grant, Guarded, LossReason, owner_text
+
+if TYPE_CHECKING:
+    from holdtight.base import BaseLocks
+
+__all__ = ["QuorumLockMixin"]
+
+
+class RenewalTerms(NamedTuple):
+    now: float
+    ttl: float
+    asked: float
+    patience: float
+
+
+class QuorumLockMixin:
+    """In front of a Lock: how votes become tenures, and how these end."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        _locks: Any
+        _name: str
+        options: Options
+        prepared: Prepared
+        terms: Terms
+
+        def asking(self, *args: Any, **kwargs: Any) -> Asking: ...
+
+    @property
+    def ballot(self) -> Ballot:
+        """What a quorum's store prepares in place of a request to one server."""
+        return cast(Ballot, self.prepared)
+
+    def refuse(self, what: str) -> NotSupported:
+        return refuse(what, self._name)
+
+    def see_to(self, lease: BaseLease, who: Identity) -> None:
+        if self.options.reentrant:
+            lease.share(who)
+
+    # Taking.
+
+    def poll(self, wait: float | None, or_none: bool) -> tuple[Asking, Poll]:
+        locks: BaseLocks[Any] = self._locks
+        if locks.closed:
+            raise RuntimeError(f"{locks!r} is closed")
+        place = cast(QuorumPlace, locks.place)
+        poll = Poll(
+            self.ballot,
+            place.names,
+            fresh=locks.client.owner,
+            proposal=place.store.proposal,
+            clock=place.clock,
+        )
+        # Nobody stands in line here, so there is no line to follow: deadlocks are not looked for.
+        asking = self.asking(locks.client.owner(), wait, place.clock(), None, or_none=or_none)
+        asking.poll = poll
+        return asking, poll
+
+    def tenure_of(self, asking: Asking, poll: Poll, grant: Grant, deliver: Deliver) -> QuorumTenure:
+        assert poll.round is not None
+        sent = {index: each.sent for index, each in poll.round.granted().items()}
+        found = poll.round
+        tenure = QuorumTenure(
+            self.terms, deliver, asking.owner, grant.fence, sent, found.open(), found.ways, grant.sent
+        )
+        tenure.keep(grant.sent)
+        return tenure
+
+    # Giving back.
+
+    def finish(self, tenure: QuorumTenure) -> tuple[bool, Finish]:
+        """Ends the tenure here, before anybody else can have it. Whether it was lost before."""
+        tenure.drop()
+        was_lost = tenure.lost()
+        if tenure.reason is LossReason.FORKED:  # the locks of our parent's threads are nobody's to wait for
+            tenure.ended = True
+            return True, Finish(set(), {}, [])
+        return was_lost, tenure.finish()
+
+    def released(self, tenure: QuorumTenure, reason: LossReason | None) -> None:
+        if reason is not None:
+            tenure.reason = reason
+            raise NotOwner.on("release", self._name, reason)
+        if self._locks.events.wanted:
+            self._locks.report_release(tenure)
+
+    def not_released(self, tenure: QuorumTenure, error: LinkDown | ServerSaid) -> LockError:
+        """Nodes that were not told have been left to the keeper already."""
+        from holdtight.events import ReleaseFailed
+
+        self._locks.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
+        return meaning(error, self._name, self.ballot, self._locks.place.display)
+
+    def leave_to_the_keeper(self, tenure: QuorumTenure, left: Finish) -> None:
+        if tenure.epoch != process.current.epoch:
+            return
+        for index in left.holding | left.markers.keys():
+            step = self.ballot.withdraw_step(tenure.owner, left.markers.get(index, 0))
+            node = tenure.place.nodes[index]
+            node.post.keeper.ask(Errand(node, step))
+
+    # Renewing, when somebody asks for it.
+
+    def renewal_terms(self, tenure: QuorumTenure, ttl: float | None, last: bool) -> RenewalTerms:
+        if last:
+            raise self.refuse("detach")
+        now = tenure.place.clock()
+        wanted = self._locks.settings.check_ttl(tenure.ttl if ttl is None else ttl)
+        asked = next_ttl(wanted, now, tenure.hold_until, tenure.place.store.drift)
+        return RenewalTerms(now, wanted, asked, min(LONGEST_PATIENCE, max(0.01, tenure.deadline - now)))
+
+    def renewed(self, tenure: QuorumTenure, terms: RenewalTerms, answers: Renewed) -> None:
+        """Returns if a majority has renewed it."""
+        for index, each in enumerate(answers.answers):
+            if isinstance(each, Denied):
+                tenure.refused_on(index, LossReason.TAKEN)
+            elif isinstance(each, Guarded):
+                tenure.refused_on(index, LossReason.EXPIRED)
+            elif not isinstance(each, Grant):
+                tenure.left_open(index, answers.limits[index])
+        sent = {index: each.sent for index, each in enumerate(answers.answers) if isinstance(each, Grant)}
+        if tenure.lost():
+            raise NotOwner.on("renew", self._name, tenure.reason)
+        if len(sent) < self.ballot.majority:
+            nodes = {name: say(each) for name, each in zip(tenure.place.names, answers.answers, strict=True)}
+            raise QuorumNotReached.among(self._name, nodes, self.ballot.majority)
+        tenure.set_terms(sent, terms.ttl, terms.asked)

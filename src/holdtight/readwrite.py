@@ -1,0 +1,71 @@
+"""The read-write lock as configuration, whatever its colour: two lock objects under one name."""
+
+from typing import Any, Generic, TypeVar
+
+from holdtight.base import BaseLocks
+from holdtight.baselock import BaseLock
+from holdtight.settings import UNSET, Options
+from holdtight.values import Kind
+
+__all__ = ["BaseReadWriteLock"]
+
+L = TypeVar("L", bound=BaseLock)
+
+
+class BaseReadWriteLock(Generic[L]):
+    """Readers share, a writer is alone. `write()` is the same claim as `lock()` of that name."""
+
+    __slots__ = ("_given", "_locks", "_name", "_read", "_write")
+
+    def __init__(self, locks: BaseLocks[L], name: str, given: dict[str, Any]) -> None:
+        self._locks = locks
+        self._name = name
+        self._given = given
+        self._read: L = self._of(Kind.SHARED, given)
+        self._write: L = self._of(Kind.EXCLUSIVE, given)
+
+    def _of(self, kind: Kind, given: dict[str, Any]) -> Any:
+        options = Options.checked(self._locks.settings, self._name, kind=kind, **given)
+        return self._locks.lock_type(self._locks, self._name, options)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def read(
+        self,
+        *,
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: Any = UNSET,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> L:
+        """A lock that others may hold for reading at the same time. What is not given is as for the read-write lock."""
+        given = _said(ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label)
+        return self._of(Kind.SHARED, {**self._given, **given}) if given else self._read
+
+    def write(
+        self,
+        *,
+        ttl: Any = UNSET,
+        wait: Any = UNSET,
+        reentrant: Any = UNSET,
+        renew: Any = UNSET,
+        max_hold: Any = UNSET,
+        label: Any = UNSET,
+    ) -> L:
+        """A lock that nobody else holds in any way. What is not given is as for the read-write lock."""
+        given = _said(ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label)
+        return self._of(Kind.EXCLUSIVE, {**self._given, **given}) if given else self._write
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} ttl={self._read.options.ttl:g}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._locks, self._name, self._given)
+
+
+def _said(**given: Any) -> dict[str, Any]:
+    return {word: value for word, value in given.items() if value is not UNSET}

@@ -1,0 +1,224 @@
+"""A claim on the nodes of a quorum: the same requests for every node, but for what time it has there.
+
+Loaded with the first client of a quorum, not with the package.
+"""
+
+from functools import partial
+from statistics import median
+from typing import Any
+
+from holdtight.clock import Drift
+from holdtight.errors import LockError
+from holdtight.plan import ServerSaid, Step
+from holdtight.redis import answers, keys, script
+from holdtight.redis.inspection import read_inspection
+from holdtight.redis.node import Client
+from holdtight.redis.resp import bulk, command
+from holdtight.redis.script import Script
+from holdtight.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, read_record, read_release
+from holdtight.values import (
+    CLIENT_ID_SIZE,
+    Claim,
+    Denied,
+    Grant,
+    Guarded,
+    Kind,
+    Late,
+    LockInfo,
+    Owner,
+    Withdrawn,
+)
+
+__all__ = ["AGREE", "BLESS", "RESIGN", "VOTE", "Ballot", "QuorumStore", "Vote"]
+
+VOTE = Script("vote")
+AGREE = Script("agree")
+RESIGN = Script("resign")
+BLESS = Script("bless")
+
+_MARKER_SLACK_MS = 50
+_STAMP_MARK = b"s1"
+
+Vote = Grant | Denied | Guarded | Late | Withdrawn
+
+
+class QuorumStore:
+    """One namespace on the nodes of a quorum. `nodes` are our clients there, in order."""
+
+    def __init__(self, client: Client, nodes: list[Client], *, drift: Drift, max_ttl: float) -> None:
+        self.client = client
+        self.nodes = nodes
+        self.drift = drift
+        self.max_ttl_ms = round(max_ttl * 1000)
+        self.stamp = keys.stamp(client.namespace)
+        self.majority = len(nodes) // 2 + 1
+
+    def prepare(self, claim: Claim) -> "Ballot":
+        return Ballot(self, claim)
+
+    def proposal(self, now: float) -> int:
+        """A fence that every node whose clock is right can agree to: the median of their clocks, as we know them."""
+        return int(median(node.server_time(now) for node in self.nodes) * 1e6)
+
+    def bless_step(self, index: int, now: float, patience: float) -> Step:
+        limit = int((self.nodes[index].server_time(now) + patience) * 1e6)
+        return Step(
+            BLESS.head(self.stamp) + bulk(self.max_ttl_ms),
+            bulk(limit),
+            lambda reply, sent: reply == 1,
+            patience=patience,
+            replacement=BLESS.whole,
+        )
+
+    def records_step(self, owners: list[Owner]) -> Step:
+        wanted = [keys.client_record(self.client.namespace, owner[:CLIENT_ID_SIZE]) for owner in owners]
+        return Step(
+            command("MGET", *wanted),
+            None,
+            lambda reply, sent: [read_record(item) for item in reply],
+            patience=1.0,
+            replacement=bytes,
+        )
+
+    def stamp_step(self) -> Step:
+        """What a node's guard knows: (since in ms, max_ttl in ms, run id), or None."""
+        return Step(command("GET", self.stamp), None, _read_stamp, patience=LONGEST_PATIENCE, replacement=bytes)
+
+
+class Ballot:
+    """One claim. Knows the requests, not what to make of the answers: that is core/quorum.py."""
+
+    max_waiters = 0
+
+    def __init__(self, store: QuorumStore, claim: Claim) -> None:
+        self.store = store
+        self.claim = claim
+        self.keys = names = keys.keys_of(store.client.namespace, claim.name)
+        self.valid = store.drift.valid(claim.ttl)
+        self._mode = "r" if claim.kind is Kind.SHARED else "x"
+        self._vote = VOTE.head(*names, keys.watchers(names.main), store.stamp)
+        self._usual = self._head(claim.ttl)
+        self._resign = RESIGN.head(*names, keys.watchers(names.main))
+
+    @property
+    def count(self) -> int:
+        return len(self.store.nodes)
+
+    @property
+    def majority(self) -> int:
+        return self.store.majority
+
+    def _head(self, ttl: float) -> bytes:
+        ms = max(1, round(ttl * 1000))
+        label = bulk(self.claim.label or "")
+        return self._vote + bulk(self._mode) + bulk(ms) + bulk(ms + TAIL_MS) + label + bulk(self.store.max_ttl_ms)
+
+    def arrival_limit(self, index: int, now: float, patience: float) -> int:
+        """`not_after` of a vote that is sent now, in that node's ms and rounded up: what a marker must outlive."""
+        return int((self.store.nodes[index].server_time(now) + patience) * 1000) + _MARKER_SLACK_MS
+
+    def is_past(self, index: int, limit: int, now: float) -> bool:
+        return self.store.nodes[index].server_time(now) * 1000 > limit
+
+    def vote_steps(
+        self, owner: Owner, *, waiter: Owner, now: float, patience: float, proposal: int, ttl: float | None = None
+    ) -> list[Step]:
+        """To every node: the vote for this owner. `waiter` is whom to ring if it is denied."""
+        head = self._usual if ttl is None else self._head(ttl)
+        before = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (head, waiter, proposal)
+        return [
+            Step(
+                before,
+                b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (int((node.server_time(now) + patience) * 1e6), owner),
+                partial(read_vote, node),
+                patience=patience,
+                replacement=VOTE.whole,
+            )
+            for node in self.store.nodes
+        ]
+
+    def renew_request(
+        self, index: int, run: bytes, owner: Owner, fence: int, now: float, ttl: float, patience: float
+    ) -> bytes:
+        """The same vote as the keeper sends it, where nobody can be rung. It heals a node that has lost it."""
+        limit = int((self.store.nodes[index].server_time(now) + patience) * 1e6)
+        head = self._usual if ttl == self.claim.ttl else self._head(ttl)
+        return b"%b$24\r\n%b\r\n$16\r\n%016d\r\n$0\r\n\r\n%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (
+            head,
+            owner,
+            fence,
+            bulk(run),
+            limit,
+            owner,
+        )
+
+    def agree_step(self, owner: Owner, fence: int) -> Step:
+        return Step(
+            AGREE.head(*self.keys) + bulk(owner) + bulk(fence) + bulk(round(self.claim.ttl * 1000)),
+            None,
+            lambda reply, sent: reply == 1,
+            patience=LONGEST_PATIENCE,
+            replacement=AGREE.whole,
+        )
+
+    def resign_step(self, owner: Owner) -> Step:
+        return Step(
+            self._resign + bulk(owner),
+            None,
+            read_release,
+            patience=LONGEST_PATIENCE,
+            replacement=RESIGN.whole,
+            undo=True,
+        )
+
+    def withdraw_step(self, owner: Owner, marker: int) -> Step:
+        return Step(
+            script.WITHDRAW.head(*self.keys) + bulk(owner) + bulk(marker),
+            None,
+            read_release,
+            patience=1.0,
+            replacement=script.WITHDRAW.whole,
+            undo=True,
+        )
+
+    def inspect_step(self) -> Step:
+        name = self.claim.name
+
+        def read(reply: Any, sent: float) -> LockInfo:
+            return read_inspection(name, reply, LISTED)
+
+        return Step(
+            script.INSPECT.head(*self.keys) + bulk(LISTED),
+            None,
+            read,
+            patience=LONGEST_PATIENCE,
+            replacement=script.INSPECT.whole,
+        )
+
+    def is_passing(self, said: ServerSaid) -> bool:
+        return answers.is_passing(said)
+
+    def meaning(self, said: ServerSaid) -> LockError:
+        server = "a majority of the nodes"
+        return answers.meaning(said, name=self.claim.name, server=server, key=self.keys.main, kind=self.claim.kind)
+
+
+def read_vote(node: Client, reply: Any, sent: float) -> Vote:
+    node.learn((reply[2] if reply[0] == 1 else reply[1]) / 1000, sent)
+    match reply:
+        case [1, fence, _, expired]:
+            return Grant(int(fence), sent, expired or None)
+        case [0, _, holder, left]:
+            return Denied(holder or None, left / 1000)
+        case [-4, _, left]:
+            return Guarded(left / 1000)
+        case [-1, _]:
+            return Late()
+        case _:
+            return Withdrawn()
+
+
+def _read_stamp(reply: Any, sent: float) -> tuple[int, int, bytes] | None:
+    if not isinstance(reply, bytes) or reply[:2] != _STAMP_MARK:
+        return None
+    return int(reply[2:15]), int(reply[15:24]), reply[24:]

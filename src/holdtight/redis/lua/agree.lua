@@ -1,0 +1,31 @@
+-- Writes the fence that a quorum has agreed on to a node, only where the owner still has its vote.
+-- KEYS    main queue waiters holders
+-- ARGV    owner fence ttl
+-- RETURN  1 written, or more was there already | 0 not ours
+local value = call('GET', main)
+if not value then return 0 end
+local time = call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now = math.floor(now_us / 1000)
+--@include constants
+--@include main
+--@include line
+local agreed = tonumber(fence)
+if kind == 'x1' then
+  if left <= 0 or sub(value, 4, 27) ~= owner then return 0 end
+  if agreed <= last then return 1 end
+  call('SET', main, sub(value, 1, 27) .. fence .. sub(value, 44), 'KEEPTTL')
+elseif shared == 'r' then
+  local score = call('ZSCORE', holders, owner)
+  local held = score and tonumber(score) > now and call('HGET', waiters, 'h' .. owner)
+  if not held then return 0 end
+  if tonumber(sub(held, 11, 26)) < agreed then
+    call('HSET', waiters, 'h' .. owner, sub(held, 1, 10) .. fence .. sub(held, 27))
+  end
+  if agreed <= last then return 1 end
+  call('SET', main, sub(value, 1, 3) .. fence, 'KEEPTTL')
+else
+  return 0
+end
+keep_floor(agreed, tonumber(ttl))
+return 1

@@ -1,0 +1,44 @@
+-- Who keeps a waiter from a name. Reads, changes nothing.
+-- KEYS    main queue waiters holders
+-- ARGV    waiter
+-- RETURN  {owner, …} every holder that must end before the waiter can have the name
+-- Nobody is returned if the waiter does not stand in line, or if waiting may end without those holders: what is
+-- returned here is what a deadlock is made of, so whatever is not known for sure is left out. Who waits for
+-- permits waits for any of many, and nobody keeps him alone.
+local value = call('GET', main)
+local kind = value and sub(value, 1, 2)
+if kind ~= 'x1' and kind ~= 's1' then return {} end
+--@include constants
+local entry, place = call('HGET', waiters, waiter), call('ZRANK', queue, waiter)
+if not entry or not place then return {} end
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function is_alive(one)
+  return one and tonumber(sub(one, 3, 15)) > now
+end
+if not is_alive(entry) then return {} end
+-- A process that was killed waits no more, though its entry lasts a while: nobody listens where it is rung.
+local size = tonumber(sub(entry, 38, 39))
+if size > 0 then
+  local listening = redis.pcall('PUBSUB', 'NUMSUB', sub(entry, 40, 39 + size))
+  if listening[2] == 0 then return {} end
+end
+if kind == 'x1' then
+  local holder = sub(value, 4, 27)
+  -- Who still stands in line has been handed the name and is about to confirm: it will run.
+  if call('PTTL', main) <= TAIL or call('HGET', waiters, holder) then return {} end
+  return {holder}
+end
+-- A writer waits for every reader, and so does a reader behind a writer.
+local writer = sub(entry, 1, 1) == 'x'
+local ahead = (writer or place == 0) and {} or call('ZRANGE', queue, 0, math.min(place, 50) - 1)
+for i = 1, #ahead do
+  local one = call('HGET', waiters, ahead[i])
+  writer = writer or is_alive(one) and sub(one, 1, 2) == 'x-'
+end
+local found = {}
+local readers = writer and call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'LIMIT', 0, 100) or {}
+for i = 1, #readers do
+  if not call('HGET', waiters, readers[i]) then found[#found + 1] = readers[i] end
+end
+return found

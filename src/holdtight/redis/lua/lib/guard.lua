@@ -1,0 +1,18 @@
+-- When this node may vote again after a start that may have lost votes. Expects stamp, run, max_ttl and now; leaves
+-- unguarded_at. A node that has lost a vote must not give it to another while the first may still count on it, which
+-- is max_ttl at the longest: so it waits that long after somebody has found it without a stamp of this run.
+--
+-- A stamp is  's1' since(13) max_ttl(9) run,  in ms; since is 0 if an operator has vouched for the node.
+local known, unguarded_at, longest_ttl = call('GET', stamp), 0, tonumber(max_ttl)
+local since = known and tonumber(sub(known, 3, 15))
+if known and (sub(known, 1, 2) ~= 's1' or not since) then
+  return redis.error_reply('HTFOREIGN the stamp of a quorum holds something else')
+end
+local stored = known and tonumber(sub(known, 16, 24)) or 0
+longest_ttl = math.max(longest_ttl, stored)
+local is_ours = known and sub(known, 25) == run and since <= now -- or the clock was set back: count anew
+if not is_ours then since = now end
+if not is_ours or longest_ttl > stored then
+  call('SET', stamp, string.format('s1%013.0f%09.0f', since, longest_ttl) .. run)
+end
+if since > 0 then unguarded_at = since + longest_ttl end

@@ -1,0 +1,7 @@
+-- Takes back what a waiter published about an owner, unless a later wait has replaced it.
+-- KEYS    published
+-- ARGV    waiter
+-- RETURN  1 removed | 0 not there, or another's
+local value = call('GET', published)
+if not value or sub(value, 1, 24) ~= waiter then return 0 end
+return call('DEL', published)

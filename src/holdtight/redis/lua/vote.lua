@@ -1,0 +1,82 @@
+-- Asks one node of a quorum for its vote, to hold a name alone (mode x) or to read (mode r): first request, retry,
+-- renewal and healing alike. Nobody stands in line here; who is denied can be rung. What is ours is never shortened:
+-- a late renewal must not undo a newer one that came by another connection.
+-- KEYS    main queue waiters holders watchers stamp
+-- ARGV    mode ttl px label max_ttl waiter proposal inbox run not_after owner
+-- RETURN  {1, fence, now, expired_owner} | {0, now, holder, left}
+-- RETURN  {-1, now} late | {-3, now} withdrawn | {-4, now, left} guarded: too soon after a start
+-- px is ttl + TAIL; not_after and proposal are in µs; run is the server's run id, '' to vote without the guard.
+local value = call('GET', main)
+local time = call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now = math.floor(now_us / 1000)
+if now_us > tonumber(not_after) then return {-1, now} end
+if #time[1] ~= 10 then
+  return redis.error_reply("HTCLOCK the server's clock is not set: fences are made of its time")
+end
+
+--@include constants
+if run ~= '' then
+--@include guard
+  if unguarded_at > now then return {-4, now, unguarded_at - now} end
+end
+
+--@include main
+local floor, memory = tonumber(proposal), nil
+if floor > now_us + 1000000 then floor = now_us end -- nobody's clock is that far ahead, or ours is wrong
+
+if flagged or last >= now_us then
+  memory = call('HMGET', waiters, 'm' .. owner, 'f')
+  last = math.max(last, memory[2] or 0)
+end
+--@include line
+
+if mode == 'x' and left > 0 and sub(value, 4, 27) == owner then
+  if call('PTTL', main) < tonumber(px) then call('PEXPIRE', main, px) end
+  return {1, sub(value, 28, 43), now, ''}
+end
+if shared == 'r' and mode == 'r' then
+  local score = call('ZSCORE', holders, owner)
+  local held = score and tonumber(score) > now and call('HGET', waiters, 'h' .. owner)
+  if held then
+    if tonumber(score) < now + ttl then
+--@include rearm
+    end
+    return {1, sub(held, 11, 26), now, ''}
+  end
+end
+if memory and memory[1] and tonumber(memory[1]) >= now then return {-3, now} end
+
+local holder = ''
+if left > 0 then
+  holder = sub(value, 4, 27)
+else
+--@include holders
+  if shared == 'p' and living > 0 then return redis.error_reply('HTKIND a semaphore') end
+  if shared then expired = clear_away() end
+  if stored == 0 or mode == 'r' and shared == 'r' then
+    last = math.max(last + 1, floor)
+    if mode == 'x' then
+      call('SET', main, 'x1' .. (flagged and 'q' or '-') .. owner .. fence_text(last) .. label, 'PX', px)
+      keep_floor(last, tonumber(ttl))
+      if was_shared then tighten() end
+    else
+      call('ZADD', holders, now + ttl, owner)
+      call('HSET', waiters, 'h' .. owner, string.format('r%09.0f%.0f%s', 1, last, label))
+      shared, longest = 'r', tonumber(ttl)
+      settle(flagged and 'q' or '-')
+    end
+    return {1, fence_text(last), now, expired}
+  end
+  if living > 0 then
+    local one = call('ZRANGE', holders, -1, -1, 'WITHSCORES')
+    holder, left = one[1], one[2] - now
+  else
+    left = 0 -- too many dead ones for one script
+  end
+end
+if inbox ~= '' and type(redis.pcall('ZADD', watchers, now + HEARTBEAT, waiter .. inbox)) == 'number' then
+  call('PEXPIRE', watchers, HEARTBEAT)
+  call('ZREMRANGEBYRANK', watchers, 0, -SWEEP)
+end
+return {0, now, holder, left}

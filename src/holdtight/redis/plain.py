@@ -1,0 +1,231 @@
+"""The plain store: one key per lock that holds its owner and nothing else, as redis-py and many others write it.
+
+No fence, no line, no record of who we are: what is on the server is what such a lock leaves there. `SET NX PX` takes
+it, a checked delete gives it back. After a lost reply a script asks again: an owner that finds itself under the key
+has it. See `compat/` for who speaks to this store.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from holdtight.clock import DRIFT
+from holdtight.errors import LockError
+from holdtight.plan import ServerSaid, Step
+from holdtight.redis import answers
+from holdtight.redis.node import Client
+from holdtight.redis.resp import bulk, command
+from holdtight.redis.script import Script
+from holdtight.values import Claim, Denied, Grant, Late, Outcome, Owner
+
+__all__ = ["FOR_EVER", "Deletion", "Plain", "PlainClient", "Polled"]
+
+FOR_EVER = float("inf")
+PATIENCE = 2.0
+GRACE = 2.0
+"""For how long after its reply was given up a request is thought to be still on its way."""
+SHORTEST_PERSISTENCE = 5.0
+LONGEST_PERSISTENCE = 60.0
+PERSISTENCE_FOR_EVER = 3600.0
+"""How long an undo is tried: nothing else ends a lock without a timeout."""
+_OWNER_SIZE = 16
+_BATCH = 128
+
+TAKE = Script("plain_take")
+GIVE = Script("plain_give")
+KEEP = Script("plain_keep")
+SIGN = Script("plain_sign")
+UNSIGN = Script("plain_unsign")
+
+
+class PlainClient(Client):
+    """Its owners are text, as under the keys of those with whom the lock is shared: 32 hexadecimal digits."""
+
+    known = False
+
+    def __init__(self) -> None:
+        super().__init__("ht")
+
+    def owner(self) -> Owner:
+        try:
+            return self.owners.pop()
+        except IndexError:
+            noise = os.urandom(_OWNER_SIZE * _BATCH).hex().encode()
+            size = 2 * _OWNER_SIZE
+            fresh = [noise[at : at + size] for at in range(0, len(noise), size)]
+            last = fresh.pop()
+            self.owners.extend(fresh)
+            return last
+
+
+class Deletion:
+    """Which checked delete a server has: found out with the first that is asked for, not from a version."""
+
+    WAYS = (b"DELIFEQ", b"DELEX", b"script")
+    SCRIPT = 2
+
+    def __init__(self) -> None:
+        self.way = 0
+        self.proven = False
+
+    def worked(self) -> None:
+        self.proven = True
+
+    def refused(self, way: int, reply: object) -> bool:
+        """True if the server does not have it, or not for this user: there is another way to ask."""
+        text = str(reply).lower()
+        if way == self.SCRIPT or not ("unknown command" in text or "noperm" in text or "no permissions" in text):
+            return False
+        self.way, self.proven = way + 1, False
+        return True
+
+    def broke(self) -> None:
+        """The connection ended instead of an answer: perhaps for a word that a proxy in between does not know."""
+        if not self.proven:
+            self.way = self.SCRIPT
+
+
+class _Undo(Step):
+    __slots__ = ("persistence", "until")
+
+
+class Plain:
+    """One key with one ttl. The requests of every acquisition are packed."""
+
+    __slots__ = ("_give", "claim", "client", "key", "patience", "server", "tail", "take", "ttl_ms", "valid")
+
+    def __init__(self, client: Client, server: str, key: bytes, ttl_ms: int | None) -> None:
+        self.client = client
+        self.server = server
+        self.key = key
+        self.ttl_ms = ttl_ms or 0
+        ttl = ttl_ms / 1000 if ttl_ms else FOR_EVER
+        self.claim = Claim(key.decode(errors="replace"), ttl)
+        self.valid = DRIFT.valid(ttl) if ttl_ms else FOR_EVER
+        # One that is for ever is taken by script, which refuses to act on a request that comes too late.
+        self.take = b"*6\r\n" + bulk("SET") + bulk(key) if ttl_ms else None
+        self.tail = bulk("NX") + bulk("PX") + bulk(self.ttl_ms)
+        self._give: list[bytes | None] = [None, None, None]
+        self.patience = PATIENCE
+        """For the first answer to who waits without an end."""
+
+    def give(self, way: int) -> bytes:
+        """A checked delete that way, up to its last word: the owner."""
+        found = self._give[way]
+        if found is None:
+            if way == Deletion.SCRIPT:
+                found = GIVE.head(self.key)
+            elif way == 0:
+                found = b"*3\r\n" + bulk("DELIFEQ") + bulk(self.key)
+            else:
+                found = b"*4\r\n" + bulk("DELEX") + bulk(self.key) + bulk("IFEQ")
+            self._give[way] = found
+        return found
+
+    def give_step(self, owner: Owner) -> Step:
+        return _step(GIVE, self.key, owner)
+
+    def undo_step(self, owner: Owner, *, until: float = 0.0, otherwise: Step | None = None) -> Step:
+        """`until`: an attempt of this owner may still arrive until then."""
+        step = _undo(GIVE, self.key, owner)
+        step.otherwise = otherwise
+        step.persistence = self._persistence(self.claim.ttl)
+        step.until = until
+        return step
+
+    def _persistence(self, left: float) -> float:
+        if self.ttl_ms:
+            return min(max(SHORTEST_PERSISTENCE, left), LONGEST_PERSISTENCE)
+        return PERSISTENCE_FOR_EVER
+
+    def keep_step(self, owner: Owner, ms: int, mode: str) -> Step:
+        return _step(KEEP, self.key, owner, ms, mode)
+
+    def sign_step(self, owner: Owner, text: bytes) -> Step:
+        return _step(SIGN, self.key, owner, text)
+
+    def unsign_step(self, owner: Owner, text: bytes, left: float) -> Step:
+        """`left`: seconds for which what we took is surely ours. Later, that text may be somebody else's."""
+        step = _undo(UNSIGN, self.key, owner, text)
+        step.persistence = min(left, self._persistence(left))
+        step.until = 0.0
+        return step
+
+    def look_step(self) -> Step:
+        return Step(command("GET", self.key), None, _as_it_is, patience=PATIENCE, replacement=_unchanged)
+
+    def arrival_limit(self, now: float, patience: float) -> int:
+        """In ms of our own clock: nothing on the server needs to know."""
+        return int((now + patience + GRACE) * 1000)
+
+
+class Polled:
+    """A question for the wait loop: this lock, asked for every `look` seconds."""
+
+    max_waiters = 0
+
+    def __init__(self, plain: Plain, look: float) -> None:
+        self.plain = plain
+        self.claim = plain.claim
+        self.valid = plain.valid
+        self._look = look
+
+    def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step:
+        plain = self.plain
+        client = plain.client
+        look = self._look if queue else None
+        not_after = int((client.server_time(now) + patience) * 1e6)
+
+        def read(reply: Any, sent: float) -> Outcome:
+            if reply == 1:
+                return Grant(0, sent)
+            if reply == 0:
+                return self.denied(look)
+            client.learn(reply[1] / 1000, sent)
+            return Late()
+
+        step = _step(TAKE, plain.key, owner, plain.ttl_ms, not_after)
+        step.read = read
+        step.patience = patience
+        return step
+
+    @staticmethod
+    def denied(look: float | None) -> Denied:
+        """By whom cannot be said: it is somebody's secret."""
+        return Denied(b"", 0.0, look)
+
+    def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step:
+        return self.plain.undo_step(owner, until=marker / 1000, otherwise=otherwise)
+
+    def arrival_limit(self, now: float, patience: float) -> int:
+        return self.plain.arrival_limit(now, patience)
+
+    def is_passing(self, said: ServerSaid) -> bool:
+        return answers.is_passing(said)
+
+    def meaning(self, said: ServerSaid) -> LockError:
+        plain = self.plain
+        error = answers.meaning(said, name=self.claim.name, server=plain.server, key=plain.key)
+        error.__cause__ = said
+        return error
+
+    # What only stores with a line are asked for.
+
+    def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
+        raise NotImplementedError("a plain store keeps no line")
+
+    def holder_step(self, holder: Owner, left: float) -> Step:
+        raise NotImplementedError("a plain store does not say who holds a lock")
+
+
+def _step(script: Script, key: bytes, *args: bytes | str | int) -> Step:
+    return Step(script.request((key,), *args), None, _as_it_is, patience=PATIENCE, replacement=script.whole)
+
+
+def _undo(script: Script, key: bytes, *args: bytes | str | int) -> _Undo:
+    request = script.request((key,), *args)
+    return _Undo(request, None, _as_it_is, patience=1.0, replacement=script.whole, undo=True)
+
+
+_as_it_is: Callable[[Any, float], Any] = lambda reply, sent: reply  # noqa: E731
+_unchanged: Callable[[bytes], bytes] = lambda request: request  # noqa: E731

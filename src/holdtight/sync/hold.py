@@ -1,0 +1,56 @@
+"""What blocks of a lock can be besides `with lock`: `lock.hold()`, and a decorated function."""
+
+import functools
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from holdtight.identity import Identity, identity
+from holdtight.sync.lease import Lease
+
+__all__ = ["Hold", "under"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def under(lock: Any, function: Callable[P, R]) -> Callable[P, R]:
+    """The function, each call of it in a block of the lock."""
+    import inspect as inspection
+
+    if inspection.iscoroutinefunction(function) or inspection.isasyncgenfunction(function):
+        raise TypeError(f"{function!r} is async: decorate it with a lock of AsyncLocks")
+
+    @functools.wraps(function)
+    def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        with lock:
+            return function(*args, **kwargs)
+
+    return locked
+
+
+class Takes(Protocol):
+    def take(self, wait: float | None, who: Identity) -> Lease: ...
+
+
+class Hold:
+    """What `lock.hold()` gives."""
+
+    def __init__(self, lock: Takes, wait: float | None) -> None:
+        self._lock = lock
+        self._wait = wait
+        self._lease: Lease | None = None
+        self._used = False
+
+    def __enter__(self) -> Lease:
+        if self._used:
+            raise RuntimeError("a hold() can be entered once: make another")
+        self._used = True
+        self._lease = self._lock.take(self._wait, identity())
+        return self._lease
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._lease is not None
+        self._lease.leave(error)

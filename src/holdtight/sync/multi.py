@@ -1,0 +1,179 @@
+"""Several locks as one, for blocking code."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from holdtight.clock import wait_seconds
+from holdtight.core.multi import at_once
+from holdtight.errors import LeaseLost, LockError
+from holdtight.identity import Identity, identity
+from holdtight.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
+from holdtight.settings import UNSET
+from holdtight.sync.hold import Hold, under
+from holdtight.sync.lease import Lease
+from holdtight.sync.lock import Lock
+from holdtight.values import LockInfo
+
+__all__ = ["Multi", "MultiLease"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class MultiLease(MultiLeaseMixin, Lease):
+    """One lease on several locks. `fences` maps each name to its fence."""
+
+    def __init__(self, lock: "Multi", parts: tuple[Lease, ...]) -> None:
+        self.lock: Any = lock
+        self.parts = parts
+        self.tenure = parts[0].tenure
+
+    def renew(self, ttl: Any = None) -> None:
+        self.check()
+        for part in self.parts:
+            part.renew(ttl)
+
+    def release(self) -> None:
+        """Gives all back. Idempotent. Raises what the first that could not be given back raised."""
+        if self.closed:
+            return
+        self.closed = True
+        failures = _give_back(self.parts)
+        if failures:
+            raise failures[0]
+
+    def detach(self, ttl: Any = None) -> str:
+        raise self._refuse("detach", "several locks cannot be handed over in one step")
+
+    def downgrade(self) -> Lease:
+        raise self._refuse("downgrade", "it is several locks; hold them one by one for that")
+
+    def leave(self, error: BaseException | None) -> None:
+        losses: list[LeaseLost] = []
+        self.closed = True
+        for part in reversed(self.parts):
+            try:
+                part.leave(None)
+            except LeaseLost as loss:
+                losses.append(loss)
+        for each in losses:
+            if error is None:
+                raise each
+            error.add_note(str(each))
+
+
+class Multi(BaseMulti[Lock]):
+    """Several locks that are held together or not at all."""
+
+    def acquire(self, *, wait: Any = UNSET) -> Lease:
+        """One lease on all; errors as of a Lock, naming the part that could not be had."""
+        return self.take(self._wait if wait is UNSET else wait_seconds(wait), identity())
+
+    def try_acquire(self) -> Lease | None:
+        """One lease on all, or None if any is held by somebody else. Never waits."""
+        who = identity()
+        leases = self._take(None, who, or_none=True)
+        if leases is None:
+            return None
+        self.step_out(who)
+        return MultiLease(self, leases)
+
+    def take(self, wait: float | None, who: Identity) -> Lease:
+        leases = self._take(wait, who)
+        assert leases is not None
+        self.step_out(who)
+        return MultiLease(self, leases)
+
+    def _take(self, wait: float | None, who: Identity, *, or_none: bool = False) -> tuple[Lease, ...] | None:
+        """Leases on all parts, which count as held in blocks: who waits for the last holds the first."""
+        clock = self._locks.place.clock
+        started = clock()
+        if self.can_be_one_step and not self.entered_by(who):
+            granted = self._at_once(who)
+            if granted is not None:
+                return granted
+        leases: list[Lease] = []
+        try:
+            for part in self.parts:
+                left = wait if not wait else max(0.0, wait - (clock() - started))
+                lease = Lock.try_acquire(part) if or_none else part.take(left, who)
+                if lease is None:
+                    self._give_up(leases, who)
+                    return None
+                leases.append(lease)
+                who.enter_block(part.key, lease)
+            check_parts(leases)
+        except BaseException:
+            self._give_up(leases, who)
+            raise
+        return tuple(leases)
+
+    def _at_once(self, who: Identity) -> tuple[Lease, ...] | None:
+        """All of them with one request, if they are free and nobody stands in line for any."""
+        locks = self._locks
+        owner = locks.client.owner()
+        store = locks.store
+        plan = at_once(store.several([part.prepared for part in self.parts]), owner, clock=locks.place.clock)
+        grants = locks.run(plan, self.name)
+        if grants is None:
+            return None
+        leases: list[Lease] = []
+        for part, grant in zip(self.parts, grants, strict=True):
+            lease = part.granted(owner, grant.fence, grant.sent, 0, who)
+            leases.append(lease)
+            who.enter_block(part.key, lease)
+            locks.report_quick_grant(part.name, owner, grant.fence)
+        return tuple(leases)
+
+    def _give_up(self, leases: list[Lease], who: Identity) -> None:
+        for lease in reversed(leases):
+            who.leave_block(lease.lock.key)
+        _give_back(leases)
+
+    # As a context manager and as a decorator.
+
+    def __enter__(self) -> Lease:
+        who = identity()
+        leases = self._take(self._wait, who)
+        assert leases is not None
+        lease = MultiLease(self, leases)
+        who.enter_block(self.key, lease)
+        return lease
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        who = identity()
+        lease: MultiLease = who.leave_block(self.key)
+        self.step_out(who)
+        lease.leave(error)
+
+    def hold(self, *, wait: Any = UNSET) -> Hold:
+        """A single-use context manager that carries its lease: enter and exit may be in different threads."""
+        return Hold(self, self._wait if wait is UNSET else wait_seconds(wait))
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """As a decorator: every call runs under all the locks."""
+        return under(self, function)
+
+    # Looking.
+
+    def locked(self) -> bool:
+        """Whether anybody holds any of them, this moment."""
+        return any(part.locked() for part in self.parts)
+
+    def inspect(self) -> LockInfo:
+        """Who holds and who waits for any of them."""
+        return combined(self.name, [part.inspect() for part in self.parts])
+
+
+def _give_back(leases: "tuple[Lease, ...] | list[Lease]") -> list[LockError]:
+    """All of them, whatever happens to one."""
+    failures: list[LockError] = []
+    for lease in reversed(leases):
+        try:
+            lease.release()
+        except LockError as error:
+            failures.append(error)
+    return failures

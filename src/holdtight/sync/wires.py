@@ -1,0 +1,334 @@
+"""Connections to the nodes of a quorum for blocking code: never blocking themselves, polled by who uses them.
+
+A *wire* is a link that may owe replies: requests go out one after another, replies are told to whoever asked, also
+those that nobody waits for any more. So a slow node keeps its wire, in order, and a hung one costs nothing but what
+it was sent before it was noticed.
+
+# Invariants:
+# - a wire is used by one thread at a time: whoever takes it gives it back, or scraps it;
+# - `pending` has a ticket for every reply that is owed, in order;
+# - a wire is never made in the caller's thread: a node that does not answer must not hold up the others.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+
+from holdtight import process
+from holdtight.errand import Errand
+from holdtight.place import Link, Place
+from holdtight.plan import LinkDown, ServerSaid, Step
+from holdtight.quorum import MOST_OWED, SILENT_SECONDS, Breaker, QuorumPlace
+from holdtight.redis.link import bell_for
+from holdtight.redis.store import LONGEST_PATIENCE
+from holdtight.values import Owner
+
+__all__ = ["Ear", "Fleet", "Pool", "Ticket", "Wire"]
+
+RESTED = 0.05
+_Push = hiredis.PushNotification
+
+
+class Ticket:
+    """What one node owes one asker."""
+
+    __slots__ = ("answers", "index", "request", "sent", "step")
+
+    def __init__(self, answers: list[Any] | None, index: int, step: Step, request: bytes, sent: float) -> None:
+        self.answers = answers
+        """Where the answer goes; None if nobody waits for it."""
+        self.index = index
+        self.step = step
+        self.request = request
+        self.sent = sent
+
+    def tell(self, answer: Any) -> None:
+        if self.answers is not None and self.answers[self.index] is None:
+            self.answers[self.index] = answer
+
+
+class Wire:
+    def __init__(self, link: Link, pool: "Pool") -> None:
+        link.stop_blocking()
+        self.link = link
+        self.fd = link.fileno()
+        self.pool = pool
+        self.pending: deque[Ticket] = deque()
+        self.out = b""
+        self.alive = True
+        self.used = pool.clock()
+        self.bells: set[Owner] = set()
+        self._epoch = process.current.epoch
+
+    def ask(self, ticket: Ticket) -> None:
+        self.pending.append(ticket)
+        self._push(ticket.request)
+
+    def _push(self, request: bytes) -> None:
+        self.out += request
+        self.flush()
+
+    def flush(self) -> None:
+        try:
+            self.out = self.link.push_out(self.out)
+        except LinkDown as down:
+            self.fail(down.cause)
+
+    def pump(self, *, resting: bool = False) -> None:
+        """Tells all that has come. Does not block. The end of a wire that was `resting` says little about the node."""
+        if self.out:
+            self.flush()
+        if not self.alive:
+            return
+        try:
+            items = self.link.pump()
+        except (LinkDown, hiredis.ProtocolError) as down:
+            self.fail(str(down), resting=resting)
+            return
+        for item in items:
+            if item.__class__ is _Push:
+                rung = bell_for(item)
+                if rung is not None:
+                    self.bells.add(rung[0])
+                continue
+            if not self.pending:
+                self.fail("it answered more than was asked")
+                return
+            self._told(self.pending.popleft(), item)
+        if items:
+            self.pool.breaker.worked()
+
+    def _told(self, ticket: Ticket, reply: Any) -> None:
+        if isinstance(reply, hiredis.ReplyError):
+            # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
+            if str(reply).startswith("NOSCRIPT") and (ticket.answers is not None or ticket.step.undo):
+                again = Ticket(ticket.answers, ticket.index, ticket.step, b"", self.pool.clock())
+                again.request = ticket.step.replacement(ticket.request)
+                self.ask(again)
+            else:
+                ticket.tell(ServerSaid(str(reply)))
+            return
+        self.pool.knows.add(ticket.step.replacement)
+        if ticket.answers is not None:
+            ticket.tell(ticket.step.made_of(reply, ticket.sent))
+
+    def silent_for(self, now: float) -> float:
+        return now - self.pending[0].sent if self.pending else 0.0
+
+    def fail(self, cause: str, *, resting: bool = False) -> None:
+        """It is of no use any more. Whoever waits is told; what must not be left undone goes to the keeper."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.link.close()
+        self.pool.knows.clear()
+        pending, self.pending = self.pending, deque()
+        for ticket in pending:
+            if ticket.step.undo:
+                self.pool.leave_to_the_keeper(ticket.step.otherwise or ticket.step)
+            ticket.tell(LinkDown(cause, sent=True))
+        if not resting:
+            self.pool.breaker.failed(self.pool.clock(), cause)
+
+    def __del__(self) -> None:
+        """An interrupt between two statements may have dropped it: its end can lose what it was sent last."""
+        try:
+            if self.alive and self._epoch == process.current.epoch:
+                for ticket in self.pending:
+                    if ticket.step.undo:
+                        self.pool.leave_to_the_keeper(ticket.step.otherwise or ticket.step)
+        except AttributeError:
+            pass  # it was never finished
+
+
+class Ear:
+    """What a thread polls besides its wires: it is woken when a node has been connected to, or could not be."""
+
+    def __init__(self) -> None:
+        self.fd, self._mouth = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._mouth, False)
+        self._lock = threading.Lock()
+        self._open = True
+
+    def wake(self) -> None:
+        with self._lock:
+            if self._open:
+                try:
+                    os.write(self._mouth, b"!")
+                except BlockingIOError:
+                    pass
+
+    def clear(self) -> None:
+        try:
+            os.read(self.fd, 4096)
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        with self._lock:
+            self._open = False
+            os.close(self.fd)
+            os.close(self._mouth)
+
+
+class Pool:
+    """The wires to one node."""
+
+    def __init__(self, place: Place, connect_timeout: float) -> None:
+        self.place = place
+        self.clock = place.clock
+        self.breaker = Breaker()
+        self.idle: list[Wire] = []
+        self.knows: set[Callable[[bytes], bytes]] = set()
+        """The scripts that the node has answered to, as `Step.replacement` names them. What undoes goes out whole until
+        then: nobody may be there any more to send it again."""
+        self.closed = False
+        self._connect_timeout = connect_timeout
+        self._lock = threading.Lock()
+        self._connecting = False
+        self._hopeful: list[Ear] = []
+
+    def take(self, now: float, way: Wire | None = None) -> Wire | None:
+        """A wire for this thread alone, that one if it is free; None if one has to be made first."""
+        if way is not None:
+            try:
+                self.idle.remove(way)
+            except ValueError:
+                pass
+            else:
+                self.idle.append(way)
+        silent: Wire | None = None
+        found: Wire | None = None
+        while found is None:
+            try:
+                wire = self.idle.pop()
+            except IndexError:
+                break
+            if wire.pending or now - wire.used > RESTED:
+                wire.pump(resting=True)
+            if wire.silent_for(now) > LONGEST_PATIENCE:
+                wire.fail("it did not answer in time")
+            if not wire.alive:
+                continue
+            if wire.silent_for(now) <= SILENT_SECONDS:
+                found = wire
+            elif silent is None:
+                silent = wire
+            else:
+                self.idle.insert(0, wire)
+        if found is not None and silent is not None:
+            self.idle.insert(0, silent)
+        wire_or_none = found or silent
+        if wire_or_none is not None:
+            wire_or_none.bells.clear()
+        return wire_or_none
+
+    def give(self, wire: Wire, now: float) -> None:
+        for ticket in wire.pending:
+            ticket.answers = None
+        wire.used = now
+        if self.closed and wire.alive:
+            wire.flush()
+            wire.link.close()
+            wire.alive = False
+        elif wire.alive:
+            self.idle.append(wire)
+
+    def hope(self, ear: Ear, now: float) -> bool:
+        """Has a wire made; the ear is woken when it is there, or cannot be had. False: not worth trying now."""
+        with self._lock:
+            if not self._connecting:
+                if self.breaker.is_open(now):
+                    return False
+                self._connecting = True
+                try:
+                    process.start_thread(self._connect, "holdtight-connect")
+                except RuntimeError as error:
+                    self._connecting = False
+                    self.breaker.failed(now, f"no thread to connect with: {error}")
+                    return False
+            self._hopeful.append(ear)
+            return True
+
+    def _connect(self) -> None:
+        cause = ""
+        try:
+            wire = Wire(self.place.open(self._connect_timeout), self)
+        except (LinkDown, ServerSaid, OSError) as error:
+            cause = str(error)
+        except Exception as error:  # credentials come from code that is not ours
+            cause = f"{type(error).__name__}: {error}"
+        else:
+            self.breaker.worked()
+            self.idle.append(wire)
+            self.place.post.keeper.watch(self.place)
+        if cause:
+            self.breaker.failed(self.clock(), cause)
+        with self._lock:
+            self._connecting = False
+            hopeful, self._hopeful = self._hopeful, []
+        for ear in hopeful:
+            ear.wake()
+        if self.closed:
+            self._empty()
+
+    @property
+    def connecting(self) -> bool:
+        return self._connecting
+
+    def leave_to_the_keeper(self, step: Step) -> None:
+        self.place.post.keeper.ask(Errand(self.place, step))
+
+    def close(self) -> None:
+        self.closed = True
+        self._empty()
+
+    def _empty(self) -> None:
+        while self.idle:
+            try:
+                wire = self.idle.pop()
+            except IndexError:
+                return
+            wire.alive = False
+            wire.link.close()
+
+    def after_fork(self) -> None:
+        for wire in self.idle:
+            wire.alive = False
+            wire.link.abandon()
+        self.idle = []
+        self._lock = threading.Lock()
+        self._connecting = False
+        self._hopeful = []
+
+
+class Fleet:
+    """The pools of all nodes."""
+
+    def __init__(self, place: QuorumPlace, *, connect_timeout: float) -> None:
+        self.place = place
+        self.pools = [Pool(node, connect_timeout) for node in place.nodes]
+        process.tell_of_fork(self)
+
+    def close(self) -> None:
+        for pool in self.pools:
+            pool.close()
+
+    def after_fork(self) -> None:
+        for pool in self.pools:
+            pool.after_fork()
+
+
+def may_ask(wire: Wire, step: Step, now: float) -> str:
+    """Why a node is not to be asked now; empty if it is. What undoes is sent all the same, up to a limit."""
+    if len(wire.pending) >= MOST_OWED:
+        return f"{len(wire.pending)} requests are unanswered"
+    silent = wire.silent_for(now)
+    if silent > SILENT_SECONDS and not step.undo:
+        return f"it has been silent for {silent:.3g} s"
+    return ""

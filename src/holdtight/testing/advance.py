@@ -1,0 +1,177 @@
+"""A clock that the test moves, and what happens while it does."""
+
+import asyncio
+import threading
+import warnings
+import weakref
+from collections.abc import Generator
+from typing import Any
+
+from holdtight import process
+from holdtight.clock import Duration, seconds
+from holdtight.memory.place import Stores
+from holdtight.redis.targets import Memory
+from holdtight.testing.loops import is_blind
+from holdtight.testing.post import HandPost
+
+__all__ = ["Advance", "Clock"]
+
+BEGINNING_US = 1_800_000_000_000_000
+"""What the stores' clock shows when the test's clock shows 0: early in 2027, for fences must have 16 digits."""
+
+
+class Clock:
+    """Time that stands still until `advance` moves it, and memory stores that go by it.
+
+        clock = Clock()
+        locks = Locks(clock.store(), ttl=10)
+
+    Clients on such a store share nothing with other clients, start no threads, and do everything in the thread that
+    causes it. `patience` (real time) bounds how long `advance` waits for a thread that it has woken and that neither
+    ends nor waits for anything.
+    """
+
+    def __init__(self, *, patience: Duration = 1.0) -> None:
+        self._us = 0
+        self.stores = Stores(lambda: BEGINNING_US + self._us)
+        self.post = HandPost(self.now, seconds(patience, "patience"))
+        self._moving = threading.Lock()
+        self._unfinished: weakref.ref[Advance] | None = None
+        process.tell_of_fork(self)
+
+    def now(self) -> float:
+        """Seconds since the clock was made."""
+        return self._us / 1e6
+
+    def store(self, name: str = "") -> Memory:
+        """A store on this clock, to open clients with: `Locks(clock.store())`. One per name."""
+        return Memory(name, self)
+
+    @property
+    def waiting(self) -> int:
+        """How many threads and tasks wait on this clock: in line for a lock, or in `wait_lost`."""
+        return len(self.post.waiters)
+
+    def until_waiting(self, count: int = 1, *, within: Duration = 10) -> None:
+        """Blocks until so many wait on this clock. AssertionError if they do not, in real time."""
+        if not self.post.waiters.until(count, seconds(within, "within")):
+            raise AssertionError(f"{self.waiting} threads and tasks wait on the clock after {within} s, not {count}")
+
+    def advance(self, duration: Duration) -> "Advance":
+        """Moves the clock on, and does on the way all that becomes due, in the order of time.
+
+        Renewals, losses, the ends of waits and looks, each at its own moment. A thread that is woken runs until it
+        waits on the clock again, ends, or waits for something else; callbacks have been called when this returns.
+
+        With an event loop running in this thread, what comes back is to be awaited: the tasks that are woken run
+        meanwhile, at their moment. Without `await` it goes as far as it can without them, which is all the way if no
+        task is concerned; otherwise the time stops there, and a RuntimeWarning says so.
+        """
+        under_way = self._unfinished() if self._unfinished is not None else None
+        if under_way is not None and not under_way.done:
+            raise RuntimeError(f"{under_way!r} has not come to its end: await it first")
+        advance = Advance(self, round(seconds(duration, "duration") * 1e6), _running_loop())
+        self._unfinished = weakref.ref(advance)
+        return advance
+
+    def stop(self) -> None:
+        """The test is over: whoever still waits on this clock gets a RuntimeError."""
+        self.post.waiters.stop()
+
+    def go_on(self, end: int, own: asyncio.AbstractEventLoop | None, *, spins: bool = False) -> bool:
+        """For Advance: as far as it goes. False if the running loop must turn first; one that `spins`, which always
+        has something to do, only if we gave it something."""
+        if not self._moving.acquire(blocking=False):
+            raise RuntimeError(
+                "the clock is being advanced already: by another thread, or by what called this callback"
+            )
+        try:
+            with self.post.waiters.one_at_a_time():
+                return self._go_on(end, own, spins)
+        finally:
+            self._moving.release()
+
+    def _go_on(self, end: int, own: asyncio.AbstractEventLoop | None, spins: bool) -> bool:
+        keeper, waiters, loops = self.post.keeper, self.post.waiters, self.post.loops
+        while True:
+            self._settle(own)
+            if own is not None and (loops.was_called(own) if spins else loops.must_turn(own)):
+                return False
+            moment = self._moment(min(keeper.next, waiters.next()))
+            if moment > end:
+                self._us = max(self._us, end)
+                return True
+            self._us = max(self._us, moment)
+            if keeper.next <= self.now():
+                keeper.run()
+            else:
+                waiters.ring_first()
+
+    def _settle(self, own: asyncio.AbstractEventLoop | None) -> None:
+        """Until nothing is left to do at this moment, but in the loop of this thread."""
+        post = self.post
+        while post.waiters.settle() or post.tell_all() or post.loops.turn_others(own):
+            pass
+
+    def _moment(self, due: float) -> int:
+        """The first microsecond that is not before `due`."""
+        if due == float("inf"):
+            return 1 << 62
+        moment = int(due * 1e6)
+        while moment / 1e6 < due:
+            moment += 1
+        return moment
+
+    @property
+    def us(self) -> int:
+        return self._us
+
+    def after_fork(self) -> None:
+        self.post.after_fork()
+        self._moving = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Clock {self.now():g} s>"
+
+
+class Advance:
+    """What `clock.advance` gives. Awaiting it takes the clock all the way."""
+
+    def __init__(self, clock: Clock, us: int, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._clock = clock
+        self._by = us / 1e6
+        self._loop = loop
+        self._end = clock.us + us
+        self.done = True  # if the next raises, there is nothing to await
+        self.done = (loop is None or not is_blind(loop)) and clock.go_on(self._end, loop)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        loop, post = asyncio.get_running_loop(), self._clock.post
+        if not self.done and loop is not self._loop:
+            raise RuntimeError("an advance is to be awaited on the event loop that it was called on")
+        done, self.done = self.done, True  # whatever comes: who is cancelled meanwhile leaves the time where it is
+        with post.waiters.one_at_a_time():
+            quiet = yield from post.loops.turn(loop).__await__()
+            while not done:
+                done = self._clock.go_on(self._end, loop, spins=not quiet)
+                if not done:
+                    quiet = yield from post.loops.turn(loop).__await__()
+
+    def __repr__(self) -> str:
+        return f"<advance({self._by:g}) of {self._clock!r}>"
+
+    def __del__(self) -> None:
+        if not self.done:
+            warnings.warn(
+                f"{self!r} was never awaited: a task had to run first, and the time has stopped there",
+                RuntimeWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,48 @@
+"""Losses to order."""
+
+import os
+from typing import Any
+
+import hiredis
+
+from holdtight.lease import BaseLease
+from holdtight.place import Link
+from holdtight.plan import ServerSaid, Step
+from holdtight.values import OWNER_SIZE, LossReason
+
+__all__ = ["lose"]
+
+PATIENCE = 2.0
+
+
+def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
+    """Takes a lease away from its holder, as if the keeper had found it lost for that reason.
+
+    It is really gone: the server gives the lock to who is next in line, if there is anybody. With TAKEN somebody has
+    it in any case, a stranger if need be, for as long as the lease's ttl. The holder is told in the usual ways. Of a
+    lease on several locks it is the first that is taken away.
+    """
+    if reason is LossReason.FORKED:
+        raise ValueError("a lease is lost as FORKED by a fork alone")
+    part: Any = lease
+    tenure = getattr(part, "parts", (part,))[0].tenure
+    if lease.closed or tenure.lost() or not tenure.alive:
+        raise ValueError(f"{lease!r} is lost or released already")
+    tenure.waiting = True  # the keeper does not look at it any more: it might find another reason
+    prepared, place = tenure.terms.prepared, tenure.place
+    link = place.open(PATIENCE)
+    try:
+        _perform(link, prepared.release_step(tenure.owner))
+        if reason is LossReason.TAKEN:
+            stranger = os.urandom(OWNER_SIZE)
+            _perform(link, prepared.attempt_step(stranger, now=place.clock(), patience=PATIENCE, queue=False))
+    finally:
+        link.close()
+    place.post.keeper.drop(tenure)
+    tenure.lose(reason)
+
+
+def _perform(link: Link, step: Step) -> None:
+    reply = link.call(step.replacement(step.packed(link.inbox_word)), PATIENCE)
+    if isinstance(reply, hiredis.ReplyError):
+        raise ServerSaid(str(reply))

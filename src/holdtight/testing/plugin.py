@@ -1,0 +1,130 @@
+"""The pytest plugin: `locks`, `async_locks` and `clock`."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from holdtight import AsyncLocks, Locks
+    from holdtight.testing.advance import Clock
+
+__all__ = [
+    "async_locks",
+    "clock",
+    "holdtight_options",
+    "holdtight_server",
+    "holdtight_target",
+    "locks",
+    "pytest_addoption",
+    "pytest_configure",
+]
+
+STORES = ("memory", "embedded")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        "holdtight_store", "where locks and async_locks keep their locks: memory or embedded", default="memory"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "holdtight_store(where): memory or embedded, for this test; goes before the ini option"
+    )
+
+
+@pytest.fixture
+def holdtight_options() -> dict[str, Any]:
+    """What `locks` and `async_locks` are opened with: to be overridden, with `{"ttl": 5}` for example."""
+    return {}
+
+
+@pytest.fixture
+def locks(holdtight_target: object, holdtight_options: dict[str, Any]) -> "Iterator[Locks]":
+    """A `Locks` on a store that only this test has, and shares with `async_locks`."""
+    from holdtight import Locks
+
+    with Locks(holdtight_target, **holdtight_options) as opened:
+        yield opened
+
+
+@pytest.fixture
+def async_locks(holdtight_target: object, holdtight_options: dict[str, Any]) -> "Iterator[AsyncLocks]":
+    """An `AsyncLocks` on a store that only this test has, and shares with `locks`."""
+    from holdtight import AsyncLocks
+
+    opened = AsyncLocks(holdtight_target, **holdtight_options)
+    yield opened
+    opened.discard()
+
+
+@pytest.fixture
+def clock(request: pytest.FixtureRequest) -> "Iterator[Clock]":
+    """Time that passes when the test says so. Whoever asks for it has `locks` and `async_locks` on it."""
+    from holdtight.testing.advance import Clock
+
+    if _store(request) != "memory":
+        pytest.fail("the fixture clock needs the memory store: a real server has a time of its own", pytrace=False)
+    if _IN_REAL_TIME in request.node.stash:
+        pytest.fail("the fixture clock was asked for when locks or async_locks were there already", pytrace=False)
+    made = Clock()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def holdtight_target(request: pytest.FixtureRequest) -> object:
+    """Where the locks of this test are: what `locks` and `async_locks` are opened with."""
+    from holdtight.keeper import post
+    from holdtight.memory.place import Stores, micros
+    from holdtight.redis.targets import Memory
+
+    if _store(request) == "embedded":
+        return request.getfixturevalue("holdtight_server")()
+    given: Any = request.getfixturevalue("clock") if "clock" in request.fixturenames else None
+    if hasattr(given, "store") and hasattr(given, "post"):  # a project may have a clock of its own
+        return given.store()
+    request.node.stash[_IN_REAL_TIME] = True
+    return Memory("", _Realm(post, Stores(micros)))
+
+
+@pytest.fixture(scope="session")
+def holdtight_server() -> Iterator[Any]:
+    """For `holdtight_store = embedded`: gives the URL of a server of our own, emptied."""
+    from holdtight import Locks
+    from holdtight.embedded import Server
+    from holdtight.redis.resp import command
+
+    with Server() as server:
+
+        def emptied() -> str:
+            with Locks(server.url) as cleaner:
+                link = cleaner.place.open(5.0)
+                try:
+                    link.call(command("FLUSHALL"), 5.0)
+                finally:
+                    link.close()
+            return server.url
+
+        yield emptied
+
+
+class _Realm:
+    """Stores of a test's own in the time that everybody has."""
+
+    def __init__(self, post: Any, stores: Any) -> None:
+        self.post = post
+        self.stores = stores
+
+
+_IN_REAL_TIME = pytest.StashKey[bool]()
+
+
+def _store(request: pytest.FixtureRequest) -> str:
+    marker = request.node.get_closest_marker("holdtight_store")
+    where = marker.args[0] if marker and marker.args else request.config.getini("holdtight_store")
+    if where not in STORES:
+        pytest.fail(f"holdtight_store must be one of {', '.join(STORES)}, not {where!r}", pytrace=False)
+    return str(where)

@@ -1,0 +1,117 @@
+"""Time that passes when it is told to: the counterpart of `keeper.post`, without a thread of ours."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from holdtight.clock import Clock
+from holdtight.herald import get_logger
+from holdtight.keeper import Keeper
+from holdtight.post import Post, Timer
+from holdtight.testing.loops import Loops
+from holdtight.testing.waiters import HandSleeper, Waiters
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+__all__ = ["HandPost"]
+
+
+class HandKeeper(Keeper):
+    """The keeper without its thread: whoever would wake it does its work, in his own."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._running = threading.RLock()
+        self._runner: int | None = None
+        self._more = False
+        self.next = float("inf")
+        """When there is something to do again."""
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether this very thread is doing its work."""
+        return self._runner == threading.get_ident()
+
+    def wake(self) -> None:
+        self.run()
+
+    def run(self) -> None:
+        """All that is to be done by now."""
+        with self._running:
+            self._more = True
+            if self._runner is not None:
+                return
+            self._runner = threading.get_ident()
+            try:
+                while self._more:
+                    self._more = False
+                    self._do_posts()
+                    now = self.clock()
+                    self.next = self._do_due(now)
+                    self._more = self._more or self.next <= now
+            finally:
+                self._runner = None
+
+
+class HandPost(Post):
+    keeper: HandKeeper
+
+    def __init__(self, clock: Clock, patience: float) -> None:
+        super().__init__(clock, HandKeeper(clock), self._tell)
+        self._patience = patience
+        self._begin()
+
+    def after_fork(self) -> None:
+        self.keeper = HandKeeper(self.clock)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.waiters = Waiters(self.clock, self._patience)
+        self.loops = Loops(self._patience)
+        self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._choosing = threading.RLock()
+        self._someone_tells = False
+
+    def sleeper(self) -> HandSleeper:
+        return HandSleeper(self.waiters)
+
+    def call_soon(self, loop: "AbstractEventLoop", function: Callable[..., object], *args: Any) -> None:
+        self.loops.call_soon(loop, function, *args)
+
+    def call_at(self, loop: "AbstractEventLoop", when: float, function: Callable[..., object], *args: Any) -> Timer:
+        return self.waiters.set(when, lambda: self.call_soon(loop, function, *args))
+
+    # Callbacks.
+
+    def _tell(self, function: Callable[..., object], *args: Any) -> None:
+        """One after another, in the thread that caused them, and never in the middle of the keeper's work."""
+        self._calls.append((function, args))
+        if not self.keeper.runs_here:
+            self.tell_all()
+
+    def tell_all(self) -> bool:
+        """Calls what is to be called. False if there was nothing."""
+        with self._choosing:
+            if self._someone_tells:
+                return False  # and sees to these as well: another thread, or a callback that has caused another
+            self._someone_tells = True
+        anything = False
+        try:
+            while (call := self._next_call()) is not None:
+                anything = True
+                function, args = call
+                try:
+                    function(*args)
+                except Exception:
+                    get_logger().exception("a callback of holdtight's failed: %r", function)
+        except BaseException:
+            self._someone_tells = False
+            raise
+        return anything
+
+    def _next_call(self) -> tuple[Callable[..., object], tuple[Any, ...]] | None:
+        with self._choosing:
+            self._someone_tells = bool(self._calls)
+            return self._calls.popleft() if self._calls else None

@@ -1,0 +1,57 @@
+"""What tests of interrupts run in children: signals go to the main thread, which is pytest's otherwise."""
+
+from __future__ import annotations
+
+import random
+import signal
+from typing import Any
+
+import redis
+
+from holdtight.compat.redis_py import Lock
+from tests.support.processes import wait_for
+
+
+class Interrupted(Exception):
+    """As raised by the handlers that people write for SIGALRM."""
+
+
+def _raise(number: int, frame: Any) -> None:
+    raise Interrupted
+
+
+def at_any_moment(url: str, options: str, seed: str = "11") -> None:
+    source = random.Random(seed)
+    client = redis.Redis.from_url(url)
+    lock = Lock(client, "a", timeout=None if options == "for ever" else 600, sleep=0.001)
+    signal.signal(signal.SIGALRM, _raise)
+    held = given_up = 0
+    for _ in range(150):
+        got = False
+        try:
+            signal.setitimer(signal.ITIMER_REAL, source.uniform(1e-5, 2e-3))
+            got = lock.acquire(token="mine" if options == "token" else None)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Interrupted:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        if got or lock.local.token is not None:
+            held += 1
+            lock.release()
+        else:
+            given_up += 1
+        wait_for(lambda: not client.exists("a"), what="the key to go")
+    assert held, "all were interrupted"
+    assert given_up, "none was interrupted"
+    print("clean", flush=True)
+
+
+def once(url: str) -> None:
+    client = redis.Redis.from_url(url)
+    with Lock(client, "warm", timeout=10):
+        pass
+    print("asking", flush=True)
+    try:
+        Lock(client, "a", timeout=600).acquire()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    signal.pause()

@@ -1,0 +1,179 @@
+"""Whoever gives up in the middle, by a cancellation or an interrupt, leaves no lock behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import redis.asyncio
+from redis.exceptions import LockError
+
+from holdtight.compat.redis_py import AsyncLock
+from holdtight.redis import plain
+from tests.compat import interrupting
+from tests.compat.face import takes
+from tests.faults.clients import asks
+from tests.support.processes import StartChild, wait_for
+from tests.support.proxy import Match, Proxy
+from tests.support.servers import RunningServer
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def known_scripts(private_server: RunningServer) -> None:
+    with private_server.connect() as client:
+        for script in (plain.TAKE, plain.GIVE, plain.KEEP, plain.SIGN, plain.UNSIGN):
+            client.call("SCRIPT", "LOAD", script.body)
+
+
+@pytest_asyncio.fixture
+async def client(proxy: Proxy, known_scripts: None) -> Any:
+    found = redis.asyncio.Redis.from_url(proxy.url)
+    async with AsyncLock(found, "warm", timeout=10):
+        pass
+    yield found
+    await found.aclose()
+
+
+async def gone(server: RunningServer) -> None:
+    await asyncio.to_thread(wait_for, lambda: not server.command("EXISTS", "a"))
+
+
+async def cancel_while_unanswered(proxy: Proxy, match: Match, work: Coroutine[Any, Any, Any]) -> None:
+    """Cancels when the server has done what it was asked and its answer is on the way."""
+    held_up = proxy.hold_reply(match)
+    task = asyncio.create_task(work)
+    await asyncio.to_thread(held_up.wait)
+    task.cancel()
+    await asyncio.sleep(0)
+    held_up.release()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+MOMENTS: dict[str, tuple[Match, dict[str, Any], dict[str, Any]]] = {
+    "first request": (takes, {"timeout": 60}, {}),
+    "first request, for ever": (asks(plain.TAKE), {}, {}),
+    "signing": (asks(plain.SIGN), {"timeout": 60}, {"token": "mine"}),
+    "signing, for ever": (asks(plain.SIGN), {}, {"token": "mine"}),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_cancelled_before_the_answer(
+    private_server: RunningServer, proxy: Proxy, client: Any, moment: str
+) -> None:
+    match, options, arguments = MOMENTS[moment]
+    lock = AsyncLock(client, "a", **options)
+    await cancel_while_unanswered(proxy, match, lock.acquire(**arguments))
+    await gone(private_server)
+    assert lock.local.token is None
+
+
+async def test_cancelled_while_a_look_is_under_way(private_server: RunningServer, proxy: Proxy, client: Any) -> None:
+    private_server.command("SET", "a", "somebody")
+    waiting = asyncio.create_task(AsyncLock(client, "a", timeout=60, sleep=0.01).acquire())
+    await asyncio.to_thread(proxy.wait_for_request, asks(plain.TAKE))
+
+    def looks_when_it_is_free(raw: bytes) -> bool:
+        return asks(plain.TAKE)(raw) and bool(private_server.command("DEL", "a"))
+
+    held_up = await asyncio.to_thread(proxy.hold_reply, looks_when_it_is_free)
+    await asyncio.to_thread(held_up.wait)
+    assert private_server.command("EXISTS", "a")
+    waiting.cancel()
+    held_up.release()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await gone(private_server)
+
+
+async def test_cancelled_when_the_connection_is_lost_as_well(
+    private_server: RunningServer, proxy: Proxy, client: Any
+) -> None:
+    held_up = proxy.hold_reply(takes)
+    task = asyncio.create_task(AsyncLock(client, "a", timeout=60).acquire())
+    await asyncio.to_thread(held_up.wait)
+    task.cancel()
+    proxy.cut()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await gone(private_server)
+
+
+async def test_cancelled_while_asleep_between_two_looks(private_server: RunningServer, client: Any) -> None:
+    private_server.command("SET", "a", "somebody")
+    waiting = asyncio.create_task(AsyncLock(client, "a", timeout=60, sleep=30).acquire())
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert private_server.command("GET", "a") == "somebody"
+
+
+async def test_a_cancelled_release_can_be_repeated(private_server: RunningServer, proxy: Proxy, client: Any) -> None:
+    lock = AsyncLock(client, "a", timeout=60)
+    await lock.acquire()
+    await cancel_while_unanswered(proxy, b"DELIFEQ", lock.release())
+    assert await lock.owned() is False
+    assert lock.local.token is not None, "what is to be given back is not forgotten"
+    await lock.release()
+    with pytest.raises(LockError):
+        await lock.release()
+    await gone(private_server)
+
+
+async def test_cancelled_at_any_moment(private_server: RunningServer) -> None:
+    """Some hundred cancellations at odd times, with and without somebody who holds the lock."""
+    source = random.Random(7)
+    found = redis.asyncio.Redis.from_url(private_server.url)
+    outcomes: set[bool] = set()
+    try:
+        for number in range(300):
+            options: dict[str, Any] = {"timeout": 60} if number % 3 else {}
+            arguments: dict[str, Any] = {"token": "mine"} if number % 2 else {}
+            lock = AsyncLock(found, "a", sleep=0.001, **options)
+            if number % 5 == 0:
+                private_server.command("SET", "a", "somebody", "PX", 2)
+            task = asyncio.create_task(lock.acquire(**arguments))
+            await asyncio.sleep(source.random() * 0.002)
+            task.cancel()
+            try:
+                outcomes.add(await task)
+            except asyncio.CancelledError:
+                outcomes.add(False)
+                await gone(private_server)
+            else:
+                await lock.release()
+            await gone(private_server)
+    finally:
+        await found.aclose()
+    assert outcomes == {False, True}, "some were cancelled, and some were not"
+
+
+@pytest.mark.parametrize("options", ["timeout", "for ever", "token"])
+async def test_interrupted_at_any_moment(private_server: RunningServer, start_child: StartChild, options: str) -> None:
+    """A signal handler that raises, in blocking code: the lock is known to be held, or it is given back."""
+    child = start_child(interrupting.at_any_moment, private_server.url, options)
+    lines = child.lines(60)
+    assert child.wait() == 0, child.errors
+    assert lines[-1] == "clean", child.errors
+
+
+async def test_a_blocking_attempt_that_is_interrupted_is_undone(
+    private_server: RunningServer, proxy: Proxy, known_scripts: None, start_child: StartChild
+) -> None:
+    held_up = proxy.hold_reply(lambda raw: takes(raw) and b"$1\r\na\r\n" in raw)
+    child = start_child(interrupting.once, proxy.url)
+    await asyncio.to_thread(child.expect, "asking")
+    await asyncio.to_thread(held_up.wait)
+    assert private_server.command("EXISTS", "a")
+    child.signal(2)
+    held_up.release()
+    await asyncio.to_thread(child.expect, "interrupted")
+    await gone(private_server)

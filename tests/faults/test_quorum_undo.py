@@ -1,0 +1,194 @@
+"""Whatever happens to the caller or to a reply: no vote is left behind, nobody holds what another has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from holdtight import AsyncLocks, Backoff, Locks, LossReason, QuorumNotReached
+from holdtight.redis.ballot import RESIGN, VOTE
+from tests.faults.clients import OpenClient, asks
+from tests.faults.quorum import Nodes, Side, votes_of
+from tests.support.processes import wait_for
+from tests.support.servers import FLAVOURS, StartServer
+
+
+def free(nodes: Nodes, name: str) -> bool:
+    return not any(votes_of(nodes, name))
+
+
+def test_cancelled_at_any_moment_it_leaves_no_vote_behind(nodes: Nodes) -> None:
+    chance = random.Random(7)
+
+    async def storm() -> int:
+        done = 0
+        async with AsyncLocks(nodes.urls, ttl=30) as locks:
+            async with locks.lock("a"):
+                pass
+            for _ in range(150):
+                task = asyncio.create_task(locks.lock("a").acquire(wait=5))
+                await asyncio.sleep(chance.uniform(0, 0.003))
+                if not task.cancel():
+                    await task.result().release()
+                    continue
+                try:
+                    lease = await task
+                except asyncio.CancelledError:
+                    done += 1
+                else:
+                    await lease.release()
+            async with locks.lock("a", wait=5):  # within far less than the ttl
+                pass
+        return done
+
+    assert asyncio.run(storm()) > 20
+    wait_for(lambda: free(nodes, "a"))
+
+
+def test_cancelled_while_connecting_it_leaves_no_vote_behind(nodes: Nodes) -> None:
+    async def attempt(seconds: float) -> None:
+        async with AsyncLocks(nodes.urls, ttl=30) as locks:
+            try:
+                async with asyncio.timeout(seconds):
+                    lease = await locks.lock("a").acquire(wait=5)
+            except TimeoutError:
+                return
+            await lease.release()
+
+    for step in range(25):
+        asyncio.run(attempt(step / 2000))
+    wait_for(lambda: free(nodes, "a"))
+
+
+def test_interrupted_at_any_moment_of_a_vote_it_leaves_none_behind(nodes: Nodes) -> None:
+    """Three nodes belong to somebody else, so that every round has two votes to give back."""
+    chance = random.Random(11)
+    somebody = b"x1-" + b"s" * 24 + b"1700000000000000"
+    for server in nodes.servers[:3]:
+        server.command("SET", "ht:{a}", somebody, "PX", 100_000)
+    others = Nodes(nodes.servers[3:])
+    before = signal.signal(signal.SIGUSR1, _interrupt)
+    try:
+        with Locks(nodes.urls, ttl=30, retry=Backoff(first="1ms", cap="2ms")) as locks:
+            for _ in range(60):
+                timer = threading.Timer(chance.uniform(0.001, 0.02), os.kill, (os.getpid(), signal.SIGUSR1))
+
+                def wait(timer: threading.Timer = timer) -> None:
+                    timer.start()
+                    locks.lock("a").acquire(wait=30)
+
+                with pytest.raises(KeyboardInterrupt):
+                    wait()
+                timer.join()
+            wait_for(lambda: free(others, "a"), within=8)  # the keeper tries for five seconds; the ttl is thirty
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_replies_that_get_lost_on_any_two_nodes_change_nothing(nodes: Nodes, open_client: OpenClient) -> None:
+    chance = random.Random(3)
+    with Side(nodes) as side:
+        client, other = open_client(side.urls, ttl=2), open_client(nodes.urls, ttl=2)
+        client.release(client.acquire("a"))
+        for _ in range(6):
+            for index in chance.sample(range(5), 2):
+                side.proxies[index].swallow_reply(asks(chance.choice([VOTE, RESIGN])), cut=True)
+            lease = client.acquire("a", wait=10)
+            assert other.try_acquire("a") is None
+            with suppress(QuorumNotReached):  # it may have held on those two: the keeper tells them again
+                client.release(lease)
+            second = other.acquire("a", wait=10)
+            assert second.fence > lease.fence
+            other.release(second)
+            side.heal()
+
+
+def test_votes_that_come_after_the_release_are_refused(nodes: Nodes, open_client: OpenClient) -> None:
+    """A node got the vote late, by a connection that had been given up, after the lock was given back."""
+    with Side(nodes) as side:
+        client, other = open_client(side.urls, ttl=30), open_client(nodes.urls)
+        client.release(client.acquire("a"))
+        wait_for(lambda: free(nodes, "a"))
+        side.proxies[0].pause("requests")
+        lease = client.acquire("a", wait=5)
+        client.release(lease)
+        side.proxies[0].resume("requests")
+        wait_for(lambda: free(nodes, "a"))
+        time.sleep(0.2)
+        assert free(nodes, "a")
+        other.release(other.acquire("a", wait=2))
+
+
+def test_a_forked_child_owns_nothing_of_a_quorum_and_can_use_it(nodes: Nodes) -> None:
+    with Locks(nodes.urls, ttl=2) as locks:
+        lease = locks.lock("a").acquire()
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            told = "failed"
+            try:
+                lost = lease.lost and lease.reason is LossReason.FORKED
+                taken = locks.lock("a").try_acquire() is None
+                locks.lock("b").acquire(wait=5).release()
+                told = f"{lost} {taken}"
+            finally:
+                os.write(writer, told.encode())
+                os._exit(0)
+        os.waitpid(pid, 0)
+        assert os.read(reader, 100) == b"True True"
+        os.close(reader)
+        os.close(writer)
+        assert not lease.lost
+        lease.release()
+
+
+def test_servers_of_several_kinds_make_a_quorum(start_server: StartServer, open_client: OpenClient) -> None:
+    kinds = [flavour for flavour in FLAVOURS if flavour.missing() is None]
+    nodes = Nodes([start_server(flavour=flavour) for flavour in kinds])
+    nodes.bless()
+    client = open_client(nodes.urls, ttl=1)
+    lease = client.acquire("a")
+    wait_for(lambda: len(lease.nodes) == len(kinds))
+    client.release(lease)
+    client.release(client.call(client.locks.rwlock("b").read().acquire))
+
+
+def test_the_rights_that_are_listed_are_enough_for_a_quorum(nodes: Nodes, open_client: OpenClient) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text()
+    found = re.search(r"^ACL SETUSER .*?(?=^```)", page, flags=re.DOTALL | re.MULTILINE)
+    assert found is not None
+    for server in nodes.servers:
+        server.command(*found[0].split())
+    urls = [f"redis://locker:secret@127.0.0.1:{server.port}/0" for server in nodes.servers]
+    client, other = open_client(urls, ttl=0.6), open_client(urls)
+    client.call(client.locks.bless)
+    lease = client.acquire("a")
+    wait_for(lambda: len(lease.nodes) == 5)
+    assert other.try_acquire("a") is None
+    assert client.call(client.locks.inspect, "a").locked
+    client.release(lease)
+    client.release(client.call(client.locks.rwlock("a").read().acquire))
+    for server in nodes.servers:
+        assert server.command("ACL", "LOG") == []
+
+
+@pytest.mark.parametrize("colour", ["sync"], indirect=True)
+def test_pickled_it_is_the_same_quorum(nodes: Nodes, open_client: OpenClient) -> None:
+    import pickle
+
+    client = open_client(nodes.urls)
+    lock = pickle.loads(pickle.dumps(client.locks.lock("a")))
+    lock.acquire(wait=5).release()

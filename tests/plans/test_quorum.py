@@ -1,0 +1,389 @@
+"""A quorum's plans, fed with the answers of five nodes that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from holdtight import ClockDrift, LockTimeout, NotPermitted, QuorumNotReached
+from holdtight.clock import Drift
+from holdtight.core.contend import Asking, Granted, acquire
+from holdtight.core.quorum import Poll, deadline_of, release
+from holdtight.errors import LockError
+from holdtight.plan import Bell, LinkDown, NoQuorum, ServerSaid, Step
+from holdtight.redis import answers
+from holdtight.values import Claim, Denied, Grant, Guarded, Late, LossReason, Owner
+from tests.plans.scripted import HOLDER, OWNER, SENT, SHORT_PAUSES, UNSENT, Clock, Named, Run
+
+NAMES = tuple(f"node-{number}" for number in range(5))
+
+
+class Ballots:
+    """Five nodes, or as many as wanted."""
+
+    def __init__(self, count: int = 5, ttl: float = 10.0) -> None:
+        self.claim = Claim("orders", ttl)
+        self.valid = Drift().valid(ttl)
+        self.max_waiters = 0
+        self.count = count
+        self.majority = count // 2 + 1
+
+    def arrival_limit(self, index: int, now: float, patience: float) -> int:
+        return int((now + patience) * 1000) + index
+
+    def vote_steps(
+        self, owner: Owner, *, waiter: Owner, now: float, patience: float, proposal: int, ttl: float | None = None
+    ) -> list[Step]:
+        return [Named("vote", owner, waiter=waiter, proposal=proposal) for _ in range(self.count)]
+
+    def agree_step(self, owner: Owner, fence: int) -> Step:
+        return Named("agree", owner, fence=fence)
+
+    def resign_step(self, owner: Owner) -> Step:
+        return Named("resign", owner, undo=True)
+
+    def withdraw_step(self, owner: Owner, marker: int) -> Step:
+        return Named("withdraw", owner, undo=True, marker=marker)
+
+    def inspect_step(self) -> Step:
+        return Named("inspect", b"")
+
+    def is_passing(self, said: ServerSaid) -> bool:
+        return answers.is_passing(said)
+
+    def meaning(self, said: ServerSaid) -> LockError:
+        return answers.meaning(said, name="orders", server="redis://a")
+
+    # What contend's Question has besides, and a quorum never asks.
+
+    def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step:
+        raise AssertionError
+
+    def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
+        raise AssertionError
+
+    def holder_step(self, holder: Owner, left: float) -> Step:
+        raise AssertionError
+
+
+class Election(Run[Granted | None]):
+    """An acquisition under way, and what its driver does with a Fan."""
+
+    def __init__(
+        self, *, wait: float | None = None, or_none: bool = False, count: int = 5, clock: Clock | None = None
+    ) -> None:
+        clock = clock or Clock()
+        self.ballots = Ballots(count)
+        fresh = (b"%024d" % number for number in range(100))
+        self.poll = Poll(
+            self.ballots,
+            NAMES[:count],
+            fresh=lambda: next(fresh),
+            proposal=lambda now: int(now * 1e6),
+            clock=clock,
+        )
+        asking = Asking(
+            question=self.ballots,  # type: ignore[arg-type]
+            owner=OWNER,
+            server="a quorum",
+            started=clock(),
+            wait=wait,
+            connect_timeout=2.0,
+            retry=SHORT_PAUSES,
+            clock=clock,
+            or_none=or_none,
+            poll=self.poll,
+        )
+        super().__init__(acquire(asking), clock)
+
+    def verbs(self) -> list[str | None]:
+        return [step.verb if isinstance(step, Named) else None for step in self.fans().steps]
+
+    def owner(self) -> Owner:
+        step = next(step for step in self.fans().steps if isinstance(step, Named))
+        return step.owner
+
+    def nodes(self, *said: Any, after: float = 0.0) -> Election:
+        """What the nodes have answered when the driver finds the outcome certain."""
+        fan = self.fans()
+        heard: list[Any] = [*said, *[None] * (len(fan.steps) - len(said))]
+        assert fan.certain(heard), f"{heard} decides nothing"
+        self.answer(fan.read(heard), after=after)
+        return self
+
+
+def yes(fence: int = 7, sent: float = 1000.0) -> Grant:
+    return Grant(fence, sent)
+
+
+NO = Denied(HOLDER, 3.0)
+GUARDED = Guarded(30.0)
+
+
+def granted(run: Election) -> Granted:
+    assert isinstance(run.result, Granted), f"{run.error or run.wish!r}"
+    return run.result
+
+
+# Votes
+
+
+def test_a_majority_is_enough_and_the_others_are_not_waited_for() -> None:
+    run = Election()
+    assert not run.fans().certain([yes(), yes(), None, None, None])
+    run.nodes(yes(), yes(), yes())
+    assert granted(run).grant.fence == 7
+    assert run.poll.round is not None
+    assert set(run.poll.round.open()) == {3, 4}
+
+
+@pytest.mark.parametrize("gone", [UNSENT, SENT, GUARDED, ServerSaid("LOADING the dataset")], ids=str)
+def test_a_node_that_cannot_vote_is_a_no_and_does_not_make_the_majority_smaller(gone: Any) -> None:
+    run = Election(wait=0)
+    run.nodes(yes(), yes(), gone, gone, gone)
+    assert run.verbs()[:2] == ["withdraw", "withdraw"]
+    run.nodes(1, 1)
+    assert isinstance(run.error, QuorumNotReached)
+    assert list(run.error.nodes) == list(NAMES)
+
+
+def test_four_nodes_need_three_votes_so_that_two_and_two_decide_nothing() -> None:
+    run = Election(wait=0, count=4)
+    assert not run.fans().certain([yes(), yes(), None, NO])
+    run.nodes(yes(), yes(), NO, NO)
+    run.nodes(1, 1)
+    assert isinstance(run.error, LockTimeout)
+
+
+def test_it_is_certain_as_soon_as_too_many_nodes_are_held_by_others() -> None:
+    run = Election()
+    assert not run.fans().certain([NO, NO, None, None, None])
+    assert run.fans().certain([NO, NO, NO, None, None])
+
+
+def test_too_few_nodes_are_no_reason_not_to_hear_the_others() -> None:
+    run = Election()
+    assert not run.fans().certain([UNSENT, UNSENT, GUARDED, None, None])
+    assert run.fans().certain([UNSENT, UNSENT, GUARDED, NO, yes()])
+
+
+def test_a_lost_round_is_withdrawn_wherever_a_vote_may_be_and_the_next_has_another_owner() -> None:
+    """Otherwise a withdrawal that comes late takes back a vote of the next round."""
+    run = Election()
+    run.nodes(yes(), NO, NO, SENT, UNSENT)
+    assert run.owner() == OWNER
+    assert run.verbs() == ["withdraw", None, None, "withdraw", None]
+    assert run.fans().undo
+    late = run.fans().steps[3]
+    assert isinstance(late, Named)
+    assert isinstance(late.otherwise, Named)
+    assert late.otherwise.details["marker"] > 0  # by another connection, a marker refuses the vote itself
+    run.nodes(1)
+    run.until_due()
+    assert run.verbs() == ["vote"] * 5
+    assert run.owner() != OWNER
+
+
+def test_the_undo_waits_only_for_nodes_that_are_known_to_have_voted() -> None:
+    run = Election()
+    run.nodes(yes(), NO, NO, SENT, NO)
+    assert run.fans().certain([1, None, None, None, None])
+    assert not run.fans().certain([None, None, None, 1, None])
+
+
+def test_who_is_denied_looks_again_soon_or_when_any_node_rings() -> None:
+    run = Election()
+    run.nodes(NO, NO, NO, NO, NO)
+    park = run.sleeps()
+    assert park.owner == OWNER
+    assert 0 < park.until - run.clock() <= 0.02
+    run.answer(Bell())
+    assert run.verbs() == ["vote"] * 5
+    run.nodes(NO, NO, NO, NO, NO)
+    assert run.sleeps().owner == OWNER, "it is rung under the same name in every round"
+
+
+def test_held_by_others_on_a_majority_is_a_timeout_and_not_an_outage() -> None:
+    run = Election(wait=0)
+    run.nodes(NO, NO, NO, NO, NO)
+    assert isinstance(run.error, LockTimeout)
+    assert run.error.holder is not None
+
+
+def test_try_acquire_of_what_others_hold_is_none() -> None:
+    run = Election(wait=0, or_none=True)
+    run.nodes(NO, yes(), NO, NO, yes())
+    run.nodes(1, 1, 1, 1, 1)
+    assert run.done
+    assert run.error is None
+    assert run.result is None
+
+
+def test_the_error_names_the_answer_of_every_node() -> None:
+    run = Election(wait=0)
+    run.nodes(yes(), NO, GUARDED, UNSENT, SENT)
+    run.nodes(1)
+    assert isinstance(run.error, QuorumNotReached)
+    assert "restart guard" in run.error.nodes["node-2"]
+    assert run.error.nodes["node-3"] == "connection refused"
+    assert "bless" in str(run.error)
+
+
+def test_no_majority_is_asked_for_again_until_the_wait_ends() -> None:
+    run = Election(wait=1.0)
+    for _ in range(100):
+        run.nodes(*[UNSENT] * 5)
+        if run.done:
+            break
+        run.until_due()
+    assert isinstance(run.error, QuorumNotReached)
+    assert run.error.waited is not None
+    assert run.error.waited >= 1.0
+
+
+def test_guarded_nodes_are_waited_for_longer_than_nodes_that_never_answered() -> None:
+    run = Election(wait=30)
+    run.nodes(*[GUARDED] * 5)
+    run.clock.now += 10  # beyond connect_timeout
+    run.until_due()
+    run.nodes(yes(sent=run.clock()), yes(sent=run.clock()), yes(sent=run.clock()))
+    assert granted(run)
+
+
+def test_what_all_nodes_refuse_alike_is_said_as_one_server_would() -> None:
+    denied = ServerSaid("NOPERM this user has no permissions")
+    run = Election()
+    run.nodes(*[denied] * 5)
+    assert isinstance(run.error, NotPermitted)
+
+
+def test_late_requests_are_sent_again_at_once() -> None:
+    run = Election()
+    run.nodes(*[Late()] * 5)
+    assert run.verbs() == ["vote"] * 5
+
+
+# Fences
+
+
+def test_one_fence_of_a_majority_is_the_fence() -> None:
+    run = Election()
+    run.nodes(yes(7), yes(9), yes(7), yes(7))
+    assert granted(run).grant.fence == 7
+
+
+def test_otherwise_the_largest_is_written_back_to_a_majority_before_the_lease_is_handed_out() -> None:
+    run = Election()
+    run.nodes(yes(7), yes(9), yes(8))
+    assert [step.details["fence"] if isinstance(step, Named) else 0 for step in run.fans().steps] == [9, 0, 9, 0, 0]
+    assert not run.fans().certain([True, None, None, None, None])
+    run.nodes(True, None, True)
+    assert granted(run).grant.fence == 9
+
+
+def test_a_fence_that_cannot_be_written_to_a_majority_is_no_grant() -> None:
+    """The vote was not ours any more when the fence came: the round is given back."""
+    run = Election()
+    run.nodes(yes(7), yes(9), yes(8))
+    run.nodes(False, None, True)
+    assert run.verbs()[:3] == ["withdraw", "withdraw", "withdraw"]
+
+
+def test_the_fence_that_is_proposed_comes_from_the_clocks_of_the_nodes() -> None:
+    run = Election(clock=Clock(5.0))
+    step = run.fans().steps[0]
+    assert isinstance(step, Named)
+    assert step.details["proposal"] == 5_000_000
+
+
+# Time
+
+
+def test_validity_counts_from_before_the_majority_was_asked() -> None:
+    run = Election()
+    run.nodes(yes(sent=1000.3), yes(sent=1000.0), yes(sent=1000.1))
+    assert granted(run).grant.sent == 1000.0
+
+
+def test_a_grant_that_took_its_ttl_is_given_back_as_clock_drift() -> None:
+    run = Election(wait=0)
+    run.nodes(yes(), yes(), yes(), after=9.99)
+    assert run.verbs()[:3] == ["withdraw"] * 3
+    run.nodes(1, 1, 1)
+    assert isinstance(run.error, ClockDrift)
+
+
+@pytest.mark.parametrize(
+    ("good_until", "deadline"),
+    [([9, 9, 9, 9, 9], 9), ([9, 9, 5, 0, 0], 5), ([9, 9, 0, 0, 0], 0), ([1, 2, 3, 4, 5], 3)],
+)
+def test_a_lease_lasts_as_long_as_a_majority_keeps_it(good_until: list[float], deadline: float) -> None:
+    assert deadline_of(good_until, 3) == deadline
+
+
+# What comes in between
+
+
+def test_a_cancelled_vote_is_withdrawn_from_every_node_and_the_cancellation_goes_on() -> None:
+    run = Election()
+    run.answer(KeyboardInterrupt())
+    assert run.verbs() == ["withdraw"] * 5
+    run.nodes()
+    assert isinstance(run.error, KeyboardInterrupt)
+
+
+def test_a_cancelled_agreement_is_withdrawn_too() -> None:
+    run = Election()
+    run.nodes(yes(7), yes(9), yes(8))
+    run.answer(KeyboardInterrupt())
+    assert run.verbs() == ["withdraw"] * 5
+
+
+# Release
+
+
+def giving_back(
+    holding: Sequence[int] = range(5), markers: dict[int, int] | None = None, ways: Sequence[Any] = (None,) * 5
+) -> Run[LossReason | None]:
+    plan = release(Ballots(), NAMES, OWNER, holding=set(holding), markers=markers or {}, ways=ways)
+    return Run(plan, Clock())
+
+
+def test_a_release_is_done_when_a_majority_has_given_back() -> None:
+    run = giving_back()
+    assert run.fans().certain([1, 1, None, None, 1])
+    assert run.answer([1, 1, None, None, 1]).result is None
+    assert run.error is None
+
+
+def test_a_request_on_its_way_is_refused_by_a_marker_or_by_the_order_of_its_own_connection() -> None:
+    way = object()
+    run = giving_back(markers={3: 300, 4: 400}, ways=[None, None, None, None, way])
+    steps = [step for step in run.fans().steps if isinstance(step, Named)]
+    assert [step.verb for step in steps] == ["resign"] * 3 + ["withdraw", "resign"]
+    assert isinstance(steps[4].otherwise, Named)
+    assert steps[4].otherwise.details["marker"] == 400
+
+
+def test_a_release_that_most_nodes_know_nothing_of_says_so() -> None:
+    run = giving_back()
+    assert run.answer([1, 1, NO, NO, NO]).result is LossReason.TAKEN
+    gone = Denied(None, 0.0)
+    assert giving_back().answer([gone, gone, gone, gone, gone]).result is LossReason.EXPIRED
+
+
+def test_a_node_that_lost_it_does_not_make_the_release_of_the_others_a_loss() -> None:
+    assert giving_back().answer([1, 1, NO, 1, None]).result is None
+    assert giving_back().answer([1, 1, NO, 1, SENT]).error is None
+
+
+def test_a_release_on_fewer_than_a_majority_was_of_a_lock_that_was_not_held() -> None:
+    assert giving_back(holding=[0, 1, 2]).answer([1, 1, NO, None, None]).result is LossReason.TAKEN
+
+
+def test_a_release_that_too_few_nodes_heard_of_is_told() -> None:
+    run = giving_back().answer([1, 1, SENT, SENT, LinkDown("gone", sent=False)])
+    assert isinstance(run.error, NoQuorum)
+    assert run.error.nodes["node-0"] == "released"

@@ -1,0 +1,169 @@
+"""blockers.lua: who keeps a waiter from a name, and nobody unless that is sure. retract.lua: only one's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdtight.memory.engine import CLAIM, HEARTBEAT
+from holdtight.redis.waits import RETRACT
+from tests.scripts.conftest import INBOX
+from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, Inbox
+from tests.support.raw import ServerSaid
+
+
+def test_the_holder_keeps_everybody_in_line_from_the_name(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB)
+    desk.attempt(CAROL)
+    before = desk.dump()
+    assert [desk.blockers(who) for who in (BOB, CAROL)] == [[ALICE], [ALICE]]
+    assert desk.dump() == before
+
+
+def test_who_does_not_stand_in_line_is_kept_by_nobody(desk: Desk) -> None:
+    assert desk.blockers(BOB) == []
+    desk.attempt(ALICE)
+    assert [desk.blockers(who) for who in (ALICE, BOB)] == [[], []]
+    desk.attempt(BOB)
+    desk.withdraw(BOB)
+    assert desk.blockers(BOB) == []
+
+
+def test_a_waiter_without_a_line_is_none(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB)
+    desk.wire.call("DEL", desk.keys.queue)
+    assert desk.blockers(BOB) == []
+
+
+def test_a_waiter_that_died_is_none(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB)
+    desk.pass_time(HEARTBEAT - 100)
+    desk.attempt(CAROL)
+    desk.pass_time(101)
+    assert desk.blockers(BOB) == []
+    assert desk.blockers(CAROL) == [ALICE]
+
+
+def test_a_waiter_where_nobody_listens_any_more_is_none(desk: Desk, inbox: Inbox) -> None:
+    """Its process was killed: the entry stays for a while, the connection does not."""
+    desk.attempt(ALICE)
+    desk.attempt(BOB, inbox=INBOX)
+    assert desk.blockers(BOB) == [ALICE]
+    inbox.unsubscribe(INBOX)
+    assert desk.blockers(BOB) == []
+
+
+def test_who_polls_counts_as_long_as_its_entry_lives(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB, inbox=b"")
+    assert desk.blockers(BOB) == [ALICE]
+
+
+def test_a_passed_over_waiter_waits_all_the_same(desk: Desk, inbox: Inbox) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB, inbox=INBOX)
+    desk.release(ALICE)
+    desk.pass_time(CLAIM + 1)
+    desk.attempt(CAROL)
+    assert desk.state().line[0].passed_over
+    assert desk.blockers(BOB) == [CAROL]
+
+
+def test_who_was_handed_the_name_and_has_not_confirmed_keeps_nobody(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB)
+    desk.attempt(CAROL)
+    desk.release(ALICE)
+    assert desk.state().owner == BOB
+    assert [desk.blockers(who) for who in (BOB, CAROL)] == [[], []]
+    desk.attempt(BOB)
+    assert desk.blockers(CAROL) == [BOB]
+
+
+def test_an_expired_holder_keeps_nobody(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=200)
+    desk.attempt(BOB)
+    desk.pass_time(201)
+    assert desk.blockers(BOB) == []
+
+
+@pytest.mark.parametrize("value", [b"", b"hello", b"t1-1794000000000000", b"s1q1794000000000000", b"\xff" * 50])
+def test_what_is_no_exclusive_lock_keeps_nobody(desk: Desk, value: bytes) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB)
+    desk.wire.call("SET", desk.keys.main, value, "KEEPTTL")
+    assert desk.blockers(BOB) == []
+
+
+def test_without_the_right_to_ask_who_listens_a_waiter_counts_as_there(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB, inbox=b"nobody listens here")
+    assert desk.blockers(BOB) == []
+    desk.wire.call("ACL", "SETUSER", "narrow", "on", "nopass", "~*", "&*", "+@all", "-pubsub")
+    try:
+        desk.wire.call("AUTH", "narrow", "any")
+        assert desk.blockers(BOB) == [ALICE]
+    finally:
+        desk.wire.call("AUTH", "default", "")
+        desk.wire.call("ACL", "DELUSER", "narrow")
+
+
+def test_keys_of_another_type_are_an_error(desk: Desk) -> None:
+    desk.wire.call("RPUSH", desk.keys.main, "x")
+    assert isinstance(desk.blockers(BOB), ServerSaid)
+
+
+def retract(desk: Desk, waiter: bytes) -> object:
+    return desk.wire.call("EVAL", RETRACT.body, 1, "ht:waits:someone", waiter)
+
+
+def test_what_one_has_published_is_taken_back(desk: Desk) -> None:
+    desk.wire.call("SET", "ht:waits:someone", BOB + b"the rest")
+    assert retract(desk, BOB) == 1
+    assert desk.dump() == {}
+    assert retract(desk, BOB) == 0
+
+
+def test_what_a_later_wait_has_published_stays(desk: Desk) -> None:
+    desk.wire.call("SET", "ht:waits:someone", CAROL + b"the rest")
+    before = desk.dump()
+    assert retract(desk, BOB) == 0
+    assert desk.dump() == before
+
+
+# Readers and permits
+
+
+def test_every_reader_keeps_a_writer_out(desk: Desk) -> None:
+    desk.read(ALICE)
+    desk.read(BOB)
+    desk.attempt(CAROL)
+    assert sorted(desk.blockers(CAROL)) == sorted([ALICE, BOB])
+    desk.release(ALICE)
+    assert desk.blockers(CAROL) == [BOB]
+
+
+def test_readers_keep_a_reader_out_only_behind_a_live_writer(desk: Desk, inbox: Inbox) -> None:
+    desk.read(ALICE)
+    desk.attempt(BOB, inbox=INBOX)
+    desk.read(CAROL, inbox=INBOX)
+    assert desk.blockers(CAROL) == [ALICE]
+    desk.pass_time(HEARTBEAT - 1_000)
+    desk.touch(CAROL, INBOX)
+    desk.pass_time(1_001)
+    assert desk.blockers(BOB) == [], "he has died"
+    assert desk.blockers(CAROL) == [], "nothing keeps her out: she has only to ask"
+
+
+def test_a_writer_keeps_readers_out(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.read(BOB)
+    assert desk.blockers(BOB) == [ALICE]
+
+
+def test_who_waits_for_permits_is_kept_out_by_nobody_alone(desk: Desk) -> None:
+    desk.permit(ALICE, 2, of=2)
+    desk.permit(BOB, 1, of=2)
+    assert desk.blockers(BOB) == []

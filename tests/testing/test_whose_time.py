@@ -1,0 +1,40 @@
+"""Time belongs to a client's place: whoever looks at another clock does not go by the test clock."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import holdtight
+
+SOURCE = Path(holdtight.__file__).parent
+LOOKS = re.compile(r"\bboottime\b|\bmonotonic\(|\btime\.time\(|\btime\.sleep\(|\bcall_later\(|\bkeeper\(\)")
+REASONS = {
+    "clock.py": "it is where the clock is",
+    "keeper.py": "it has the post of all places but those of tests",
+    "post.py": "it has the timers of loops where time passes by itself",
+    "redis/link.py": "a socket's patience is real",
+    "redis/node.py": "the default, and when this process began",
+    "sync/transport.py": "so is that of who connects",
+    "sync/driver.py": "and the pause of who could not",
+    "memory/place.py": "the clock of the stores that are not a test's",
+    "sync/fan.py": "the nodes of a quorum are real servers, and asked by a socket each",
+    "aio/fan.py": "as above",
+    "compat/aio.py": "the drop-in is for real servers only, as the lock it stands in for",
+    "compat/base.py": "as above",
+    "compat/local.py": "as above",
+    "compat/plans.py": "as above",
+    "compat/sync.py": "as above",
+    "testing/waiters.py": "how long it waits for a thread",
+}
+
+
+def test_nobody_else_looks_at_a_clock() -> None:
+    looking = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if "embedded" not in path.parts and LOOKS.search(path.read_text())
+    }
+    others = looking - REASONS.keys()
+    assert not others, f"{sorted(others)}: ask place.clock, and sleep and call later by place.post; or say here why not"
+    assert looking == REASONS.keys()

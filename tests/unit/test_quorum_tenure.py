@@ -1,0 +1,169 @@
+"""A tenure on five nodes: whose votes count until when; and the breaker of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from holdtight import Locks, LossReason
+from holdtight.quorum import Breaker, NodeCharge, QuorumTenure
+
+URLS = [f"redis://node-{number}" for number in range(5)]
+OWNER = b"o" * 24
+RUN = b"r" * 40
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def locks(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A client whose nodes are nowhere: nothing is sent, the test says what was answered, and the time."""
+    with Locks(URLS, ttl=10) as locks:
+        monkeypatch.setattr(locks.place, "clock", clock)
+        yield locks
+
+
+def tenure_on(locks: Any, *nodes: int, markers: dict[int, int] | None = None, **options: Any) -> QuorumTenure:
+    lock = locks.lock("a", **options)
+    sent = dict.fromkeys(nodes, 1000.0)
+    return QuorumTenure(lock.terms, lambda hook: None, OWNER, 7, sent, markers or {}, [None] * 5, 1000.0)
+
+
+def charge(tenure: QuorumTenure, index: int) -> NodeCharge:
+    return tenure.charges[index]
+
+
+def granted(fence: int = 7) -> list[Any]:
+    return [1, b"%d" % fence, 1_700_000_000_000, b""]
+
+
+def test_it_is_valid_as_long_as_a_majority_keeps_its_vote(locks: Any, clock: Clock) -> None:
+    tenure = tenure_on(locks, 0, 1, 2)
+    valid = tenure.terms.valid
+    assert tenure.deadline == 1000 + valid
+    assert tenure.nodes == tuple(locks.place.names[:3])
+    for index in (0, 1):
+        charge(tenure, index).answered(granted(), 1003.0)
+    assert tenure.deadline == 1000 + valid, "two are no majority"
+    charge(tenure, 3).answered(granted(), 1002.0)
+    assert tenure.deadline == 1002 + valid, "the third latest of 1003, 1003, 1002 and 1000"
+    clock.now = 1002 + valid
+    assert tenure.lost()
+
+
+def test_a_node_that_says_no_does_not_count_and_a_majority_of_them_is_the_end(locks: Any) -> None:
+    tenure = tenure_on(locks, 0, 1, 2, 3)
+    charge(tenure, 0).answered([0, 1_700_000_000_000, b"h" * 24, 5000], 1003.0)
+    assert not tenure.lost()
+    assert len(tenure.nodes) == 3
+    charge(tenure, 1).answered([-4, 1_700_000_000_000, 5000], 1003.0)
+    assert tenure.reason is LossReason.TAKEN
+
+
+def test_nodes_that_lost_it_by_a_restart_are_an_expiry(locks: Any) -> None:
+    tenure = tenure_on(locks, 0, 1, 2)
+    charge(tenure, 0).answered([-4, 1_700_000_000_000, 5000], 1003.0)
+    assert tenure.reason is LossReason.EXPIRED
+
+
+def test_what_is_lost_stays_lost(locks: Any, clock: Clock) -> None:
+    tenure = tenure_on(locks, 0, 1, 2)
+    clock.now = 1000 + tenure.terms.valid
+    for index in range(5):
+        charge(tenure, index).answered(granted(), clock.now - 1)
+    assert tenure.lost()
+    assert tenure.deadline == 1000 + tenure.terms.valid
+
+
+def test_silence_of_a_minority_is_no_doubt_and_of_a_majority_is(locks: Any) -> None:
+    tenure: Any = tenure_on(locks, 0, 1, 2, 3, 4)
+    charge(tenure, 0).unanswered("gone")
+    charge(tenure, 1).unanswered("gone")
+    assert not str(tenure.doubt or "")
+    charge(tenure, 2).unanswered("gone")
+    assert "gone" in str(tenure.doubt)
+
+
+def test_a_loss_that_is_noticed_in_time_is_the_nodes_and_a_late_one_our_own_pause(locks: Any, clock: Clock) -> None:
+    awake, asleep = tenure_on(locks, 0, 1, 2), tenure_on(locks, 0, 1, 2)
+    clock.now = awake.deadline + 0.01
+    assert awake.lost()
+    assert awake.reason is LossReason.UNREACHABLE
+    clock.now += 60
+    assert asleep.lost()
+    assert asleep.reason is LossReason.EXPIRED
+
+
+def test_a_renewal_under_way_at_the_release_is_refused_by_a_marker(locks: Any, clock: Clock) -> None:
+    """It would create the vote anew."""
+    tenure = tenure_on(locks, 0, 1, 2)
+    assert charge(tenure, 1).request(clock.now) is not None
+    assert charge(tenure, 2).request(clock.now) is not None
+    charge(tenure, 2).answered(granted(), clock.now)
+    charge(tenure, 3).request(clock.now)
+    charge(tenure, 3).unanswered("the connection broke")
+    finish = tenure.finish()
+    assert finish.holding == {0, 1, 2}
+    assert set(finish.markers) == {1, 3}
+    assert charge(tenure, 0).request(clock.now) is None, "nothing is sent after the end"
+
+
+def test_a_request_of_the_keeper_says_to_which_run_of_the_server_it_goes(locks: Any, clock: Clock) -> None:
+    tenure = tenure_on(locks, 0, 1, 2)
+    locks.place.nodes[4].kept_run = RUN
+    request = charge(tenure, 4).request(clock.now)
+    assert request is not None
+    assert RUN in request
+    assert OWNER in request
+
+
+def test_max_hold_bounds_it_whatever_the_nodes_say(locks: Any) -> None:
+    tenure = tenure_on(locks, 0, 1, 2, max_hold=3)
+    for index in range(5):
+        charge(tenure, index).answered(granted(), 1002.0)
+    assert tenure.deadline == pytest.approx(1003.0)
+
+
+def test_set_terms_sets_the_time_left_and_never_adds(locks: Any) -> None:
+    tenure = tenure_on(locks, 0, 1, 2, 3, 4)
+    tenure.set_terms({0: 1001.0, 1: 1001.0, 2: 1001.0}, 2.0, 2.0)
+    assert 1002.9 < tenure.deadline < 1003.0
+    tenure.drop()
+
+
+# The breaker
+
+
+def test_one_failure_is_forgiven_and_more_are_left_alone_for_a_while() -> None:
+    breaker = Breaker()
+    breaker.failed(1000.0, "gone")
+    assert not breaker.is_open(1000.0)
+    breaker.failed(1000.0, "gone")
+    assert breaker.is_open(1000.0)
+    assert not breaker.is_open(1000.05), "half open: a probe may go"
+    for _ in range(20):
+        breaker.failed(2000.0, "gone")
+    assert breaker.is_open(2000.4)
+    assert not breaker.is_open(2001.0), "never for longer than a second"
+    breaker.worked()
+    assert not breaker.is_open(2000.0)
+
+
+def test_the_end_of_one_connection_is_one_failure() -> None:
+    breaker, connection = Breaker(), object()
+    for _ in range(100):
+        breaker.failed_once(1000.0, "gone", connection)
+    assert not breaker.is_open(1000.0)
