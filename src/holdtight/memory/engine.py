@@ -138,13 +138,14 @@ class Name(State):
 
         Whoever still stands in line has been handed the name and is about to run. A writer, and a reader behind a
         writer, must wait for every reader. Who waits for permits waits for any of many: nobody keeps him alone.
+        Readers whose main key was lost find that out when they renew: it is no deadlock if that ends it.
         """
         entry = self.line.get(who)
         if entry is None or not self.is_alive(entry) or (entry.inbox and entry.inbox not in self.listening):
             return []
         if self.holder:
             return [] if self.holder in self.line else [self.holder]
-        if self.shared != "r" or not (entry.mode == "x" or self._behind_a_writer(entry)):
+        if not self.main or self.main.mode != "r" or not (entry.mode == "x" or self._behind_a_writer(entry)):
             return []
         readers = self.holders.living(self.now, BLOCKERS)
         return [each.owner for each in readers if each.owner not in self.line]
