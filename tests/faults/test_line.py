@@ -134,7 +134,7 @@ def _passed_over(server: RunningServer) -> bool:
 def test_a_dead_holder_costs_its_ttl_and_the_line_goes_on(
     private_server: RunningServer, start_child: StartChild, colour: str
 ) -> None:
-    holder, others = start_child(HOLDER, private_server.url), start_child(WORK[colour], private_server.url)
+    holder, others = start_child(HOLDER, private_server.url, "1"), start_child(WORK[colour], private_server.url)
     holder.expect("held")
     for number in range(3):
         others.send(str(number))
@@ -150,7 +150,8 @@ def test_a_dead_holder_costs_its_ttl_and_the_line_goes_on(
 def test_a_holder_and_twenty_waiters_who_are_killed_cost_the_ttl_and_one_heartbeat(
     private_server: RunningServer, start_child: StartChild, colour: str
 ) -> None:
-    holder, other = start_child(HOLDER, private_server.url), start_child(WORK[colour], private_server.url)
+    ttl = 3.0
+    holder, other = start_child(HOLDER, private_server.url, str(ttl)), start_child(WORK[colour], private_server.url)
     doomed = [start_child(WORK[colour], private_server.url) for _ in range(2)]
     holder.expect("held")
     for number in range(20):
@@ -161,7 +162,7 @@ def test_a_holder_and_twenty_waiters_who_are_killed_cost_the_ttl_and_one_heartbe
     for victim in (holder, *doomed):
         victim.kill()
     killed = time.monotonic()
-    assert served(other)[2] - killed < 1 + TOUCH + SLACK, "not 250 ms for each of the dead"
+    assert served(other)[2] - killed < ttl + TOUCH + SLACK, "not 250 ms for each of the dead"
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -186,7 +187,7 @@ def test_a_killed_writer_in_line_keeps_readers_out_for_one_heartbeat(
 
 HOLDER = """
 from holdtight import Locks
-lease = Locks(args[0]).lock("a", ttl=1).acquire()
+lease = Locks(args[0]).lock("a", ttl=float(args[1])).acquire()
 say("held")
 hear()
 """
