@@ -42,13 +42,12 @@ class Diary:
         self._worker = worker
 
     def write(self, what: str, lease: Any, mode: str, n: int) -> None:
-        if what == "begin":
-            at, until = boottime(), 0.0
-        else:
-            # Whoever notices only now that the lease is lost has held it until it was, and not until now.
-            at, until = boottime(), lease.tenure.deadline
+        at, until = boottime(), lease.tenure.deadline
+        if what == "begin" and at >= until:
+            return  # so long after the grant that it is lost: it has protected nothing
+        # Whoever notices only now that the lease is lost has held it until it was, and not until now.
+        moment = at if what == "begin" else min(at, until)
         for tenure in lease.tenures:
-            moment = min(at, until) if until else at
             words = [f"{moment:.6f}", what, self._worker, tenure.owner.hex(), tenure.name, mode, n, tenure.fence]
             os.write(self._file, (" ".join(map(str, words)) + "\n").encode())
 

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 import time
+from typing import Any
 
 from holdtight import AsyncLocks, Locks
 
@@ -18,12 +19,19 @@ def say(*words: object) -> None:
 _speaking = threading.Lock()
 
 
+def wanted(locks: Any, label: str) -> Any:
+    """To read, if that is what the label begins with."""
+    if label.startswith("reader"):
+        return locks.rwlock("a", ttl=5, label=label).read()
+    return locks.lock("a", ttl=5, label=label)
+
+
 def in_threads(url: str) -> None:
     """Each line of input is a label of one more waiter, in a thread of its own, who holds it for a moment."""
     locks = Locks(url)
 
     def wait(label: str) -> None:
-        with locks.lock("a", ttl=5, label=label) as lease:
+        with wanted(locks, label) as lease:
             say(label, lease.fence, time.monotonic())
 
     for line in sys.stdin:
@@ -38,7 +46,7 @@ def in_tasks(url: str) -> None:
         tasks = set()
 
         async def wait(label: str) -> None:
-            async with locks.lock("a", ttl=5, label=label) as lease:
+            async with wanted(locks, label) as lease:
                 say(label, lease.fence, time.monotonic())
 
         while line := await asyncio.to_thread(sys.stdin.readline):

@@ -64,7 +64,7 @@ def test_a_fleet_of_all_kinds_under_random_kills(
 
 
 def _everything_can_be_had(server: RunningServer) -> None:
-    """Within the ttl of those who were killed, and 250 ms for each of (up to twenty) dead who stand before us."""
+    """Within the ttl of those who were killed and a heartbeat, however many dead stand before us."""
     with Locks(server.url, wait=15) as locks:
         for book in campaign.BOOKS:
             locks.lock(book).acquire().release()

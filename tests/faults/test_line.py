@@ -14,6 +14,10 @@ from tests.support.processes import Child, StartChild, wait_for
 from tests.support.servers import RunningServer
 
 CLAIM_WINDOW = 0.5
+TOUCH = 5 / 3
+"""Seconds from one heartbeat of a waiter to the next."""
+SLACK = 2.0
+"""For a machine that is busy with other things; less than what the tests here say is not waited for."""
 WORK = {"sync": standing.in_threads, "asyncio": standing.in_tasks}
 
 
@@ -134,7 +138,7 @@ def _passed_over(server: RunningServer) -> bool:
 def test_a_dead_holder_costs_its_ttl_and_the_line_goes_on(
     private_server: RunningServer, start_child: StartChild, colour: str
 ) -> None:
-    holder, others = start_child(HOLDER, private_server.url), start_child(WORK[colour], private_server.url)
+    holder, others = start_child(HOLDER, private_server.url, "1"), start_child(WORK[colour], private_server.url)
     holder.expect("held")
     for number in range(3):
         others.send(str(number))
@@ -146,9 +150,48 @@ def test_a_dead_holder_costs_its_ttl_and_the_line_goes_on(
     assert seen[-1][2] - killed < 1 + 0.5
 
 
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_holder_and_twenty_waiters_who_are_killed_cost_the_ttl_and_one_heartbeat(
+    private_server: RunningServer, start_child: StartChild, colour: str
+) -> None:
+    ttl = 3.0
+    holder, other = start_child(HOLDER, private_server.url, str(ttl)), start_child(WORK[colour], private_server.url)
+    doomed = [start_child(WORK[colour], private_server.url) for _ in range(2)]
+    holder.expect("held")
+    for number in range(20):
+        doomed[number % 2].send(str(number))
+        wait_for(lambda number=number: waiting(private_server, "a") == number + 1)  # type: ignore[misc]
+    other.send("survivor")
+    wait_for(lambda: waiting(private_server, "a") == 21)
+    for victim in (holder, *doomed):
+        victim.kill()
+    killed = time.monotonic()
+    assert served(other)[2] - killed < ttl + TOUCH + SLACK, "not 250 ms for each of the dead"
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_killed_writer_in_line_keeps_readers_out_for_one_heartbeat(
+    private_server: RunningServer, start_child: StartChild, colour: str
+) -> None:
+    """Though another reads on for as long as it likes, and nobody gives anything back."""
+    with Locks(private_server.url) as locks, locks.rwlock("a", ttl=30).read() as reading:
+        writer, readers = (start_child(WORK[colour], private_server.url) for _ in range(2))
+        writer.send("writer")
+        wait_for(lambda: waiting(private_server, "a") == 1)
+        for number in range(2):
+            readers.send(f"reader-{number}")
+            wait_for(lambda number=number: waiting(private_server, "a") == number + 2)  # type: ignore[misc]
+        writer.kill()
+        killed = time.monotonic()
+        seen = [served(readers) for _ in range(2)]
+        assert max(at for _, _, at in seen) - killed < TOUCH + SLACK, "not until his place lapses"
+        assert {label for label, _, _ in seen} == {"reader-0", "reader-1"}
+        reading.check()
+
+
 HOLDER = """
 from holdtight import Locks
-lease = Locks(args[0]).lock("a", ttl=1).acquire()
+lease = Locks(args[0]).lock("a", ttl=float(args[1])).acquire()
 say("held")
 hear()
 """

@@ -168,6 +168,26 @@ async def test_a_write_lease_becomes_a_read_lease_with_no_gap(world: World) -> N
     assert [event.fence for event in heard if isinstance(event, Downgraded)] == [reader.fence]
 
 
+async def test_a_writer_at_the_head_of_the_line_is_not_overtaken_by_a_downgrade(world: World) -> None:
+    lock = world.client.rwlock("book", ttl=20)
+    first = await lock.write().acquire()
+    second = world.start(lock.write().acquire())
+    await world.in_line(lock.read(), 1)
+    behind = world.start(lock.read().acquire())
+    await world.in_line(lock.read(), 2)
+    reader = await first.downgrade()
+    assert await lock.read().try_acquire() is None
+    assert [holder.owner for holder in (await lock.inspect()).holders] == [reader.owner]
+    assert not second.done
+    assert not behind.done
+    await reader.release()
+    writer = await second.result()
+    assert writer.fence > reader.fence
+    assert not behind.done
+    await writer.release()
+    await (await behind.result()).release()
+
+
 async def test_a_block_gives_back_what_it_was_downgraded_to(world: World) -> None:
     lock = world.client.rwlock("book", ttl=20)
     async with lock.write() as writer:

@@ -87,6 +87,23 @@ async def test_a_limit_change_counts_for_new_grants(world: World) -> None:
         assert await world.apart(few.try_acquire()) is None
 
 
+async def test_each_in_line_waits_with_the_limit_it_brought(world: World) -> None:
+    many = world.client.semaphore("gate", permits=3, ttl=20)
+    few = world.client.semaphore("gate", permits=2, ttl=20)
+    leases = [await many.acquire() for _ in range(3)]
+    lowered, old = await world.line_up(many, few.acquire(), many.acquire())
+    await leases.pop().release()
+    assert await many.try_acquire() is None  # one is free by the old limit, but none by that of who came first
+    assert not lowered.done
+    assert not old.done
+    await leases.pop().release()
+    leases += [await lowered.result(), await old.result()]
+    raised = await world.client.semaphore("gate", permits=4, ttl=20).try_acquire()
+    assert raised is not None  # a higher limit counts at once when nobody waits
+    for lease in (raised, *leases):
+        await lease.release()
+
+
 async def test_the_permits_of_a_dead_holder_come_back(world: World) -> None:
     semaphore = world.client.semaphore("gate", permits=2, ttl=20)
     dead = await world.client.semaphore("gate", permits=2, ttl=0.3, renew=False).acquire(2)
@@ -130,6 +147,24 @@ async def test_a_name_is_a_lock_or_a_semaphore_but_not_both(world: World) -> Non
             await world.apart(client.rwlock("gate").read().acquire())
     async with client.lock("gate", ttl=20):
         pass  # free again, for any kind
+
+
+async def test_a_request_of_another_kind_that_is_refused_leaves_the_line_as_it_was(world: World) -> None:
+    client = world.client
+    book, gate = client.rwlock("book", ttl=20), client.semaphore("gate", permits=1, ttl=20)
+    writer, permit = await book.write().acquire(), await gate.acquire()
+    (reader,) = await world.line_up(book.read(), book.read().acquire())
+    (next_one,) = await world.line_up(gate, gate.acquire())
+    with pytest.raises(ScriptError, match="in use as an exclusive lock"):
+        await client.semaphore("book", permits=1).acquire(wait=5)
+    for other in (client.lock("gate"), client.rwlock("gate").read()):
+        with pytest.raises(ScriptError, match="in use as a semaphore"):
+            await other.acquire(wait=5)
+    assert [(await each.inspect()).waiting for each in (book, gate)] == [1, 1]
+    await writer.release()
+    await permit.release()
+    await (await reader.result()).release()
+    await (await next_one.result()).release()
 
 
 @pytest.mark.parametrize(

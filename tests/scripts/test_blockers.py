@@ -167,3 +167,24 @@ def test_who_waits_for_permits_is_kept_out_by_nobody_alone(desk: Desk) -> None:
     desk.permit(ALICE, 2, of=2)
     desk.permit(BOB, 1, of=2)
     assert desk.blockers(BOB) == []
+
+
+def test_readers_whose_main_key_was_lost_keep_nobody(desk: Desk) -> None:
+    """Their next renewal finds it gone, and ends the wait: that is no deadlock."""
+    desk.read(ALICE)
+    desk.attempt(BOB)
+    desk.wire.call("DEL", desk.keys.main)
+    assert desk.blockers(BOB) == []
+    assert desk.renew(ALICE) == [0, b""]
+
+
+@pytest.mark.parametrize("mode", ["x", "r"])
+def test_what_is_left_in_the_hash_of_a_line_that_is_gone_hides_no_holder(desk: Desk, mode: str) -> None:
+    desk.attempt(CAROL)
+    desk.share(ALICE, mode="r") if mode == "r" else desk.attempt(ALICE)
+    desk.release(CAROL)
+    entry = desk.wire.call("HGET", desk.keys.waiters, ALICE)
+    desk.share(ALICE, mode="r") if mode == "r" else desk.attempt(ALICE)
+    desk.wire.call("HSET", desk.keys.waiters, ALICE, entry)
+    desk.attempt(BOB)
+    assert desk.blockers(BOB) == [ALICE]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdtight.memory.engine import CLAIM, TAIL
+from holdtight.memory.engine import CLAIM, HEARTBEAT, TAIL
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, Inbox, fence_of, in_line, owner, sharing
 
@@ -57,6 +57,24 @@ def test_a_writer_at_the_head_of_the_line_goes_on_waiting(desk: Desk, inbox: Inb
     assert desk.read(DAVE)[0] == 0, "and still stops those who come after him"
     desk.release(ALICE)
     assert inbox.bells()[0] == b"g" + BOB
+
+
+@pytest.mark.parametrize("how", ["his place has lapsed", "he is passed over"])
+def test_a_writer_in_line_who_cannot_come_keeps_no_reader_out(desk: Desk, inbox: Inbox, how: str) -> None:
+    desk.attempt(DAVE)
+    desk.attempt(BOB, inbox=b"nobody listens")
+    desk.release(DAVE)
+    desk.attempt(ALICE)
+    if how == "his place has lapsed":
+        desk.attempt(BOB, inbox=INBOX)
+        desk.pass_time(HEARTBEAT - 1_000)
+        desk.read(CAROL, inbox=INBOX)
+        desk.pass_time(1_001)
+    desk.read(CAROL, inbox=INBOX)
+    desk.downgrade(ALICE)
+    assert inbox.bells() == [b"g" + CAROL]
+    assert sharing(desk) == [ALICE, CAROL]
+    assert in_line(desk) == ([CAROL] if how == "his place has lapsed" else [BOB, CAROL])
 
 
 @pytest.mark.parametrize("queue", [False, True])

@@ -59,8 +59,12 @@ class Machine(RuleBasedStateMachine):
     desk: ClockworkDesk
     ear: Inbox
 
-    @initialize(micros=st.sampled_from([0, 1, 999_999]), habit=st.sampled_from(["x", "rx", "rrx", "p", "p", "rxp"]))
-    def begin(self, micros: int, habit: str) -> None:
+    @initialize(
+        micros=st.sampled_from([0, 1, 999_999]),
+        habit=st.sampled_from(["x", "rx", "rrx", "p", "p", "rxp", "xp"]),
+        tick=st.sampled_from([0, 1, 1]),
+    )
+    def begin(self, micros: int, habit: str, tick: int) -> None:
         self.desk.wire.call("FLUSHALL")
         for channel in INBOXES:
             self.ear.subscribe(channel)
@@ -68,6 +72,8 @@ class Machine(RuleBasedStateMachine):
         self.true_us, self.ahead, self.crowds = START + micros, 0, 0
         self.habit = habit
         """What the name is mostly used for: two kinds that take turns refuse each other more than anything else."""
+        self.tick = tick
+        """µs from one request to the next: a fast path is for requests that come after the last fence."""
         self.hash_end = self.shared_end = 0
         self.was_shared = False
         self.promises = Promises()
@@ -99,6 +105,14 @@ class Machine(RuleBasedStateMachine):
     @rule(who=owners, turn=turns, amount=amounts, ttl=ttls, inbox=inboxes)
     def wait_in_line(self, who: bytes, turn: int, amount: tuple[int, int], ttl: int, inbox: bytes) -> None:
         self._ask(self.habit[turn % len(self.habit)], who, amount, ttl=ttl, inbox=inbox)
+
+    @precondition(lambda self: self.model.line)
+    @rule(which=turns, more=st.integers(0, 1))
+    def one_in_line_asks(self, which: int, more: int) -> None:
+        """Mostly the first; for the same as before, or for more."""
+        entry = self.model.line[which % len(self.model.line) if which > 6 else 0]
+        amount = (entry.n + more, entry.permits + more)
+        self._ask(entry.mode, entry.owner, amount, ttl=entry.ttl, inbox=entry.inbox)
 
     @precondition(lambda self: self._living())
     @rule(which=turns, ttl=ttls)
@@ -233,6 +247,7 @@ class Machine(RuleBasedStateMachine):
         inbox: bytes,
         late: int = IN_TIME,
     ) -> None:
+        self.time_passes(self.tick)
         how: dict[str, Any] = {"ttl": ttl, "limit": limit, "inbox": inbox, "not_after": self.model.now_us + late}
         if mode == "x":
             reply = self.desk.attempt(who, **how, label=label)
@@ -363,7 +378,7 @@ def test_the_scripts_do_what_the_model_does(equipped: type[Machine]) -> None:
     run_state_machine_as_test(
         equipped,
         settings=settings(
-            max_examples=EXAMPLES or 150,
+            max_examples=EXAMPLES or 200,
             stateful_step_count=40,
             deadline=None,
             derandomize=not EXAMPLES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdtight.memory.engine import CLAIM, TAIL
+from holdtight.memory.engine import CLAIM, HEARTBEAT, TAIL
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, Inbox, fence_of, in_line, owner, sharing
 
@@ -106,6 +106,23 @@ def test_several_permits_count_as_many(desk: Desk) -> None:
     assert fence_of(desk.permit(BOB, 3, of=5))
 
 
+@pytest.mark.parametrize("way", ["at once", "beside others", "after a line", "given"])
+def test_several_permits_count_as_many_however_they_were_had(desk: Desk, way: str) -> None:
+    if way == "beside others":
+        desk.permit(ALICE, of=4)
+    if way == "after a line":
+        desk.permit(ALICE, of=4)
+        desk.withdraw(DAVE, desk.now() + 2_000)
+    if way == "given":
+        desk.permit(ALICE, 1, of=1)
+        desk.permit(BOB, 3, of=4, inbox=b"nobody listens")
+        desk.permit(BOB, 3, of=3)
+        desk.release(ALICE)
+    assert fence_of(desk.permit(BOB, 3, of=4))
+    assert desk.state().value.endswith(b"+")
+    assert desk.permit(CAROL, 2, of=4, limit=0)[0] == 0
+
+
 @pytest.mark.parametrize("in_use", [False, True])
 def test_more_than_there_are_is_never_given(desk: Desk, in_use: bool) -> None:
     if in_use:
@@ -130,6 +147,13 @@ def test_a_large_request_is_not_starved_by_small_ones(desk: Desk, inbox: Inbox) 
     desk.permit(CAROL, 3, of=3, inbox=INBOX)
     desk.release(CAROL)
     assert inbox.bells() == [b"g" + DAVE, b"g" + ERIN]
+
+
+def test_a_small_request_behind_a_large_one_looks_again_after_a_heartbeat(desk: Desk) -> None:
+    desk.permit(ALICE, of=3, ttl=3_600_000)
+    _, _, _, left, _, look = desk.permit(BOB, 3, of=3)
+    assert look == left > 3_599_000, "which waits for permits"
+    assert desk.permit(CAROL, of=3)[5] == HEARTBEAT + 250, "this one only for BOB, who may die"
 
 
 def test_what_comes_free_at_once_goes_to_as_many_as_it_serves(desk: Desk, inbox: Inbox) -> None:

@@ -71,6 +71,8 @@ def test_the_keys_stay_for_as_long_as_the_last_reader_and_are_never_shortened(de
     desk.read(BOB, ttl=1_000)
     desk.renew(BOB, ttl=500)
     desk.read(BOB, ttl=400)
+    desk.withdraw(DAVE, desk.now() + 2_000)
+    desk.read(CAROL, ttl=300)
     for key in (desk.keys.main, desk.keys.waiters, desk.keys.holders):
         assert desk.time_left(key) > 59_000 + TAIL
 
@@ -166,7 +168,7 @@ def test_a_waiting_writer_stops_later_readers(desk: Desk) -> None:
     no, _, holder, left, position, look = desk.read(DAVE)
     assert (no, holder, position) == (0, BOB, 2), "told of the reader who expires first"
     assert 9_000 < left <= 10_000
-    assert look == left + 250
+    assert look == HEARTBEAT + 250, "for the writer may die, and nobody would tell"
     assert desk.read(ERIN, limit=0)[0] == 0
     assert sharing(desk) == [ALICE, BOB]
 
@@ -187,6 +189,20 @@ def test_a_dead_writer_in_line_stops_nobody(desk: Desk) -> None:
     desk.pass_time(200)
     assert fence_of(desk.read(DAVE)), "which finds that CAROL comes first, and lets her in too"
     assert sharing(desk) == [ALICE, CAROL, DAVE]
+
+
+def test_a_reader_behind_a_writer_who_died_finds_out_by_himself(desk: Desk, inbox: Inbox) -> None:
+    """However long the one who reads has: nobody releases, and nobody else comes."""
+    desk.read(ALICE, ttl=3_600_000)
+    desk.attempt(BOB)
+    looks = [desk.read(who, inbox=INBOX)[5] for who in (CAROL, DAVE)]
+    assert looks == [HEARTBEAT + 250, HEARTBEAT + 500]
+    desk.pass_time(HEARTBEAT - 100)
+    for who in (CAROL, DAVE):
+        desk.touch(who)
+    desk.pass_time(350)
+    assert fence_of(desk.read(CAROL, inbox=INBOX))
+    assert inbox.bells() == [b"g" + DAVE]
 
 
 def test_a_writer_who_is_passed_over_stops_nobody(desk: Desk) -> None:

@@ -58,6 +58,15 @@ def test_no_script_looks_at_more_than_some_200(desk: Desk, verb: str, free: bool
     bounded(desk, lambda: VERBS[verb](desk))
 
 
+@pytest.mark.parametrize("dead", [False, True])
+def test_no_touch_looks_at_more_than_some_200_before_it(desk: Desk, inbox: Inbox, dead: bool) -> None:
+    desk.read(ALICE)
+    desk.crowd(1_000, dead=dead, inbox=b"nobody listens")
+    desk.read(BOB, limit=20_000, inbox=INBOX)
+    desk.crowd(300, dead=dead, inbox=b"nobody listens")
+    assert bounded(desk, lambda: desk.touch(BOB, INBOX)) == 1
+
+
 def test_ten_thousand_dead_are_swept_by_and_by_and_the_living_behind_them_is_rung(desk: Desk, inbox: Inbox) -> None:
     desk.attempt(ALICE)
     desk.crowd(MANY, dead=True)

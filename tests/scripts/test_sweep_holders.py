@@ -75,6 +75,16 @@ def test_a_writer_gets_past_ten_thousand_dead_readers_by_and_by(desk: Desk) -> N
     assert set(desk.dump()) == {desk.keys.main}, "nothing is left of them"
 
 
+def test_whoever_stands_further_back_looks_again_at_once_too(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(CAROL, inbox=b"nobody listens")
+    desk.release(ALICE)
+    desk.read(ALICE, ttl=1_000)
+    desk.crowd_in(2 * SWEEP, mode="r", dead=True)
+    desk.pass_time(1_001)
+    assert desk.attempt(BOB)[2:] == [b"", 0, 2, 0]
+
+
 def test_a_reader_comes_in_at_once(desk: Desk) -> None:
     dead_readers(desk, 1_000)
     assert bounded(desk, lambda: fence_of(desk.read(BOB)))

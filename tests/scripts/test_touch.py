@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from holdtight.memory.engine import HEARTBEAT
+import pytest
+
+from holdtight.memory.engine import CLAIM, HEARTBEAT, SWEEP
 from tests.scripts.conftest import INBOX
-from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, Inbox
+from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, Inbox, fence_of, in_line, sharing
+
+NOBODY_LISTENS = b"nobody listens"
 
 
 def test_it_keeps_the_entry_and_the_line_alive(desk: Desk) -> None:
@@ -75,3 +79,177 @@ def test_it_does_not_shorten_what_else_the_hash_is_kept_for(desk: Desk) -> None:
     desk.withdraw(CAROL, desk.now() + 60_000)
     desk.touch(BOB)
     assert desk.time_left(desk.keys.waiters) > 50_000
+
+
+# Those who should have told the waiter may be dead
+
+
+def test_nobody_is_rung_while_the_holder_lives(desk: Desk, inbox: Inbox) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB, inbox=NOBODY_LISTENS)
+    desk.attempt(CAROL, inbox=INBOX)
+    assert desk.touch(CAROL, INBOX) == 1
+    assert inbox.bells() == []
+    assert not desk.state().line[0].passed_over, "who cannot be rung is found out when it comes free"
+
+
+def test_who_waits_for_a_holder_that_has_expired_is_rung(desk: Desk, inbox: Inbox) -> None:
+    """However many dead stand before him: his own attempt gets past them all, at once."""
+    desk.attempt(ALICE, ttl=1_000)
+    desk.crowd(10, inbox=NOBODY_LISTENS)
+    desk.attempt(BOB, inbox=INBOX)
+    desk.pass_time(1_001)
+    before = desk.state()
+    assert desk.touch(BOB, INBOX) == 1
+    assert desk.state().value == before.value, "it never grants"
+    assert inbox.bells() == [b"g" + BOB]
+    assert fence_of(desk.attempt(BOB, inbox=INBOX))
+
+
+def test_who_waits_for_a_claim_that_was_missed_is_rung(desk: Desk, inbox: Inbox) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB, inbox=INBOX)
+    desk.attempt(CAROL, inbox=INBOX)
+    desk.release(ALICE)
+    inbox.bells()
+    desk.touch(CAROL, INBOX)
+    assert inbox.bells() == []
+    desk.pass_time(CLAIM + 1)
+    desk.touch(CAROL, INBOX)
+    assert inbox.bells() == [b"g" + CAROL]
+
+
+@pytest.mark.parametrize("value", [None, b"t1q1794000000000000", b"hello"])
+def test_who_waits_for_what_nobody_holds_is_rung(desk: Desk, inbox: Inbox, value: bytes | None) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB, inbox=INBOX)
+    if value is None:
+        desk.wire.call("DEL", desk.keys.main)
+    else:
+        desk.wire.call("SET", desk.keys.main, value)
+    assert desk.touch(BOB, INBOX) == 1
+    assert inbox.bells() == [b"g" + BOB]
+
+
+def test_a_main_key_of_another_type_is_for_his_attempt_to_say(desk: Desk, inbox: Inbox) -> None:
+    desk.attempt(ALICE)
+    desk.attempt(BOB, inbox=INBOX)
+    desk.wire.call("DEL", desk.keys.main)
+    desk.wire.call("RPUSH", desk.keys.main, "x")
+    assert desk.touch(BOB, INBOX) == 1
+    assert inbox.bells() == [b"g" + BOB]
+
+
+@pytest.mark.parametrize("mode", ["r", "p"])
+def test_who_waits_for_those_who_share_is_rung_when_one_of_them_has_expired(
+    desk: Desk, inbox: Inbox, mode: str
+) -> None:
+    for who, ttl in ((ALICE, 1_000), (BOB, 30_000)):
+        desk.share(who, mode=mode, permits=2, ttl=ttl)
+    if mode == "r":
+        desk.attempt(CAROL, inbox=INBOX)
+    else:
+        desk.permit(CAROL, of=2, inbox=INBOX)
+    desk.touch(CAROL, INBOX)
+    assert inbox.bells() == []
+    desk.pass_time(1_001)
+    desk.touch(CAROL, INBOX)
+    assert inbox.bells() == [b"g" + CAROL]
+    reply = desk.attempt(CAROL, inbox=INBOX) if mode == "r" else desk.permit(CAROL, of=2, inbox=INBOX)
+    assert isinstance(reply, list)
+    assert reply[0] == (0 if mode == "r" else 1)
+    desk.touch(CAROL, INBOX) if mode == "r" else None
+    assert inbox.bells() == [], "once: the attempt has cleared it away"
+
+
+def test_a_reader_behind_a_writer_who_was_killed_is_rung_and_comes_in(desk: Desk, inbox: Inbox) -> None:
+    """Well before the writer's place lapses; which he keeps, passed over, should it be his connection only."""
+    desk.read(ALICE, ttl=3_600_000)
+    desk.attempt(BOB, inbox=NOBODY_LISTENS)
+    desk.read(CAROL, inbox=INBOX)
+    desk.read(DAVE, inbox=INBOX)
+    assert desk.touch(DAVE, INBOX) == 1
+    assert inbox.bells() == [b"g" + DAVE]
+    assert [entry.passed_over for entry in desk.state().line] == [True, False, False]
+    assert fence_of(desk.read(DAVE, inbox=INBOX))
+    assert inbox.bells() == [b"g" + CAROL], "who came before him"
+    assert sharing(desk) == [ALICE, CAROL, DAVE]
+    assert in_line(desk) == [BOB, CAROL]
+    assert desk.attempt(BOB, inbox=INBOX)[4] == 1, "the first again"
+
+
+def test_a_small_request_behind_a_large_one_that_was_killed_is_rung_and_comes_in(desk: Desk, inbox: Inbox) -> None:
+    desk.permit(ALICE, of=3, ttl=3_600_000)
+    desk.permit(BOB, 3, of=3, inbox=NOBODY_LISTENS)
+    desk.permit(CAROL, of=3, inbox=INBOX)
+    desk.touch(CAROL, INBOX)
+    assert inbox.bells() == [b"g" + CAROL]
+    assert fence_of(desk.permit(CAROL, of=3, inbox=INBOX))
+
+
+@pytest.mark.parametrize("there", [INBOX, b""])
+def test_a_writer_who_lives_or_polls_goes_on_keeping_readers_out(desk: Desk, inbox: Inbox, there: bytes) -> None:
+    desk.read(ALICE)
+    desk.attempt(BOB, inbox=there)
+    desk.attempt(DAVE, inbox=NOBODY_LISTENS)
+    desk.read(CAROL, inbox=INBOX)
+    for _ in range(3):
+        assert desk.touch(CAROL, INBOX) == 1
+    assert inbox.bells() == []
+    assert not any(entry.passed_over for entry in desk.state().line)
+
+
+def test_a_writer_who_polled_and_died_is_noticed_when_his_place_has_lapsed(desk: Desk, inbox: Inbox) -> None:
+    desk.read(ALICE, ttl=3_600_000)
+    desk.attempt(BOB)
+    desk.read(CAROL, inbox=INBOX)
+    desk.pass_time(HEARTBEAT - 1_000)
+    desk.touch(CAROL, INBOX)
+    assert inbox.bells() == []
+    desk.pass_time(1_001)
+    desk.touch(CAROL, INBOX)
+    assert inbox.bells() == [b"g" + CAROL]
+
+
+def test_who_is_rung_for_nothing_is_not_rung_again(desk: Desk, inbox: Inbox) -> None:
+    """A mark stays, and stands for the one look that it is worth."""
+    desk.read(ALICE)
+    desk.attempt(BOB, inbox=NOBODY_LISTENS)
+    desk.attempt(CAROL, inbox=INBOX)
+    for _ in range(3):
+        desk.touch(CAROL, INBOX)
+    assert inbox.bells() == [b"g" + CAROL]
+
+
+@pytest.mark.parametrize("number", [7, 8, 9, SWEEP - 1])
+def test_one_touch_gets_past_many_who_were_killed(desk: Desk, inbox: Inbox, number: int) -> None:
+    desk.read(ALICE)
+    desk.crowd(number, inbox=NOBODY_LISTENS)
+    desk.read(BOB, limit=1_000, inbox=INBOX)
+    desk.touch(BOB, INBOX)
+    assert [entry.passed_over for entry in desk.state().line] == [True] * number + [False]
+    assert fence_of(desk.read(BOB, inbox=INBOX))
+
+
+def test_without_the_right_to_ask_who_listens_nobody_is_taken_for_dead(desk: Desk, inbox: Inbox) -> None:
+    desk.read(ALICE)
+    desk.attempt(BOB, inbox=NOBODY_LISTENS)
+    desk.read(CAROL, inbox=INBOX)
+    desk.wire.call("ACL", "SETUSER", "narrow", "on", "nopass", "~*", "&*", "+@all", "-pubsub")
+    try:
+        desk.wire.call("AUTH", "narrow", "any")
+        assert desk.touch(CAROL, INBOX) == 1
+    finally:
+        desk.wire.call("AUTH", "default", "")
+        desk.wire.call("ACL", "DELUSER", "narrow")
+    assert inbox.bells() == []
+    assert not desk.state().line[0].passed_over
+
+
+def test_who_polls_marks_nobody(desk: Desk) -> None:
+    """He could not be rung: who comes by himself finds out then."""
+    desk.read(ALICE)
+    desk.attempt(BOB, inbox=NOBODY_LISTENS)
+    desk.read(CAROL)
+    assert desk.touch(CAROL) == 1
+    assert not desk.state().line[0].passed_over

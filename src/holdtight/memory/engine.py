@@ -82,6 +82,8 @@ class Name(State):
             self._ring(inbox, b"g" + who)
             return 0
         self._keep_place(entry)
+        if inbox and self._may_be_had_by(who):
+            self._ring(inbox, b"g" + who)
         return 1
 
     def withdraw(self, who: bytes, marker: int) -> Reply:
@@ -138,13 +140,14 @@ class Name(State):
 
         Whoever still stands in line has been handed the name and is about to run. A writer, and a reader behind a
         writer, must wait for every reader. Who waits for permits waits for any of many: nobody keeps him alone.
+        Readers whose main key was lost find that out when they renew: it is no deadlock if that ends it.
         """
         entry = self.line.get(who)
-        if entry is None or not self.is_alive(entry) or (entry.inbox and entry.inbox not in self.listening):
+        if entry is None or not self.is_alive(entry) or not self._is_there(entry):
             return []
         if self.holder:
             return [] if self.holder in self.line else [self.holder]
-        if self.shared != "r" or not (entry.mode == "x" or self._behind_a_writer(entry)):
+        if not self.main or self.main.mode != "r" or not (entry.mode == "x" or self._behind_a_writer(entry)):
             return []
         readers = self.holders.living(self.now, BLOCKERS)
         return [each.owner for each in readers if each.owner not in self.line]
@@ -198,7 +201,9 @@ class Name(State):
         entry.mode, entry.n, entry.permits = wish.mode, wish.n, wish.permits
         self._keep_place(entry)
         position = self.line.place(entry.number) + 1
-        look = 0 if more else left + min(position - 1, 20) * STEP_BACK
+        # Only somebody before him keeps him out, who may have died: nothing else would tell him.
+        patience = min(left, HEARTBEAT) if not self.holder and self._fits(wish) else left
+        look = 0 if more else patience + min(position - 1, 20) * STEP_BACK
         return [0, self.now, holder, left, position, look]
 
     def _has(self, who: bytes, mode: str) -> bool:
@@ -327,6 +332,27 @@ class Name(State):
                 return True, True
         self.looked = 0
         return False, False
+
+    def _may_be_had_by(self, who: bytes) -> bool:
+        """Those who should have told him may be dead. Marks those before him who are, as a hand-over would."""
+        if not self.main or not self.main.mode:
+            return True
+        if self.main.mode == "x":
+            return not self.holder
+        if len(self.holders) > self.holders.count(self.now):
+            return True
+        found = False
+        for entry in self.line.some(self.line.place(self.looked + 1), self.sweep):
+            alive = self.is_alive(entry)
+            if entry.owner == who or (alive and not entry.passed_over and self._is_there(entry)):
+                break
+            found = found or not alive or not entry.passed_over
+            entry.passed_over = entry.passed_over or alive
+        return found
+
+    def _is_there(self, entry: Entry) -> bool:
+        """As far as can be told: who has no inbox polls."""
+        return not entry.inbox or entry.inbox in self.listening
 
     def _note_runner_up(self, place: int, claim: int) -> None:
         for entry in self.line.some(place, RUNNERS_UP):

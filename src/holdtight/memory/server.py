@@ -108,8 +108,7 @@ class Server:
     def _scripted(self, which: bytes, keys: Words, args: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
         verb = VERBS.get(which)
         if verb is not None:
-            # A touch knows the line only, and not the main key.
-            return self._run(verb, keys[0].removesuffix(b":q"), args, now_us, bells)
+            return self._run(verb, keys[0], args, now_us, bells)
         if which in _MULTI:
             return self._run_on_all(keys[::4], args, now_us)
         if which in _RETRACT:

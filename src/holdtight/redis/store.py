@@ -138,7 +138,7 @@ class Prepared:
         return b"%b$24\r\n%b\r\n%b%b$16\r\n%016d\r\n" % (head, owner, bulk(ttl_ms), bulk(ttl_ms + TAIL_MS), limit)
 
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
-        return script.TOUCH.head(self.keys.queue, self.keys.waiters) + bulk(owner) + bulk(inbox)
+        return script.TOUCH.head(*self.keys) + bulk(owner) + bulk(inbox)
 
     def arrival_limit(self, now: float, patience: float) -> int:
         """`not_after` of an attempt sent now, in ms and rounded up: what a marker must outlive."""

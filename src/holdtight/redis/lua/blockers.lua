@@ -26,7 +26,7 @@ end
 if kind == 'x1' then
   local holder = sub(value, 4, 27)
   -- Who still stands in line has been handed the name and is about to confirm: it will run.
-  if call('PTTL', main) <= TAIL or call('HGET', waiters, holder) then return {} end
+  if call('PTTL', main) <= TAIL or call('ZSCORE', queue, holder) then return {} end
   return {holder}
 end
 -- A writer waits for every reader, and so does a reader behind a writer.
@@ -39,6 +39,6 @@ end
 local found = {}
 local readers = writer and call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'LIMIT', 0, 100) or {}
 for i = 1, #readers do
-  if not call('HGET', waiters, readers[i]) then found[#found + 1] = readers[i] end
+  if not call('ZSCORE', queue, readers[i]) then found[#found + 1] = readers[i] end
 end
 return found

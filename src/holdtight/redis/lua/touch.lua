@@ -1,9 +1,10 @@
--- A waiter's heartbeat. Never grants and never clears a mark; rings the waiter if the server
--- does not know it (any more), so that it comes and looks.
--- KEYS    queue waiters
+-- A waiter's heartbeat. Never grants and never clears a mark; rings the waiter, so that it comes and looks, if the
+-- server does not know it (any more), or if what it waits for may be had and those who should have said so are dead.
+-- KEYS    main queue waiters holders
 -- ARGV    owner inbox
 -- RETURN  1 known | 0 unknown
-local entry = call('HGET', waiters, owner)
+local found = call('HMGET', waiters, owner, 'c')
+local entry = found[1]
 if not entry or not call('ZSCORE', queue, owner) then
   if inbox ~= '' then redis.pcall('PUBLISH', inbox, 'g' .. owner) end
   return 0
@@ -11,7 +12,43 @@ end
 --@include constants
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local value = redis.pcall('GET', main)
+local kind, come = type(value) == 'string' and sub(value, 1, 2), true -- whatever is wrong with it: an attempt says so
+local shared = kind == 's1' or kind == 'p1'
+if kind == 'x1' then
+  come = call('PTTL', main) <= TAIL
+elseif shared then
+  come = #call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 1) > 0
+end
 call('PEXPIRE', queue, HEARTBEAT) -- first: a server out of memory refuses HSET, but not after this
 call('HSET', waiters, owner, sub(entry, 1, 2) .. string.format('%013.0f', now + HEARTBEAT) .. sub(entry, 16))
 if call('PTTL', waiters) < HEARTBEAT then call('PEXPIRE', waiters, HEARTBEAT) end
+if inbox == '' then return 1 end
+
+-- Who waits to share it may be kept out by nobody but those before him. Of them whoever cannot be rung is marked, as
+-- he would be by a hand-over, and the one who marks him comes.
+local from, waits = 0, shared and not come
+while waits and from < SWEEP do
+  local size = from == 0 and 8 or SWEEP - from
+  local ids = call('ZRANGEBYSCORE', queue, '(' .. (found[2] or 0), '+inf', 'LIMIT', from, size)
+  for i = 1, #ids do
+    local one = waits and call('HGET', waiters, ids[i])
+    if ids[i] == owner then
+      waits = false
+    elseif waits and not (one and tonumber(sub(one, 3, 15)) > now) then
+      come = true
+    elseif waits and sub(one, 2, 2) == '-' then
+      local length = tonumber(sub(one, 38, 39))
+      local listening = length > 0 and redis.pcall('PUBSUB', 'NUMSUB', sub(one, 40, 39 + length))
+      waits = listening and listening[2] == 0
+      if waits then
+        call('HSET', waiters, ids[i], sub(one, 1, 1) .. 'm' .. sub(one, 3))
+        come = true
+      end
+    end
+  end
+  waits = waits and #ids == size
+  from = from + size
+end
+if come then redis.pcall('PUBLISH', inbox, 'g' .. owner) end
 return 1

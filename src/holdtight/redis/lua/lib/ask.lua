@@ -29,7 +29,7 @@ local function look_again()
   end
 end
 
-local holder, more = '', false
+local holder, more, patience = '', false, nil
 if left > 0 then
   if mode == 'p' then return redis.error_reply('HTKIND an exclusive lock') end
   holder = sub(value, 4, 27)
@@ -84,6 +84,8 @@ else
     local one = mode == 'x' and call('ZRANGE', holders, -1, -1, 'WITHSCORES')
       or call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     holder, left = one[1], one[2] - now
+    -- Only somebody before him keeps him out, who may have died: nothing else would tell him.
+    if fits(mode, n, permits) then patience = math.min(left, HEARTBEAT) end
   else
     left = 0
     more = more or stored > 0 -- too many dead ones for one script: look again at once
@@ -120,5 +122,5 @@ if value and not flagged then
   call('SET', main, sub(value, 1, 2) .. 'q' .. sub(value, 4), 'KEEPTTL')
 end
 local position = call('ZRANK', queue, owner) + 1
-local look = more and 0 or left + math.min(position - 1, 20) * 250
+local look = more and 0 or (patience or left) + math.min(position - 1, 20) * 250
 return {0, now, holder, left, position, look}
