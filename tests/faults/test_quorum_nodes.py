@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_a_lease_older_than_any_proposal_may_be_heals_a_node_with_its_own_fence(
 ) -> None:
     nodes.bless(max_ttl=2, ttl=1)
     client = open_client(nodes.urls, max_ttl=2, ttl=1)
-    lease = client.acquire("a")
+    lease: Any = client.acquire("a")
     wait_for(lambda: len(lease.nodes) == 5)
     old = time.time() + 0.6  # a quarter of max_ttl is 0.5
     wait_for(lambda: time.time() > old)
