@@ -31,20 +31,22 @@
 #endif
 /* IN_TURN: an owner asks when the one before it has ended. PATIENT: nobody gives up before it has a lease. */
 #ifndef SKEW
-#define SKEW 0    /* the clock of the last node is so many steps ahead */
+#define SKEW 0    /* the clock of the last node is so many steps ahead; with SET_RIGHT, until it is set right */
 #endif
 
 #define STEPS 4
 #define START 5
 #define TTL 1     /* ticks for which a lease is valid, and for which a key is sure to stay */
-#define PATIENCE 1 /* ticks after which a request is too late for a node; never longer than the ttl */
+#define PATIENCE 1 /* ticks for which a client waits for answers; never longer than the ttl */
 #ifndef TAIL
 #define TAIL 2    /* ticks for which a node remembers a fence after its key has ended and its clock has passed it */
 #endif
-#define AHEAD 2   /* steps by which a proposal may be ahead of the node's clock */
 #ifndef GUARD
-#define GUARD 2   /* ticks: max_ttl */
+#define GUARD 6   /* ticks: max_ttl */
 #endif
+/* In steps, of which a quarter of max_ttl has as many as max_ttl has ticks. */
+#define AHEAD (GUARD < 2 -> GUARD : 2)  /* by which a proposal may be ahead of the node's clock */
+#define BEHIND (GUARD < 6 -> GUARD : 6) /* by which a fence may be behind the clock of the node that gives it */
 
 #define MAJORITY (N / 2 + 1)
 
@@ -57,7 +59,9 @@ byte phase[OWNERS];
 byte proposal[OWNERS];
 byte left[OWNERS];   /* ticks of validity, counted from before asking */
 byte fence[OWNERS];  /* what is written back; with HEALING, also that of the lease */
+#ifdef NOT_AFTER_ONLY
 byte wild[OWNERS];   /* so many nodes carried its request out late, see may_vote */
+#endif
 
 /* One per owner and node, at(o, n). */
 byte vote[OWNERS * N];   /* 0 not yet reached, 1 carried out and of no further interest, else the node's answer */
@@ -134,14 +138,19 @@ inline swap_nodes(a, b) {
 #else
 #define believable(value, n) (value <= clock(n) + AHEAD)
 #endif
+/* A node gives no fence that is more than BEHIND behind its clock: rather it takes the request for one that is late. It
+   may have forgotten fences that are older. How old the request is does not matter otherwise. */
+#define is_recent(value, n) (value + BEHIND >= clock(n))
+#if defined(COUNTER_FENCES) || defined(ANY_PROPOSAL) || defined(LIFTED)
+#define may_vote(o, n) true
+#elif defined(NOT_AFTER_ONLY)
 /* A request says until when, by the node's clock, it may be carried out: the client's idea of that clock plus its
    patience. A proposal is the median of these ideas. So for a majority of the nodes the idea is no later than the
    proposal, and they refuse what is more than PATIENCE after it; the others may carry it out at any time. */
 #define in_time(o, n) (clock(n) <= proposal[o] + PATIENCE * STEPS)
-#ifdef ANY_AGE
-#define may_vote(o, n) true
-#else
 #define may_vote(o, n) (in_time(o, n) || wild[o] < N - MAJORITY)
+#else
+#define may_vote(o, n) (is_recent(proposal[o], n) || is_recent(last[n] + 1, n))
 #endif
 #define is_on_its_way(o) (phase[o] == ASKING || (LATE && phase[o] != IDLE))
 #ifdef WRITE_BACK_UNOWNED
@@ -164,8 +173,8 @@ inline raise(n, value) {
     :: else
     fi
 }
-/* The fence of a new key: one more than the last, or what is proposed, if that is more. A node that has forgotten its
-   last takes what is proposed. What is too far ahead counts as the node's own time. */
+/* The fence of a new key: one more than the last, or what is proposed, if that is more. What is too far ahead counts as
+   the node's own time. */
 inline count_on(n, proposed) {
     last[n]++;
 #ifndef COUNTER_FENCES
@@ -173,6 +182,9 @@ inline count_on(n, proposed) {
     :: believable(proposed, n) -> raise(n, proposed)
     :: else -> raise(n, clock(n))
     fi
+#ifdef LIFTED
+    ; raise(n, clock(n) - BEHIND)
+#endif
 #endif
 }
 
@@ -189,7 +201,10 @@ inline forget_votes(o) {
     od;
     left[o] = 0
 #if !LATE
-    ; proposal[o] = 0; wild[o] = 0
+    ; proposal[o] = 0
+#ifdef NOT_AFTER_ONLY
+    ; wild[o] = 0
+#endif
 #endif
 }
 
@@ -271,10 +286,12 @@ active [OWNERS * N] proctype Exchange() {
     do
     /* The attempt, which may come late: then it is a grant that nobody counts. */
     :: d_step { is_on_its_way(o) && vote[x] == 0 && holder[n] == 0 && guard[n] == 0 && may_vote(o, n) ->
+#ifdef NOT_AFTER_ONLY
         if
         :: in_time(o, n) -> skip
         :: else -> wild[o]++
         fi;
+#endif
         holder[n] = o + 1; kept[n] = TTL; tail[n] = 0;
         count_on(n, proposal[o]);
         if
@@ -288,7 +305,8 @@ active [OWNERS * N] proctype Exchange() {
         settle() }
 
 #if HEALING
-    /* A renewal that finds no key, in time or late: the same script again, which proposes the fence of the lease. */
+    /* A renewal that finds no key, in time or late: the same script again, which proposes the fence of the lease. It is
+       no new fence, and may be as old as the lease. */
     :: d_step { phase[o] >= HOLDING && fence[o] > 0 && heals < HEALING && holder[n] == 0 && guard[n] == 0 ->
         heals++;
         holder[n] = o + 1; kept[n] = TTL; tail[n] = 0;
@@ -335,6 +353,12 @@ active [N] proctype Node() {
         guard[n] = GUARD;
 #endif
         settle() }
+#ifdef SET_RIGHT
+    :: d_step { skew[n] > 0 ->
+        printf("the clock of node %d is set right, from %d back to %d\n", n + 1, clock(n), now * STEPS);
+        skew[n] = 0;
+        settle() }
+#endif
     od
 #undef n
 }

@@ -40,6 +40,7 @@ def _fence_fails(switch: str, what: str, switches: str, *, quick: bool = False) 
 _CALM = "LATE=0 RENEWING=0 RESTARTING=0"
 _ONE_RESTARTS = "LATE=0 RENEWING=0 RESTARTING=1"
 _IN_TURN = "LATE=0 IN_TURN PATIENT"
+_RESTARTS = "RESTARTS=1 GUARD=2"
 
 RUNS = (
     _holds("quorum-small", "3 nodes, 2 owners, one renews, ttl 2", "RENEWING=1", quick=True),
@@ -54,9 +55,33 @@ RUNS = (
     _holds("fence-small", "3 nodes, 2 owners, 1 tick", "TICKS=1", quick=True),
     _holds("fence-three-owners", "3 nodes, 3 owners", "OWNERS=3"),
     _holds("fence-forgetting", "3 nodes that forget, 2 owners, 3 ticks", "TICKS=3"),
-    _holds("fence-restart", "3 nodes, one restart, 2 owners, 3 ticks", "TICKS=3 RESTARTS=1 PROPOSALS=21 LATE=0"),
-    _holds("fence-restarts", "3 nodes, two restarts, 2 owners in turn, 3 ticks", "TICKS=3 RESTARTS=2 LATE=0 IN_TURN"),
+    _holds("fence-restart", "3 nodes, one restart, 2 owners, 3 ticks", f"TICKS=3 {_RESTARTS} PROPOSALS=21 LATE=0"),
+    _holds(
+        "fence-restarts",
+        "3 nodes, two restarts, 2 owners in turn, 3 ticks",
+        "TICKS=3 RESTARTS=2 GUARD=2 LATE=0 IN_TURN",
+    ),
+    _holds(
+        "fence-short-max-ttl",
+        "3 nodes, one restart, 2 owners, a max_ttl as short as patience, 2 ticks",
+        "TICKS=2 RESTARTS=1 GUARD=1 LATE=0",
+    ),
     _holds("fence-skewed", "3 nodes, one with a fast clock, 2 owners, 3 ticks", "TICKS=3 SKEW=3 PROPOSALS=85 LATE=0"),
+    _holds(
+        "fence-clocks-apart",
+        "3 nodes, one clock ahead by as long as nodes remember, 2 owners that may take it for right, 3 ticks",
+        "TICKS=3 SKEW=8 PROPOSALS=113 LATE=0",
+    ),
+    _holds(
+        "fence-set-right",
+        "3 nodes, one clock far ahead until it is set right, 2 owners, 3 ticks",
+        "SET_RIGHT TICKS=3 SKEW=16 PROPOSALS=49 LATE=0",
+    ),
+    _holds(
+        "fence-far-ahead",
+        "3 nodes, one clock further ahead than max_ttl, one restart, 2 owners, 3 ticks",
+        f"TICKS=3 SKEW=12 {_RESTARTS} PROPOSALS=17 LATE=0",
+    ),
     _holds(
         "fence-healing",
         "3 nodes, 3 owners in turn, a key made by a renewal, also late, 3 ticks",
@@ -65,7 +90,7 @@ RUNS = (
     _holds(
         "fence-healing-restart",
         "3 nodes, one restart, 2 owners in turn, 2 keys made by renewals, 3 ticks",
-        f"HEALING=2 RESTARTS=1 TICKS=3 PROPOSALS=21 {_IN_TURN}",
+        f"HEALING=2 {_RESTARTS} TICKS=3 PROPOSALS=21 {_IN_TURN}",
     ),
     _holds("fence-five-nodes", "5 nodes, 2 owners", "N=5"),
     _fails("AVAILABLE_QUORUM", "a majority of the nodes that answer is enough", _CALM, quick=True),
@@ -92,8 +117,34 @@ RUNS = (
         "NO_RECHECK", "validity is not computed again after writing back", "OWNERS=3 TICKS=1 PROPOSALS=1 LATE=0"
     ),
     _fence_fails("NO_GUARD", "a node that restarted empty votes at once", "RESTARTS=1", quick=True),
-    _fence_fails("ANY_AGE", "a node carries out requests of any age", "TICKS=3 PROPOSALS=33 LATE=0", quick=True),
-    _fence_fails("ANY_FUTURE", "a node takes proposals from any future", f"TICKS=3 RESTARTS=1 PROPOSALS=9 {_IN_TURN}"),
+    _fence_fails("ANY_PROPOSAL", "a node takes proposals of any age", f"TICKS=3 PROPOSALS=33 {_IN_TURN}", quick=True),
+    _fence_fails(
+        "NOT_AFTER_ONLY",
+        "a node takes proposals of any age, in requests that are not late: clocks apart",
+        f"TICKS=3 SKEW=8 PROPOSALS=65 {_IN_TURN}",
+        quick=True,
+    ),
+    Run(
+        "fence-not-after-short-max-ttl",
+        "fence",
+        Expected.FAILS,
+        "the same with a short max_ttl, then an empty restart",
+        f"NOT_AFTER_ONLY TICKS=1 RESTARTS=1 GUARD=1 PROPOSALS=20 {_IN_TURN}",
+    ),
+    _fence_fails(
+        "LIFTED",
+        "a node whose clock is ahead makes the fence larger, and is then set right",
+        f"SET_RIGHT TICKS=3 SKEW=16 PROPOSALS=1 {_IN_TURN}",
+        quick=True,
+    ),
+    Run(
+        "fence-lifted-restart",
+        "fence",
+        Expected.FAILS,
+        "the same, and another node restarts empty",
+        f"LIFTED TICKS=3 SKEW=12 {_RESTARTS} PROPOSALS=1 {_IN_TURN}",
+    ),
+    _fence_fails("ANY_FUTURE", "a node takes proposals from any future", f"TICKS=3 {_RESTARTS} PROPOSALS=9 {_IN_TURN}"),
     Run(
         "limit-bare-majority",
         "quorum",
@@ -109,25 +160,18 @@ RUNS = (
         "CLOCK_STEPS HELD_COUNT LATE=0 RENEWING=1 RESTARTING=0",
     ),
     Run(
-        "limit-clocks-apart",
-        "fence",
-        Expected.LIMIT,
-        "a node's clock ahead by as long as nodes remember, and a client that has a wrong idea of another's",
-        f"TICKS=3 SKEW=8 PROPOSALS=65 {_IN_TURN}",
-    ),
-    Run(
         "limit-fast-clock",
         "fence",
         Expected.LIMIT,
-        "a clock further ahead than max_ttl, then an empty restart",
-        f"TICKS=3 SKEW=8 TAIL=9 RESTARTS=1 PROPOSALS=65 {_IN_TURN}",
+        "a clock further ahead than max_ttl that a client takes for right, then an empty restart",
+        f"TICKS=3 SKEW=8 TAIL=9 {_RESTARTS} PROPOSALS=65 {_IN_TURN}",
     ),
     Run(
-        "limit-short-max-ttl",
+        "limit-set-right",
         "fence",
         Expected.LIMIT,
-        "a max_ttl not longer than patience and the window of proposals, then an empty restart",
-        f"TICKS=1 GUARD=1 RESTARTS=1 PROPOSALS=20 {_IN_TURN}",
+        "a clock far ahead that a client takes for right, and that is then set right",
+        f"SET_RIGHT TICKS=3 SKEW=16 PROPOSALS=65 {_IN_TURN}",
     ),
     Run(
         "reach-expiry",

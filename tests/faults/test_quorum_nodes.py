@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,44 @@ def test_what_a_hung_node_was_asked_does_not_block_others_when_it_wakes(nodes: N
     finally:
         nodes.servers[1].resume()
         nodes.servers[2].resume()
+
+
+def test_nodes_that_have_forgotten_do_not_agree_to_an_old_proposal_and_the_fence_rises(
+    nodes: Nodes, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client with a wrong idea of what most clocks show. What the nodes answer to it sets it right."""
+    client = open_client(nodes.urls)
+    before = client.acquire("a")
+    client.release(before)
+    wait_for(lambda: not any(votes_of(nodes, "a")))
+    for server in nodes.servers:
+        server.command("DEL", "ht:{a}")
+    store, ideas = client.locks.place.store, [60_000_000]
+    right = store.proposal
+    monkeypatch.setattr(store, "proposal", lambda now: right(now) - (ideas.pop() if ideas else 0))
+    after = client.acquire("a", wait=5)
+    assert not ideas
+    assert after.fence > before.fence
+    client.release(after)
+
+
+def test_a_lease_older_than_any_proposal_may_be_heals_a_node_with_its_own_fence(
+    nodes: Nodes, open_client: OpenClient
+) -> None:
+    nodes.bless(max_ttl=2, ttl=1)
+    client = open_client(nodes.urls, max_ttl=2, ttl=1)
+    lease: Any = client.acquire("a")
+    wait_for(lambda: len(lease.nodes) == 5)
+    old = time.time() + 0.6  # a quarter of max_ttl is 0.5
+    wait_for(lambda: time.time() > old)
+    nodes.servers[2].command("DEL", "ht:{a}")
+    owner = votes_of(nodes, "a")[0]
+    wait_for(lambda: votes_of(nodes, "a") == [owner] * 5)
+    found = nodes.servers[2].command("EVAL", "return string.sub(redis.call('GET', KEYS[1]), 28, 43)", 1, "ht:{a}")
+    assert int(found) == lease.fence
+    client.call(lease.renew)
+    assert not lease.lost
+    client.release(lease)
 
 
 def test_three_of_five_gone_is_told_within_the_wait_with_every_answer(nodes: Nodes, open_client: OpenClient) -> None:

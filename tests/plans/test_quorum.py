@@ -265,6 +265,21 @@ def test_late_requests_are_sent_again_at_once() -> None:
     assert run.verbs() == ["vote"] * 5
 
 
+def test_a_node_that_is_always_late_and_needed_is_named_when_the_wait_ends() -> None:
+    """Its clock is ahead of the others, two of which are gone: it counts as gone too, and is not asked without end."""
+    run = Election(wait=1.0)
+    for rounds in range(100):
+        run.nodes(yes(sent=run.clock()), yes(sent=run.clock()), Late(), UNSENT, UNSENT)
+        run.nodes(1, 1)  # withdrawn
+        if run.done:
+            break
+        if rounds >= 3:
+            run.until_due()
+    assert isinstance(run.error, QuorumNotReached)
+    assert "ahead of the others" in run.error.nodes["node-2"]
+    assert run.error.nodes["node-3"] == "connection refused"
+
+
 # Fences
 
 

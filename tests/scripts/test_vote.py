@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from holdtight.redis import keys, script
 from holdtight.redis.ballot import AGREE, BLESS, RESIGN, VOTE
 from holdtight.redis.script import Script
+from tests.scripts.clockwork import on_test_clock
 from tests.scripts.workbench import ALICE, BOB, CAROL, FAR, Inbox, Wire
 from tests.support.raw import ServerSaid
 from tests.support.servers import RunningServer
@@ -37,13 +40,18 @@ class Node:
         ttl: int = 10_000,
         proposal: int | None = None,
         max_ttl: int = 60_000,
+        waiter: bytes | None = None,
         inbox: bytes = b"",
         run: bytes = b"",
         not_after: int = FAR,
     ) -> Any:
         fence = self.now() if proposal is None else proposal
+        rung = who if waiter is None else waiter
         names = (*NAMES, WATCHERS, STAMP)
-        return self.run(VOTE, names, mode, ttl, ttl + 10_000, "", max_ttl, who, fence, inbox, run, not_after, who)
+        return self.run(VOTE, names, mode, ttl, ttl + 10_000, "", max_ttl, rung, fence, inbox, run, not_after, who)
+
+    def renew(self, who: bytes, fence: int, **options: Any) -> Any:
+        return self.vote(who, proposal=fence, waiter=b"", **options)
 
     def agree(self, who: bytes, fence: int) -> Any:
         return self.run(AGREE, NAMES, who, fence, 10_000)
@@ -72,6 +80,28 @@ def node(server: RunningServer) -> Any:
     node.wire.close()
 
 
+class ClockworkNode(Node):
+    """By a clock that the test sets, in seconds."""
+
+    def run(self, asked: Script, names: tuple[bytes, ...], *args: Any) -> Any:
+        return self.wire.call("EVAL", on_test_clock(asked.body), len(names), *names, *args)
+
+    def at(self, seconds: float) -> int:
+        now = 1_800_000_000 * SECOND + round(seconds * SECOND)
+        self.wire.call("SET", "~clock", now)
+        return now
+
+    def now(self) -> int:
+        return int(self.wire.call("GET", "~clock"))
+
+
+@pytest.fixture
+def timed(server: RunningServer) -> Iterator[ClockworkNode]:
+    node = ClockworkNode(server)
+    with closing(node.wire):
+        yield node
+
+
 @pytest.fixture(params=["x", "r"])
 def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -98,6 +128,72 @@ def test_a_proposal_more_than_a_second_ahead_of_the_clock_is_ignored(node: Node,
     assert fence_of(node.vote(ALICE, mode=mode, proposal=near)) == near
     node.resign(ALICE)
     assert fence_of(node.vote(BOB, mode=mode, proposal=far)) < node.now() + SECOND
+
+
+def test_with_a_short_max_ttl_a_quarter_of_it_is_too_far_ahead(timed: ClockworkNode, mode: str) -> None:
+    """A node that restarts empty votes again after max_ttl: its clock must have passed all fences by then."""
+    now = timed.at(0)
+    near, far = now + SECOND // 4, now + SECOND // 4 + 1
+    assert fence_of(timed.vote(ALICE, mode=mode, proposal=near, max_ttl=1000)) == near
+    timed.wire.call("DEL", *NAMES)
+    assert fence_of(timed.vote(BOB, mode=mode, proposal=far, max_ttl=1000)) == now
+
+
+@pytest.mark.parametrize(("max_ttl", "behind"), [(60_000, 8 * SECOND), (32_000, 8 * SECOND), (1000, SECOND // 4)])
+def test_no_fence_is_far_behind_the_clock_of_the_node_that_gives_it(
+    timed: ClockworkNode, mode: str, max_ttl: int, behind: int
+) -> None:
+    oldest = timed.at(0) - behind
+    assert timed.vote(ALICE, mode=mode, proposal=oldest - 1, max_ttl=max_ttl) == [-1, timed.now() // 1000]
+    assert timed.wire.call("EXISTS", *NAMES) == 0
+    assert fence_of(timed.vote(ALICE, mode=mode, proposal=oldest, max_ttl=max_ttl)) == oldest
+
+
+def test_a_node_that_has_forgotten_gives_none_of_the_fences_that_it_may_have_given(
+    timed: ClockworkNode, mode: str
+) -> None:
+    start = timed.at(0)
+    forgotten = fence_of(timed.vote(ALICE, mode=mode, proposal=start))
+    timed.resign(ALICE)
+    timed.at(5)
+    assert fence_of(timed.vote(BOB, mode=mode, proposal=start - 60 * SECOND)) == forgotten + 1, "remembered yet"
+    timed.resign(BOB)
+    now = timed.at(15.001)
+    assert timed.vote(CAROL, mode=mode, proposal=start - 60 * SECOND)[0] == -1
+    assert timed.vote(CAROL, mode=mode, proposal=forgotten + 2)[0] == -1
+    assert fence_of(timed.vote(CAROL, mode=mode, proposal=now - 8 * SECOND)) > forgotten + 1
+
+
+def test_a_fence_that_a_clock_ahead_has_agreed_to_is_not_forgotten_before_the_clock_has_passed_it(
+    timed: ClockworkNode, mode: str
+) -> None:
+    ahead = timed.at(0) + 60 * SECOND
+    timed.vote(ALICE, mode=mode, ttl=1000)
+    timed.agree(ALICE, ahead)
+    timed.at(68)
+    assert fence_of(timed.vote(BOB, mode=mode, proposal=ahead - SECOND)) == ahead + 1
+
+
+def test_an_old_lease_heals_a_node_with_the_fence_that_it_has(timed: ClockworkNode, mode: str) -> None:
+    """However old the lease is. And the fence that the node has forgotten is none that it gives to anybody else."""
+    old = timed.at(0)
+    forgotten = fence_of(timed.vote(BOB, mode=mode, proposal=timed.at(100)))
+    timed.resign(BOB)
+    timed.at(110.001)
+    assert fence_of(timed.renew(ALICE, old, mode=mode)) == old
+    assert fence_of(timed.renew(ALICE, old, mode=mode)) == old
+    timed.resign(ALICE)
+    assert timed.vote(CAROL, mode=mode, proposal=old + SECOND)[0] == -1
+    assert fence_of(timed.vote(CAROL, mode=mode)) > forgotten
+
+
+def test_a_lost_answer_is_asked_for_again_and_is_the_same_however_old_the_proposal_is_by_then(
+    timed: ClockworkNode, mode: str
+) -> None:
+    proposal = timed.at(0)
+    first = fence_of(timed.vote(ALICE, mode=mode, ttl=30_000, proposal=proposal))
+    timed.at(20)
+    assert fence_of(timed.vote(ALICE, mode=mode, ttl=30_000, proposal=proposal)) == first
 
 
 def test_asked_again_it_is_the_same_vote_with_its_time_set_anew(node: Node, mode: str) -> None:
@@ -219,6 +315,12 @@ def test_some_of_those_who_were_denied_are_rung_and_not_all(node: Node) -> None:
     assert len(rung) == 3
     assert {each[1:] for each in rung} <= set(waiters)
     inbox.close()
+
+
+def test_a_lease_that_is_renewed_in_vain_is_not_rung(node: Node) -> None:
+    node.vote(ALICE)
+    assert node.renew(BOB, node.now(), inbox=b"ht:inbox:test")[0] == 0
+    assert node.wire.call("EXISTS", WATCHERS) == 0
 
 
 # The guard

@@ -121,6 +121,16 @@ def test_a_renewal_under_way_at_the_release_is_refused_by_a_marker(locks: Any, c
     assert charge(tenure, 0).request(clock.now) is None, "nothing is sent after the end"
 
 
+@pytest.mark.parametrize(("leads", "proposed"), [((0, 0, 9, 60, 60), 9), ((0, 0, 60, 60), 60), ((0, 60), 60)])
+def test_no_majority_is_ever_ahead_of_what_is_proposed(locks: Any, leads: tuple[int, ...], proposed: int) -> None:
+    """A node that is far ahead of it does not vote."""
+    store = locks.place.store
+    store.nodes = store.nodes[: len(leads)]
+    for node, lead in zip(store.nodes, leads, strict=True):
+        node.learn(1000.0 + lead, 1000.0)
+    assert store.proposal(1000.0) == (1000 + proposed) * 1_000_000
+
+
 def test_a_request_of_the_keeper_says_to_which_run_of_the_server_it_goes(locks: Any, clock: Clock) -> None:
     tenure = tenure_on(locks, 0, 1, 2)
     locks.place.nodes[4].kept_run = RUN

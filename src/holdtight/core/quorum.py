@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["Ballots", "Poll", "all_answered", "deadline_of", "inspect", "release", "renew", "say"]
 
 RELEASE_SECONDS = 2.0
+NOBODY: Owner = b""
+"""Is rung: a renewal does not wait."""
+MOST_LATE = 3
 LONGEST_LOOK = 2.5
 """A node forgets after five seconds whom it should ring."""
 
@@ -110,6 +113,7 @@ class Poll:
         self._clock = clock
         self._waiter: Owner | None = None
         self._denials = 0
+        self._late = 0
         self.round: Round | None = None
         """Under way, or granted; None once it is undone."""
 
@@ -190,7 +194,9 @@ class Poll:
             self._denials = 0
             return self._no_quorum(said)
         if not held:
-            return Late()  # clocks, or a fence that could not be written: ask again
+            self._late += 1
+            # Clocks, or a fence that could not be written: ask again. A clock that stays wrong is said, node by node.
+            return Late() if self._late <= MOST_LATE else self._no_quorum(said)
         holder = Counter(each.holder for each in held).most_common(1)[0][0] or held[0].holder
         left = max(each.left for each in held)
         if asking.wait == 0:
@@ -248,7 +254,7 @@ def say(answer: Any) -> str:
         case Guarded():
             return f"started a short while ago: votes again in {answer.left:.3g} s (restart guard)"
         case Late():
-            return "got the request too late"
+            return "got the request too late, or has a clock that is ahead of the others"
         case Withdrawn():
             return "refused: the request was withdrawn"
         case _:
@@ -321,7 +327,7 @@ class Renewed(NamedTuple):
 
 def renew(ballots: Ballots, owner: Owner, *, fence: int, ttl: float, now: float, patience: float) -> Plan[Renewed]:
     limits = [ballots.arrival_limit(index, now, patience) for index in range(ballots.count)]
-    steps = ballots.vote_steps(owner, waiter=owner, now=now, patience=patience, proposal=fence, ttl=ttl)
+    steps = ballots.vote_steps(owner, waiter=NOBODY, now=now, patience=patience, proposal=fence, ttl=ttl)
 
     def certain(answers: list[Any]) -> bool:
         yes = sum(1 for each in answers if isinstance(each, Grant))

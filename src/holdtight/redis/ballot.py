@@ -4,7 +4,7 @@ Loaded with the first client of a quorum, not with the package.
 """
 
 from functools import partial
-from statistics import median
+from statistics import median_high
 from typing import Any
 
 from holdtight.clock import Drift
@@ -57,8 +57,11 @@ class QuorumStore:
         return Ballot(self, claim)
 
     def proposal(self, now: float) -> int:
-        """A fence that every node whose clock is right can agree to: the median of their clocks, as we know them."""
-        return int(median(node.server_time(now) for node in self.nodes) * 1e6)
+        """A fence that every node whose clock is right can agree to: the median of their clocks, as we know them.
+
+        The higher one of two: a node whose clock is far ahead of it does not vote, and a majority must not be.
+        """
+        return int(median_high(node.server_time(now) for node in self.nodes) * 1e6)
 
     def bless_step(self, index: int, now: float, patience: float) -> Step:
         limit = int((self.nodes[index].server_time(now) + patience) * 1e6)
@@ -123,9 +126,10 @@ class Ballot:
     def vote_steps(
         self, owner: Owner, *, waiter: Owner, now: float, patience: float, proposal: int, ttl: float | None = None
     ) -> list[Step]:
-        """To every node: the vote for this owner. `waiter` is whom to ring if it is denied."""
+        """To every node: the vote for this owner. `waiter` is whom to ring if it is denied; `NOBODY` renews a lease,
+        whose fence is then the proposal."""
         head = self._usual if ttl is None else self._head(ttl)
-        before = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (head, waiter, proposal)
+        before = b"%b%b$16\r\n%016d\r\n" % (head, bulk(waiter), proposal)
         return [
             Step(
                 before,
@@ -143,9 +147,8 @@ class Ballot:
         """The same vote as the keeper sends it, where nobody can be rung. It heals a node that has lost it."""
         limit = int((self.store.nodes[index].server_time(now) + patience) * 1e6)
         head = self._usual if ttl == self.claim.ttl else self._head(ttl)
-        return b"%b$24\r\n%b\r\n$16\r\n%016d\r\n$0\r\n\r\n%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (
+        return b"%b$0\r\n\r\n$16\r\n%016d\r\n$0\r\n\r\n%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (
             head,
-            owner,
             fence,
             bulk(run),
             limit,

@@ -6,6 +6,7 @@
 -- RETURN  {1, fence, now, expired_owner} | {0, now, holder, left}
 -- RETURN  {-1, now} late | {-3, now} withdrawn | {-4, now, left} guarded: too soon after a start
 -- px is ttl + TAIL; not_after and proposal are in µs; run is the server's run id, '' to vote without the guard.
+-- waiter is whom to ring, '' for the renewal of a lease: proposal is then its fence, which may be old.
 local value = call('GET', main)
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
@@ -22,8 +23,11 @@ if run ~= '' then
 end
 
 --@include main
-local floor, memory = tonumber(proposal), nil
-if floor > now_us + 1000000 then floor = now_us end -- nobody's clock is that far ahead, or ours is wrong
+local floor, memory, quarter = tonumber(proposal), nil, max_ttl * 250
+if floor > now_us + math.min(1000000, quarter) then floor = now_us end -- their clock is wrong, or ours is
+-- A fence is forgotten TAIL after it, or with all data and then max_ttl passes: what is given now must be later than
+-- that. The fence is not raised to it, which would spread a clock that is ahead; to this node, the request is late.
+local oldest = waiter == '' and 0 or now_us - math.min(TAIL * 800, quarter)
 
 if flagged or last >= now_us then
   memory = call('HMGET', waiters, 'm' .. owner, 'f')
@@ -56,6 +60,7 @@ else
   if shared then expired = clear_away() end
   if stored == 0 or mode == 'r' and shared == 'r' then
     last = math.max(last + 1, floor)
+    if last < oldest then return {-1, now} end
     if mode == 'x' then
       call('SET', main, 'x1' .. (flagged and 'q' or '-') .. owner .. fence_text(last) .. label, 'PX', px)
       keep_floor(last, tonumber(ttl))
@@ -75,7 +80,7 @@ else
     left = 0 -- too many dead ones for one script
   end
 end
-if inbox ~= '' and type(redis.pcall('ZADD', watchers, now + HEARTBEAT, waiter .. inbox)) == 'number' then
+if inbox ~= '' and waiter ~= '' and type(redis.pcall('ZADD', watchers, now + HEARTBEAT, waiter .. inbox)) == 'number' then
   call('PEXPIRE', watchers, HEARTBEAT)
   call('ZREMRANGEBYRANK', watchers, 0, -SWEEP)
 end
