@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from holdtight.redis import keys, script
 from holdtight.redis.ballot import AGREE, BLESS, RESIGN, VOTE
 from holdtight.redis.script import Script
+from tests.scripts.clockwork import on_test_clock
 from tests.scripts.workbench import ALICE, BOB, CAROL, FAR, Inbox, Wire
 from tests.support.raw import ServerSaid
 from tests.support.servers import RunningServer
@@ -98,6 +100,38 @@ def test_a_proposal_more_than_a_second_ahead_of_the_clock_is_ignored(node: Node,
     assert fence_of(node.vote(ALICE, mode=mode, proposal=near)) == near
     node.resign(ALICE)
     assert fence_of(node.vote(BOB, mode=mode, proposal=far)) < node.now() + SECOND
+
+
+def test_a_fence_comes_after_all_that_the_node_may_have_forgotten(node: Node, mode: str) -> None:
+    """Ten seconds after its clock has passed a fence the node knows nothing of it: an old proposal could come before."""
+    start = node.now()
+    assert fence_of(node.vote(ALICE, mode=mode, proposal=start - 60 * SECOND)) > start - 10 * SECOND
+
+
+class ClockworkNode(Node):
+    """By a clock that the test sets, in seconds."""
+
+    def at(self, seconds: float) -> int:
+        now = int(1_800_000_000 * SECOND + seconds * SECOND)
+        self.wire.call("SET", "~clock", now)
+        return now
+
+    def run(self, asked: Script, names: tuple[bytes, ...], *args: Any) -> Any:
+        return self.wire.call("EVAL", on_test_clock(asked.body), len(names), *names, *args)
+
+
+def test_an_old_lease_that_heals_a_node_does_not_take_its_fences_back(server: RunningServer, mode: str) -> None:
+    """As the model has it (models/fence.pml, HEAL_FORGETS): the node forgets a fence, a late renewal of a lease before
+    that makes a key again, and then somebody asks whose idea of the time is old."""
+    node = ClockworkNode(server)
+    with closing(node.wire):
+        old = node.at(0)
+        forgotten = fence_of(node.vote(BOB, mode=mode, proposal=node.at(100)))
+        node.resign(BOB)
+        node.at(110.1)
+        node.vote(ALICE, mode=mode, proposal=old)
+        node.resign(ALICE)
+        assert fence_of(node.vote(CAROL, mode=mode, proposal=old + SECOND)) > forgotten
 
 
 def test_asked_again_it_is_the_same_vote_with_its_time_set_anew(node: Node, mode: str) -> None:

@@ -24,6 +24,19 @@ end
 --@include main
 local floor, memory = tonumber(proposal), nil
 if floor > now_us + 1000000 then floor = now_us end -- nobody's clock is that far ahead, or ours is wrong
+-- What this node has forgotten, it may have: a fence is remembered until the clock has passed it by TAIL. So whatever
+-- is proposed, an old lease's fence for one, what is granted now comes after that.
+floor = math.max(floor, now_us - TAIL * 1000 + 1)
+
+if mode == 'x' and left <= 0 and not flagged and not shared and last < now_us then
+  local fence = math.max(last + 1, floor)
+  if fence <= now_us + ttl * 1000 then
+    -- The usual case, before anything is paid for that it does not need.
+    local text = string.format('%.0f', fence)
+    call('SET', main, 'x1-' .. owner .. text .. label, 'PX', px)
+    return {1, text, now, expired}
+  end
+end
 
 if flagged or last >= now_us then
   memory = call('HMGET', waiters, 'm' .. owner, 'f')
