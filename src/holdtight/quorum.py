@@ -15,8 +15,9 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdtight.clock import Backoff
-from holdtight.core.quorum import all_answered, deadline_of, inspect, say
+from holdtight.core.quorum import all_answered, deadline_of, say
 from holdtight.core.renewal import next_ttl
+from holdtight.core.survey import inspect
 from holdtight.errors import LockError, NotSupported, QuorumNotReached
 from holdtight.place import Place
 from holdtight.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid
@@ -28,6 +29,7 @@ from holdtight.tenure import Deliver, Tenure, Terms
 from holdtight.values import Denied, Grant, Guarded, Late, LockInfo, LossReason, Owner, owner_text
 
 if TYPE_CHECKING:
+    from holdtight.keeper import Charge
     from holdtight.post import Post
     from holdtight.settings import Settings
 
@@ -46,6 +48,7 @@ _PROBES = Backoff(first="50ms", cap="1s")
 SILENT_SECONDS = 0.5
 MOST_OWED = 64
 NOTICED_IN_TIME = 0.25
+SETTLED_SECONDS = 1.0
 
 
 class Breaker:
@@ -193,8 +196,7 @@ class QuorumTenure(Tenure):
         self._doubts: dict[int, str] = {}
         self._refusals: dict[int, LossReason] = {}
         self._told_until = self.deadline
-        numbers = range(count) if terms.renew else range(1)
-        self.charges = [NodeCharge(self, index) for index in numbers]
+        self.charges: list[Charge] = []
         self._settle()
 
     @property
@@ -203,12 +205,26 @@ class QuorumTenure(Tenure):
         return tuple(name for name, until in zip(self.place.names, self.good_until, strict=True) if until > now)
 
     def keep(self, sent: float) -> None:
-        for charge in self.charges:
-            self.place.post.keeper.add(charge, sent)
+        """Most locks are given back long before a renewal is due: until then one charge stands for all nodes."""
+        if self.terms.renew and self.interval > SETTLED_SECONDS:
+            self.charges = [FirstCharge(self, sent)]
+            self.place.post.keeper.add(self.charges[0], sent)
+        else:
+            self.keep_each(sent)
+
+    def keep_each(self, sent: float, instead_of: "FirstCharge | None" = None) -> None:
+        with self._changing:
+            if not self.alive or (instead_of is not None and instead_of not in self.charges):
+                return
+            numbers = range(self._ballot.count) if self.terms.renew else range(1)
+            self.charges = [NodeCharge(self, index) for index in numbers]
+            for charge in self.charges:
+                self.place.post.keeper.add(charge, sent)
 
     def drop(self) -> None:
-        for charge in self.charges:
-            self.place.post.keeper.drop(charge)
+        with self._changing:
+            for charge in self.charges:
+                self.place.post.keeper.drop(charge)
 
     def finish(self) -> "Finish":
         """The tenure is over: which nodes may have our vote, and which may get a request of ours yet."""
@@ -295,6 +311,35 @@ class QuorumTenure(Tenure):
     def _settle(self) -> None:
         deadline = deadline_of(self.good_until, self._ballot.majority)
         self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)
+
+
+class FirstCharge:
+    """A tenure that is young. When it is not any more, a charge for each node takes its place."""
+
+    interval = SETTLED_SECONDS
+
+    def __init__(self, tenure: QuorumTenure, sent: float) -> None:
+        self.tenure = tenure
+        self.place: Place = tenure.place.nodes[0]
+        self._sent = sent
+        self.deadline = sent + SETTLED_SECONDS
+        self.alive = True
+
+    def overdue(self) -> None:
+        """The keeper says so when the deadline has come, without asking any node."""
+        self.alive = False
+        self.tenure.keep_each(self._sent, instead_of=self)
+
+    def request(self, now: float) -> bytes | None:
+        return None
+
+    def whole(self, request: bytes) -> bytes:
+        return request
+
+    def answered(self, reply: Any, sent: float) -> bool:
+        return False
+
+    def unanswered(self, cause: str) -> None: ...
 
 
 class NodeCharge:

@@ -43,7 +43,11 @@ def tenure_on(locks: Any, *nodes: int, markers: dict[int, int] | None = None, **
 
 
 def charge(tenure: QuorumTenure, index: int) -> NodeCharge:
-    return tenure.charges[index]
+    if not tenure.charges:  # as they are once it is not young any more
+        tenure.charges.extend(NodeCharge(tenure, number) for number in range(5))
+    found = tenure.charges[index]
+    assert isinstance(found, NodeCharge)
+    return found
 
 
 def granted(fence: int = 7) -> list[Any]:

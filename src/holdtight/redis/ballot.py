@@ -4,7 +4,6 @@ Loaded with the first client of a quorum, not with the package.
 """
 
 from functools import partial
-from statistics import median
 from typing import Any
 
 from holdtight.clock import Drift
@@ -36,6 +35,7 @@ AGREE = Script("agree")
 RESIGN = Script("resign")
 BLESS = Script("bless")
 
+_vote_whole, _resign_whole, _withdraw_whole = VOTE.whole, RESIGN.whole, script.WITHDRAW.whole
 _MARKER_SLACK_MS = 50
 _STAMP_MARK = b"s1"
 
@@ -52,13 +52,15 @@ class QuorumStore:
         self.max_ttl_ms = round(max_ttl * 1000)
         self.stamp = keys.stamp(client.namespace)
         self.majority = len(nodes) // 2 + 1
+        self.vote_readers = [partial(read_vote, node) for node in nodes]
 
     def prepare(self, claim: Claim) -> "Ballot":
         return Ballot(self, claim)
 
     def proposal(self, now: float) -> int:
         """A fence that every node whose clock is right can agree to: the median of their clocks, as we know them."""
-        return int(median(node.server_time(now) for node in self.nodes) * 1e6)
+        times = sorted([node.server_time(now) for node in self.nodes])
+        return int(times[len(times) // 2] * 1e6)
 
     def bless_step(self, index: int, now: float, patience: float) -> Step:
         limit = int((self.nodes[index].server_time(now) + patience) * 1e6)
@@ -98,7 +100,8 @@ class Ballot:
         self._mode = "r" if claim.kind is Kind.SHARED else "x"
         self._vote = VOTE.head(*names, keys.watchers(names.main), store.stamp)
         self._usual = self._head(claim.ttl)
-        self._resign = RESIGN.head(*names, keys.watchers(names.main))
+        self.resign_head = RESIGN.head(*names, keys.watchers(names.main))
+        self._withdraw = script.WITHDRAW.head(*names)
 
     @property
     def count(self) -> int:
@@ -122,20 +125,23 @@ class Ballot:
 
     def vote_steps(
         self, owner: Owner, *, waiter: Owner, now: float, patience: float, proposal: int, ttl: float | None = None
-    ) -> list[Step]:
-        """To every node: the vote for this owner. `waiter` is whom to ring if it is denied."""
+    ) -> tuple[list[Step], list[int]]:
+        """To every node: the vote for this owner, and its arrival limit there. `waiter` is whom to ring if it is denied."""
         head = self._usual if ttl is None else self._head(ttl)
         before = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (head, waiter, proposal)
-        return [
+        until = now + patience
+        limits = [int(node.server_time(until) * 1e6) for node in self.store.nodes]
+        steps = [
             Step(
                 before,
-                b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (int((node.server_time(now) + patience) * 1e6), owner),
-                partial(read_vote, node),
+                b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (limit, owner),
+                read,
                 patience=patience,
-                replacement=VOTE.whole,
+                replacement=_vote_whole,
             )
-            for node in self.store.nodes
+            for limit, read in zip(limits, self.store.vote_readers, strict=True)
         ]
+        return steps, [limit // 1000 + _MARKER_SLACK_MS for limit in limits]
 
     def renew_request(
         self, index: int, run: bytes, owner: Owner, fence: int, now: float, ttl: float, patience: float
@@ -161,23 +167,17 @@ class Ballot:
             replacement=AGREE.whole,
         )
 
-    def resign_step(self, owner: Owner) -> Step:
-        return Step(
-            self._resign + bulk(owner),
-            None,
-            read_release,
-            patience=LONGEST_PATIENCE,
-            replacement=RESIGN.whole,
-            undo=True,
-        )
+    def resign_step(self, owner: Owner, marker: int = 0) -> Step:
+        """With a marker: a vote of this owner may still be on its way, so that only the same way will do."""
+        return _Resign(self, owner, marker)
 
     def withdraw_step(self, owner: Owner, marker: int) -> Step:
         return Step(
-            script.WITHDRAW.head(*self.keys) + bulk(owner) + bulk(marker),
+            b"%b$24\r\n%b\r\n%b" % (self._withdraw, owner, bulk(marker)),
             None,
             read_release,
             patience=1.0,
-            replacement=script.WITHDRAW.whole,
+            replacement=_withdraw_whole,
             undo=True,
         )
 
@@ -203,11 +203,33 @@ class Ballot:
         return answers.meaning(said, name=self.claim.name, server=server, key=self.keys.main, kind=self.claim.kind)
 
 
+class _Resign(Step):
+    """What to send instead is made when it is asked for: almost never."""
+
+    __slots__ = ("_ballot", "_marker", "_owner")
+
+    def __init__(self, ballot: Ballot, owner: Owner, marker: int) -> None:
+        self.before = b"%b$24\r\n%b\r\n" % (ballot.resign_head, owner)
+        self.after = None
+        self.read = read_release
+        self.patience = LONGEST_PATIENCE
+        self.replacement = _resign_whole
+        self.undo = True
+        self.aside = False
+        self._ballot, self._owner, self._marker = ballot, owner, marker
+
+    @property
+    def otherwise(self) -> Step | None:  # type: ignore[override]
+        return self._ballot.withdraw_step(self._owner, self._marker) if self._marker else None
+
+
 def read_vote(node: Client, reply: Any, sent: float) -> Vote:
-    node.learn((reply[2] if reply[0] == 1 else reply[1]) / 1000, sent)
+    if reply[0] == 1:
+        _, fence, now, expired = reply
+        node.learn(now / 1000, sent)
+        return Grant(int(fence), sent, expired or None)
+    node.learn(reply[1] / 1000, sent)
     match reply:
-        case [1, fence, _, expired]:
-            return Grant(int(fence), sent, expired or None)
         case [0, _, holder, left]:
             return Denied(holder or None, left / 1000)
         case [-4, _, left]:

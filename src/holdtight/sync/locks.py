@@ -71,7 +71,7 @@ class Locks(BaseLocks[Lock]):
         self.fleet: Any = None
         if settings.is_quorum:
             from holdtight.sync.quorum import QuorumLock
-            from holdtight.sync.wires import Fleet
+            from holdtight.sync.crews import Fleet
 
             self.lock_type = QuorumLock
             self.fleet = Fleet(cast("QuorumPlace", self.place), connect_timeout=settings.connect_timeout)

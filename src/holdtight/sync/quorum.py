@@ -50,7 +50,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         locks = self._locks
         plan = release(self.ballot, held.place.names, tenure.owner, **left._asdict())
         try:
-            with FanDriver(locks.fleet) as driver:
+            with FanDriver(locks.fleet, left.ways) as driver:
                 reason = driver.run(plan)
         except (LinkDown, ServerSaid) as error:
             if was_lost:
