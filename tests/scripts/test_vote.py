@@ -103,7 +103,7 @@ def test_a_proposal_more_than_a_second_ahead_of_the_clock_is_ignored(node: Node,
 
 
 def test_a_fence_comes_after_all_that_the_node_may_have_forgotten(node: Node, mode: str) -> None:
-    """Ten seconds after its clock has passed a fence the node knows nothing of it: an old proposal could come before."""
+    """Ten seconds after its clock has passed a fence the node knows nothing of it: an old proposal might be lower."""
     start = node.now()
     assert fence_of(node.vote(ALICE, mode=mode, proposal=start - 60 * SECOND)) > start - 10 * SECOND
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from holdtight import Locks, LossReason
-from holdtight.quorum import Breaker, NodeCharge, QuorumTenure
+from holdtight.quorum import Breaker
+from holdtight.quorumtenure import NodeCharge, QuorumTenure
 
 URLS = [f"redis://node-{number}" for number in range(5)]
 OWNER = b"o" * 24

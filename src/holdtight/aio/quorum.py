@@ -15,7 +15,7 @@ from holdtight.tenure import Tenure
 from holdtight.values import LossReason
 
 if TYPE_CHECKING:
-    from holdtight.quorum import QuorumTenure
+    from holdtight.quorumtenure import QuorumTenure
 
 __all__ = ["AsyncQuorumLock"]
 

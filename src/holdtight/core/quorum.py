@@ -307,7 +307,7 @@ def release(
 
     def certain(answers: list[Any]) -> bool:
         ours = sum([each.__class__ is int for each in answers])
-        return ours >= majority or all([answers[index] is not None for index in asked])
+        return ours >= majority or all(answers[index] is not None for index in asked)
 
     answers: list[Any] = yield Fan(steps, certain, list, RELEASE_SECONDS, after=ways)
     return judge_release(answers, names, majority)

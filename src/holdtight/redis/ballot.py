@@ -28,14 +28,14 @@ from holdtight.values import (
     Withdrawn,
 )
 
-__all__ = ["AGREE", "BLESS", "RESIGN", "VOTE", "Ballot", "QuorumStore", "Vote"]
+__all__ = ["AGREE", "BLESS", "RESIGN", "RESIGN_WHOLE", "VOTE", "VOTED", "Ballot", "QuorumStore", "Vote", "agreed_fence"]
 
 VOTE = Script("vote")
 AGREE = Script("agree")
 RESIGN = Script("resign")
 BLESS = Script("bless")
 
-_vote_whole, _resign_whole, _withdraw_whole = VOTE.whole, RESIGN.whole, script.WITHDRAW.whole
+_vote_whole, RESIGN_WHOLE, _withdraw_whole = VOTE.whole, RESIGN.whole, script.WITHDRAW.whole
 _MARKER_SLACK_MS = 50
 _STAMP_MARK = b"s1"
 
@@ -61,6 +61,16 @@ class QuorumStore:
         """A fence that every node whose clock is right can agree to: the median of their clocks, as we know them."""
         times = sorted([node.server_time(now) for node in self.nodes])
         return int(times[len(times) // 2] * 1e6)
+
+    def knows_all(self, now: float) -> bool:
+        """Every node has told its time, and has our record."""
+        return all(node.lead is not None and now <= node.recorded_until for node in self.nodes)
+
+    def learn(self, replies: list[Any], sent: float) -> None:
+        """What yes votes say of the time."""
+        for node, reply in zip(self.nodes, replies, strict=True):
+            if reply.__class__ is list and reply[0] == 1:
+                node.learn(reply[2] / 1000, sent)
 
     def bless_step(self, index: int, now: float, patience: float) -> Step:
         limit = int((self.nodes[index].server_time(now) + patience) * 1e6)
@@ -126,7 +136,7 @@ class Ballot:
     def vote_steps(
         self, owner: Owner, *, waiter: Owner, now: float, patience: float, proposal: int, ttl: float | None = None
     ) -> tuple[list[Step], list[int]]:
-        """To every node: the vote for this owner, and its arrival limit there. `waiter` is whom to ring if it is denied."""
+        """To every node: the vote for this owner, and its arrival limit. `waiter` is whom to ring if it is denied."""
         head = self._usual if ttl is None else self._head(ttl)
         before = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (head, waiter, proposal)
         until = now + patience
@@ -142,6 +152,27 @@ class Ballot:
             for limit, read in zip(limits, self.store.vote_readers, strict=True)
         ]
         return steps, [limit // 1000 + _MARKER_SLACK_MS for limit in limits]
+
+    def vote_requests(
+        self, owner: Owner, *, now: float, patience: float, words: list[bytes]
+    ) -> tuple[list[bytes], list[int]]:
+        """The same as bytes, and the limits. `words` are the inboxes as the connections have them."""
+        store = self.store
+        nodes = store.nodes
+        head = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (self._usual, owner, store.proposal(now))
+        until = now + patience
+        limits = [int(node.server_time(until) * 1e6) for node in nodes]
+        return [
+            b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, words[index], limit, owner)
+            for index, limit in enumerate(limits)
+        ], [limit // 1000 + _MARKER_SLACK_MS for limit in limits]
+
+    def read_votes(self, replies: list[Any], sent: float) -> list[Any]:
+        """Of replies to `vote_requests`, with what stands for those that are missing."""
+        return [
+            reply if reply is None or isinstance(reply, Exception) else VOTED.made_of((node, reply), sent)
+            for node, reply in zip(self.store.nodes, replies, strict=True)
+        ]
 
     def renew_request(
         self, index: int, run: bytes, owner: Owner, fence: int, now: float, ttl: float, patience: float
@@ -203,6 +234,18 @@ class Ballot:
         return answers.meaning(said, name=self.claim.name, server=server, key=self.keys.main, kind=self.claim.kind)
 
 
+def agreed_fence(replies: list[Any], majority: int) -> int | None:
+    """Of raw replies to a vote: what a majority has granted, if all who granted say the same, and nobody expired."""
+    yes = [reply for reply in replies if reply.__class__ is list and reply[0] == 1]
+    if len(yes) < majority:
+        return None
+    fence = yes[0][1]
+    for reply in yes:
+        if reply[1] != fence or reply[3]:
+            return None
+    return int(fence)
+
+
 class _Resign(Step):
     """What to send instead is made when it is asked for: almost never."""
 
@@ -213,7 +256,7 @@ class _Resign(Step):
         self.after = None
         self.read = read_release
         self.patience = LONGEST_PATIENCE
-        self.replacement = _resign_whole
+        self.replacement = RESIGN_WHOLE
         self.undo = True
         self.aside = False
         self._ballot, self._owner, self._marker = ballot, owner, marker
@@ -238,6 +281,12 @@ def read_vote(node: Client, reply: Any, sent: float) -> Vote:
             return Late()
         case _:
             return Withdrawn()
+
+
+VOTED = Step(
+    b"", None, lambda pair, sent: read_vote(pair[0], pair[1], sent), patience=LONGEST_PATIENCE, replacement=VOTE.whole
+)
+"""What the answer to such a vote is known by: it is read by `read_votes`."""
 
 
 def _read_stamp(reply: Any, sent: float) -> tuple[int, int, bytes] | None:

@@ -12,7 +12,7 @@ import hiredis
 
 from holdtight import process
 from holdtight.clock import Clock
-from holdtight.plan import Step
+from holdtight.plan import LinkDown, Step
 from holdtight.quorum import MOST_OWED, SILENT_SECONDS, QuorumPlace
 from holdtight.redis.link import MUCH, NOTHING
 from holdtight.redis.store import LONGEST_PATIENCE
@@ -28,6 +28,8 @@ class Crew:
 
     def __init__(self, count: int) -> None:
         self.wires: list[Wire | None] = [None] * count
+        self.words: list[bytes] = [b""] * count
+        """The inboxes of the wires, as they go into a request."""
         self.used = 0.0
         self._poller = select.poll()
         self._by_fd: dict[int, Wire] = {}
@@ -36,6 +38,7 @@ class Crew:
         self.tidy()  # a descriptor that was closed may be the new one's number
         wire.bells.clear()
         self.wires[index] = wire
+        self.words[index] = wire.link.inbox_word
         self._by_fd[wire.fd] = wire
         self._poller.register(wire.fd, select.POLLIN)
 
@@ -102,12 +105,11 @@ class Crew:
                 wire.bells.clear()
         return True
 
-    def send_all(self, sheet: Sheet, steps: Sequence[Step], now: float) -> None:
-        """To a crew that is ready."""
-        for index, step in enumerate(steps):
+    def send_all(self, sheet: Sheet, requests: Sequence[bytes], steps: Sequence[Step], now: float) -> None:
+        """To a crew that is ready. `steps` are what the requests are known by."""
+        for index, request in enumerate(requests):
             wire: Any = self.wires[index]
-            request = step.packed(wire.link.inbox_word)
-            wire.pending.append(Ticket(sheet, index, step, request, now))
+            wire.pending.append(Ticket(sheet, index, steps[index], request, now))
             try:
                 sent = wire.bare.send(request)
             except OSError:
@@ -116,10 +118,11 @@ class Crew:
                 if sent != len(request):
                     wire.out = request[sent:]
 
-    def gather(self, sheet: Sheet, enough: int, until: float, clock: Clock) -> bool:
-        """Until so many have said yes (True), all have answered, or the time has come. A yes is 1, or begins with it."""
+    def gather(self, sheet: Sheet, enough: int, too_many: int, until: float, clock: Clock) -> None:
+        """Until enough have said yes (1, or begins with it), too many no (begins with 0), or all have answered. When
+        the time has come, those who have not are answered for."""
         answers = sheet.answers
-        yes = 0
+        yes = no = 0
         while True:
             for fd, _ in self._poll(until - clock()):
                 wire = self._by_fd[fd]
@@ -138,14 +141,19 @@ class Crew:
                         ticket = pending.popleft()
                         if ticket.sheet is sheet:
                             answers[ticket.index] = item
-                            yes += (item if kind is int else item[0]) == 1
+                            word = item if kind is int else item[0]
+                            yes += word == 1
+                            no += word == 0
                     else:
                         wire.take_in(item)
                     item = bare.gets()
-            if yes >= enough:
-                return True
-            if None not in answers or clock() >= until:
-                return sum(map(_is_yes, answers)) >= enough
+            if yes >= enough or no >= too_many or None not in answers:
+                return
+            if clock() >= until:
+                for index, answer in enumerate(answers):
+                    if answer is None:
+                        answers[index] = LinkDown("it did not answer in time", sent=True)
+                return
 
     def _poll(self, seconds: float) -> list[tuple[int, int]]:
         for wire in self.wires:
@@ -153,6 +161,13 @@ class Crew:
                 self.wait(seconds, None)  # which sees to it
                 return []
         return self._poller.poll(max(0.0, seconds) * 1000 + 0.5)
+
+    def break_off(self) -> None:
+        """Something came in between: what has been read may be incomplete. What is owed goes to the keeper."""
+        for wire in self.wires:
+            if wire is not None and wire.alive:
+                wire.flush()
+                wire.fail("the caller was interrupted")
 
     def close(self) -> None:
         for wire in self.wires:
@@ -167,10 +182,6 @@ class Crew:
             if wire is not None and wire.alive:
                 wire.alive = False
                 wire.link.abandon()
-
-
-def _is_yes(answer: Any) -> bool:
-    return answer == 1 or (answer.__class__ is list and answer[0] == 1)
 
 
 class Fleet:
@@ -199,6 +210,16 @@ class Fleet:
             return self.idle.pop()
         except IndexError:
             return Crew(len(self.pools))
+
+    def take_ready(self, ways: Sequence[Wire | None], now: float) -> Crew | None:
+        """One that can ask every node at once, if there is one at hand."""
+        if not self.idle:
+            return None
+        crew = self.take(ways)
+        if crew.is_ready(now):
+            return crew
+        self.idle.append(crew)
+        return None
 
     def give(self, crew: Crew, now: float) -> None:
         crew.used = now

@@ -35,10 +35,7 @@ class FanDriver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.broken_off:
-            for wire in self._crew.wires:
-                if wire is not None and wire.alive:
-                    wire.flush()
-                    wire.fail("the caller was interrupted")
+            self._crew.break_off()
         else:
             self._fleet.give(self._crew, self._clock())
         if self._ear is not None:
