@@ -174,6 +174,13 @@ class Ballot:
             for node, reply in zip(self.store.nodes, replies, strict=True)
         ]
 
+    def read_releases(self, replies: list[Any]) -> list[Any]:
+        """Of replies to `resign_step`, in the same way."""
+        return [
+            reply if reply is None or isinstance(reply, Exception) else _RESIGNED.made_of(reply, 0.0)
+            for reply in replies
+        ]
+
     def renew_request(
         self, index: int, run: bytes, owner: Owner, fence: int, now: float, ttl: float, patience: float
     ) -> bytes:
@@ -287,6 +294,9 @@ VOTED = Step(
     b"", None, lambda pair, sent: read_vote(pair[0], pair[1], sent), patience=LONGEST_PATIENCE, replacement=VOTE.whole
 )
 """What the answer to such a vote is known by: it is read by `read_votes`."""
+
+
+_RESIGNED = Step(b"", None, read_release, patience=LONGEST_PATIENCE, replacement=RESIGN_WHOLE)
 
 
 def _read_stamp(reply: Any, sent: float) -> tuple[int, int, bytes] | None:

@@ -1,6 +1,5 @@
 """`Lock` on a quorum, for blocking code."""
 
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, cast
 
@@ -140,7 +139,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         finally:
             sheet.wanted = False
         self._locks.fleet.give(crew, now)
-        return judge_release(_read(steps, sheet.answers, now), tenure.place.names, ballot.majority)
+        return judge_release(ballot.read_releases(sheet.answers), tenure.place.names, ballot.majority)
 
     def downgrade(self, tenure: Tenure) -> Lease:
         raise self.refuse("downgrade")
@@ -160,13 +159,6 @@ class QuorumLock(QuorumLockMixin, Lock):
     ) -> None:
         lease: Any = identity().leave_block(self.key)
         lease.leave(error)
-
-
-def _read(steps: Sequence[Step], replies: list[Any], sent: float) -> list[Any]:
-    return [
-        reply if reply is None or isinstance(reply, LinkDown | ServerSaid) else step.made_of(reply, sent)
-        for step, reply in zip(steps, replies, strict=True)
-    ]
 
 
 def _can_take_all(crew: Crew, fleet: Fleet, left: Finish) -> bool:
