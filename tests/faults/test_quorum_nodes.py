@@ -58,6 +58,22 @@ def test_a_node_that_hung_is_used_again(nodes: Nodes, open_client: OpenClient) -
     wait_for(lambda: not any(votes_of(nodes, "a")))
 
 
+def test_a_lease_that_is_not_young_any_more_is_renewed_on_every_node(nodes: Nodes, open_client: OpenClient) -> None:
+    """For its first second one charge of the keeper stands for all nodes, which may even be that of a dead one."""
+    client = open_client(nodes.urls, ttl=4)
+    client.release(client.acquire("a"))
+    nodes.servers[0].kill()
+    lease = client.acquire("a", wait=5)
+    taken = time.monotonic()
+    nodes.servers[0].restart()
+    nodes.bless()
+    wait_for(lambda: len(lease.nodes) == 5)
+    wait_for(lambda: time.monotonic() > taken + 5)
+    assert not lease.lost
+    client.release(lease)
+    wait_for(lambda: not any(votes_of(nodes, "a")))
+
+
 def test_what_a_hung_node_was_asked_does_not_block_others_when_it_wakes(nodes: Nodes, open_client: OpenClient) -> None:
     """It carries out everything it had received: votes first, and what takes them back."""
     client, other = open_client(nodes.urls), open_client(nodes.urls)
@@ -82,14 +98,21 @@ def test_three_of_five_gone_is_told_within_the_wait_with_every_answer(nodes: Nod
     nodes.servers[0].kill()
     nodes.servers[1].kill()
     nodes.servers[2].pause()
-    started = time.monotonic()
-    with pytest.raises(QuorumNotReached) as raised:
-        client.acquire("a", wait=1)
-    assert time.monotonic() - started < 2.5
-    assert list(raised.value.nodes) == nodes.urls
-    for index, word in enumerate(["refused", "refused", "answer", "voted", "voted"]):
-        answer = raised.value.nodes[nodes.urls[index]]
-        assert word in answer or (index < 3 and ("silent" in answer or "closed" in answer)), raised.value.nodes
+    words = ["refused", "refused", "answer", "voted", "voted"]
+
+    def is_told_of_each() -> bool:
+        """Of its last round, for which little time is left: a machine that is busy may not hear of all of them."""
+        started = time.monotonic()
+        with pytest.raises(QuorumNotReached) as raised:
+            client.acquire("a", wait=1)
+        assert time.monotonic() - started < 2.5
+        assert list(raised.value.nodes) == nodes.urls
+        return all(
+            word in answer or (index < 3 and ("silent" in answer or "closed" in answer))
+            for index, (word, answer) in enumerate(zip(words, raised.value.nodes.values(), strict=True))
+        )
+
+    wait_for(is_told_of_each)
     nodes.servers[2].resume()
     client.release(client.acquire("a", wait=5))
 

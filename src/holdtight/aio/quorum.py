@@ -35,10 +35,10 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         ballot = self.ballot
         store, majority, clock = ballot.store, ballot.majority, locks.place.clock
         started = clock()
-        connections: list[Connection] | None = None
-        if not locks.closed and store.knows_all(started):
-            transport = cast(QuorumTransport, locks.transport())
-            connections = ready(transport)
+        if locks.closed or not store.knows_all(started):
+            return await self._by_plan(None, wait, who, or_none)
+        transport = cast(QuorumTransport, locks.transport())
+        connections = ready(transport)
         if connections is None:
             return await self._by_plan(None, wait, who, or_none)
         owner = locks.client.owner()
