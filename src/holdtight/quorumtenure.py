@@ -106,7 +106,7 @@ class QuorumTenure(Tenure):
 
     def keep(self, sent: float) -> None:
         """Most locks are given back long before a renewal is due: until then one charge stands for all nodes."""
-        if self.terms.renew and self.interval > SETTLED_SECONDS:
+        if self.terms.renew and self.interval > SETTLED_SECONDS and self.deadline > sent + SETTLED_SECONDS:
             self.charges = [FirstCharge(self, sent)]
             self.place.post.keeper.add(self.charges[0], sent)
         else:

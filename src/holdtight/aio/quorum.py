@@ -14,7 +14,7 @@ from holdtight.identity import Identity
 from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.quorumlock import QuorumLockMixin
 from holdtight.quorumtenure import Finish, QuorumTenure
-from holdtight.redis.ballot import RESIGN_WHOLE, VOTED, agreed_fence
+from holdtight.redis.ballot import RESIGN_WHOLE, VOTED, agreed_fence, tally
 from holdtight.tenure import Tenure
 from holdtight.values import LossReason
 
@@ -61,8 +61,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
             found.answers = ballot.read_votes(burst.replies, started)
             return await self._by_plan(found, wait, who, or_none)
         store.learn(burst.replies, started)
-        granted = [each.__class__ is list for each in burst.replies]
-        open_ = {index: limits[index] for index, yes in enumerate(granted) if not yes}
+        granted, open_ = tally(burst.replies, limits)
         tenure = QuorumTenure.of_one_moment(
             self.terms, transport.deliver, owner, fence, started, granted, open_, found.ways
         )

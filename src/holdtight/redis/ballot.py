@@ -8,7 +8,7 @@ from typing import Any
 
 from holdtight.clock import Drift
 from holdtight.errors import LockError
-from holdtight.plan import ServerSaid, Step
+from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.redis import answers, keys, script
 from holdtight.redis.inspection import read_inspection
 from holdtight.redis.node import Client
@@ -28,7 +28,19 @@ from holdtight.values import (
     Withdrawn,
 )
 
-__all__ = ["AGREE", "BLESS", "RESIGN", "RESIGN_WHOLE", "VOTE", "VOTED", "Ballot", "QuorumStore", "Vote", "agreed_fence"]
+__all__ = [
+    "AGREE",
+    "BLESS",
+    "RESIGN",
+    "RESIGN_WHOLE",
+    "VOTE",
+    "VOTED",
+    "Ballot",
+    "QuorumStore",
+    "Vote",
+    "agreed_fence",
+    "tally",
+]
 
 VOTE = Script("vote")
 AGREE = Script("agree")
@@ -251,6 +263,16 @@ def agreed_fence(replies: list[Any], majority: int) -> int | None:
         if reply[1] != fence or reply[3]:
             return None
     return int(fence)
+
+
+def tally(replies: list[Any], limits: list[int]) -> tuple[list[bool], dict[int, int]]:
+    """Who has granted; and those who may have done so without our knowing, or may yet, with their limits."""
+    granted = [reply.__class__ is list and reply[0] == 1 for reply in replies]
+    return granted, {
+        index: limits[index]
+        for index, reply in enumerate(replies)
+        if reply is None or (reply.__class__ is LinkDown and reply.sent)
+    }
 
 
 class _Resign(Step):

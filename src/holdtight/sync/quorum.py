@@ -9,7 +9,7 @@ from holdtight.identity import Identity, identity
 from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.quorumlock import QuorumLockMixin
 from holdtight.quorumtenure import Finish, QuorumTenure
-from holdtight.redis.ballot import RESIGN_WHOLE, VOTED, agreed_fence
+from holdtight.redis.ballot import RESIGN_WHOLE, VOTED, agreed_fence, tally
 from holdtight.sync.crews import Crew, Fleet
 from holdtight.sync.fan import FanDriver
 from holdtight.sync.lease import Lease
@@ -58,8 +58,7 @@ class QuorumLock(QuorumLockMixin, Lock):
             return self._by_plan(crew, found, wait, who, or_none)
         fleet.give(crew, started)
         store.learn(sheet.answers, started)
-        granted = [each.__class__ is list for each in sheet.answers]
-        open_ = {index: limits[index] for index, yes in enumerate(granted) if not yes}
+        granted, open_ = tally(sheet.answers, limits)
         tenure = QuorumTenure.of_one_moment(self.terms, self._tell, owner, fence, started, granted, open_, ways)
         tenure.keep(started)
         lease = Lease(self, tenure)
