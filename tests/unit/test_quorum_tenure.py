@@ -73,10 +73,9 @@ class List:
 def test_one_charge_stands_for_all_nodes_until_the_tenure_is_not_young(
     locks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = List()
+    kept, tenure = List(), tenure_on(locks, 0, 1, 2)
     with monkeypatch.context() as patch:
         patch.setattr(locks.place, "post", kept)
-        tenure = tenure_on(locks, 0, 1, 2)
         tenure.keep(1000.0)
         (first,) = kept.charges
         assert isinstance(first, FirstCharge)
@@ -93,10 +92,10 @@ def test_one_charge_stands_for_all_nodes_until_the_tenure_is_not_young(
 
 
 def test_a_tenure_that_ends_while_it_is_young_is_watched_as_it_is(locks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = List()
+    kept, tenure = List(), tenure_on(locks, 0, 1, 2, max_hold=0.5)
     with monkeypatch.context() as patch:
         patch.setattr(locks.place, "post", kept)
-        tenure_on(locks, 0, 1, 2, max_hold=0.5).keep(1000.0)
+        tenure.keep(1000.0)
         assert {type(each) for each in kept.charges} == {NodeCharge}
 
 
