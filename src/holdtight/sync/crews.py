@@ -74,7 +74,7 @@ class Crew:
         if ear is not None:
             self._poller.register(ear.fd, select.POLLIN)
         try:
-            found = self._poller.poll(min(seconds, 3600.0) * 1000 + 0.5)
+            found = self._poller.poll(max(0.0, min(seconds, 3600.0)) * 1000 + 0.5)  # less than 0 would be for ever
         finally:
             if ear is not None:
                 self._poller.unregister(ear.fd)
@@ -124,29 +124,39 @@ class Crew:
         answers = sheet.answers
         yes = no = 0
         while True:
-            for fd, _ in self._poll(until - clock()):
+            ready = self._poll(until - clock())
+            counted = bool(ready)
+            for fd, _ in ready:
                 wire = self._by_fd[fd]
                 bare: Any = wire.bare
                 pending = wire.pending
                 try:
                     bare.feed(bare.recv(MUCH))
                     item = bare.gets()
-                except (OSError, hiredis.ProtocolError):
-                    item = NOTHING
-                if item is NOTHING:
-                    wire.pump()  # closed, broken, or a piece: it will see
-                while item is not NOTHING:
-                    kind = item.__class__
-                    if (kind is list or kind is int) and pending:
-                        ticket = pending.popleft()
-                        if ticket.sheet is sheet:
-                            answers[ticket.index] = item
-                            word = item if kind is int else item[0]
-                            yes += word == 1
-                            no += word == 0
-                    else:
-                        wire.take_in(item)
-                    item = bare.gets()
+                    if item is NOTHING:
+                        counted = False
+                        wire.pump()  # closed, or a piece: it will see
+                    while item is not NOTHING:
+                        kind = item.__class__
+                        if (kind is list or kind is int) and pending:
+                            ticket = pending.popleft()
+                            if ticket.sheet is sheet:
+                                answers[ticket.index] = item
+                                word = item if kind is int else item[0]
+                                yes += word == 1
+                                no += word == 0
+                        else:
+                            counted = False
+                            wire.take_in(item)
+                        item = bare.gets()
+                except OSError:
+                    counted = False
+                    wire.pump()  # broken, or nothing there: it will see
+                except hiredis.ProtocolError as error:
+                    wire.fail(str(error))
+            if not counted:  # a wire may have told something as well
+                words = [each[0] if each.__class__ is list else each for each in answers]
+                yes, no = words.count(1), words.count(0)
             if yes >= enough or no >= too_many or None not in answers:
                 return
             if clock() >= until:
