@@ -78,6 +78,22 @@ def test_a_node_that_said_no_is_not_one_of_those_that_hold_it(nodes: Nodes, open
         client.release(lease)
 
 
+def test_answers_that_come_in_pieces_count_as_soon_as_they_are_whole(nodes: Nodes, open_client: OpenClient) -> None:
+    """Two nodes hang, so that it needs every one of the other three, and would wait two seconds for nothing."""
+    with Side(nodes) as side:
+        client = open_client(side.urls)
+        for _ in range(20):
+            client.release(client.acquire("a"))
+        for proxy in side.proxies[:3]:
+            proxy.split_replies()
+        for proxy in side.proxies[3:]:
+            proxy.pause("replies")
+        started = time.monotonic()
+        client.release(client.acquire("a", wait=5))
+        assert time.monotonic() - started < 1.5
+        side.heal()
+
+
 def test_a_lease_that_is_not_young_any_more_is_renewed_on_every_node(nodes: Nodes, open_client: OpenClient) -> None:
     """For its first second one charge of the keeper stands for all nodes, which may even be that of a dead one."""
     client = open_client(nodes.urls, ttl=4)
