@@ -17,8 +17,14 @@ LABELS = {
     "script_floor": "floor, same scripts",
     "drop_in": "holdtight, drop-in",
     "redis_py": "redis-py",
+    "five": "holdtight, five nodes",
+    "five_floor": "floor, five sockets",
+    "five (asyncio)": "holdtight, asyncio",
+    "redlock_ng": "redlock-ng",
+    "redlock_py": "redlock-py",
     "python_redis_lock": "python-redis-lock",
 }
+OURS = ("holdtight", "five", "five (asyncio)")
 
 
 def label(variant: str) -> str:
@@ -36,7 +42,7 @@ class Bar:
 
     @property
     def is_ours(self) -> bool:
-        return self.ours or self.variant == "holdtight"
+        return self.ours or self.variant in OURS
 
 
 @dataclass(frozen=True, slots=True)

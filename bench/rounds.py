@@ -30,6 +30,8 @@ class Effort:
     queue_waiters: int
     imports: int
     with_pollers: bool
+    bad_rounds: int
+    bad_seconds: float
 
 
 FULL = Effort(
@@ -43,6 +45,8 @@ FULL = Effort(
     queue_waiters=10_000,
     imports=21,
     with_pollers=True,
+    bad_rounds=3,
+    bad_seconds=3.0,
 )
 QUICK = Effort(
     rounds=3,
@@ -55,6 +59,8 @@ QUICK = Effort(
     queue_waiters=1_000,
     imports=5,
     with_pollers=False,
+    bad_rounds=1,
+    bad_seconds=1.0,
 )
 
 
@@ -79,13 +85,18 @@ class Bench:
         return self.cpus.clients
 
     @contextmanager
-    def enlist(self, variants: Sequence[str], *, cpu: int | None, each: int = 1) -> Iterator[dict[str, list[Worker]]]:
-        """`each` workers of every variant that can be had; why not, for the others, is in `absent`."""
+    def enlist(
+        self, variants: Sequence[str], *, cpu: int | None, each: int = 1, url: str = ""
+    ) -> Iterator[dict[str, list[Worker]]]:
+        """`each` workers of every variant that can be had; why not, for the others, is in `absent`.
+
+        `url` is for those that are not to work on the server that all rows share.
+        """
         with ExitStack() as stack:
             crew: dict[str, list[Worker]] = {}
             for variant in variants:
                 try:
-                    workers = [stack.enter_context(Worker(variant, self.server.url, cpu)) for _ in range(each)]
+                    workers = [stack.enter_context(Worker(variant, url or self.server.url, cpu)) for _ in range(each)]
                 except (WorkerFailed, CannotInstall) as error:
                     self.drop(variant, error)
                     continue
@@ -98,16 +109,16 @@ class Bench:
             print(f"{variant} is left out: {error}", file=sys.stderr)
         self.absent[variant] = str(error)
 
-    def take_turns(self, players: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
+    def take_turns(self, players: Mapping[str, Callable[[], T]], rounds: int = 0) -> dict[str, list[T]]:
         """Every player once a round, another one first each round. Who fails is out, with all its results."""
         results: dict[str, list[T]] = {name: [] for name in players}
-        for number in range(self.effort.rounds):
+        for number in range(rounds or self.effort.rounds):
             names = list(results)
             turn = number % len(names) if names else 0
             for name in names[turn:] + names[:turn]:
                 try:
                     results[name].append(players[name]())
-                except WorkerFailed as error:
+                except (WorkerFailed, CannotInstall) as error:
                     self.drop(name, error)
                     del results[name]
         return results

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -87,8 +90,17 @@ class Server:
     def clear(self) -> None:
         self.wire.ask("FLUSHALL", "SYNC")
 
+    def hang(self) -> None:
+        """It stands still. The kernel still takes what is sent to it."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
     def close(self) -> None:
         self._process.terminate()
+        self._process.send_signal(signal.SIGCONT)  # one that hangs would never hear of it
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
@@ -103,6 +115,28 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Fleet:
+    """Servers that know nothing of each other: the nodes of a quorum."""
+
+    def __init__(self, flavour: str, count: int = 5) -> None:
+        with ExitStack() as stack:
+            self.nodes = [stack.enter_context(Server(flavour)) for _ in range(count)]
+            self._stack = stack.pop_all()
+        self.url = ",".join(node.url for node in self.nodes)
+
+    def pin(self, cpu: int | None) -> None:
+        for node in self.nodes:
+            node.pin(cpu)
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
 
 
 def _free_port() -> int:

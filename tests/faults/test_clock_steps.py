@@ -1,11 +1,7 @@
-"""The server's clock is stepped an hour ahead and back, under a running server: fences still rise."""
+"""The clock of a running server is stepped, a minute or an hour, ahead and back: fences still rise."""
 
 from __future__ import annotations
 
-import mmap
-import shutil
-import struct
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,36 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.faults.clients import OpenClient, release_lost, start, waiting
+from tests.faults.clocks import Clock, server_time, start_stepped, step
 from tests.support.processes import wait_for
 from tests.support.servers import DEBIAN_REDIS, VALKEY_9, Flavour, RunningServer, StartServer
 
-HOUR = 3600.0
-
-
-class Clock:
-    """The wall clock of one server."""
-
-    def __init__(self, path: Path) -> None:
-        path.write_bytes(bytes(8))
-        with path.open("r+b") as file:
-            self._shared = mmap.mmap(file.fileno(), 8)
-
-    def step_to(self, offset: float) -> None:
-        self._shared[:] = struct.pack("q", int(offset * 1e9))
-
-    def close(self) -> None:
-        self._shared.close()
-
-
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler (cc) to build the clock shim")
-    library = tmp_path_factory.mktemp("clockshim") / "clockshim.so"
-    source = Path(__file__).with_name("clockshim.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-    return library
+HOUR, MINUTE = 3600.0, 60.0
 
 
 @pytest.fixture
@@ -59,14 +30,10 @@ def stepped_server(
     shim: Path,
     clock: Clock,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> RunningServer:
     """A server whose wall clock is `clock`'s."""
     flavour: Flavour = request.param
-    monkeypatch.setenv("LD_PRELOAD", str(shim))
-    monkeypatch.setenv("CLOCKSHIM_FILE", str(tmp_path / "offset"))
-    server = start_server(flavour=flavour)
-    monkeypatch.undo()
+    server = start_stepped(start_server, shim, tmp_path / "offset", flavour=flavour)
     before = server_time(server)
     clock.step_to(HOUR)
     try:
@@ -75,17 +42,6 @@ def stepped_server(
         pytest.skip(f"needs a {flavour} that takes its time from the C library: the clock shim does not reach it")
     step(server, clock, 0)
     return server
-
-
-def server_time(server: RunningServer) -> float:
-    seconds, micros = server.command("TIME")
-    return int(seconds) + int(micros) / 1e6
-
-
-def step(server: RunningServer, clock: Clock, offset: float) -> None:
-    """And waits until the server has looked at its clock, which it does once per turn of its loop."""
-    clock.step_to(offset)
-    wait_for(lambda: abs(server_time(server) - time.time() - offset) < HOUR / 2)
 
 
 def rising(fences: list[int]) -> bool:
@@ -162,3 +118,38 @@ def test_the_line_moves_on_over_a_step(stepped_server: RunningServer, clock: Clo
     third = waiter.result(10)
     assert third.fence > second.fence
     client.release(third)
+
+
+def test_a_step_ahead_grants_twice_for_a_moment_and_the_fence_rises(
+    stepped_server: RunningServer, clock: Clock, open_client: OpenClient
+) -> None:
+    """What one server cannot stand, counted: it takes every ttl for over. The first holder learns of it when it is
+    renewed next, and a resource that looks at fences has refused it since the second was there."""
+    client, other = open_client(stepped_server.url), open_client(stepped_server.url)
+    held = client.acquire("a", ttl=6)
+    assert other.try_acquire("a") is None
+    step(stepped_server, clock, MINUTE)
+    second = other.acquire("a", ttl=6, wait=2)
+    twice = not held.lost
+    assert second.fence > held.fence
+    wait_for(lambda: held.lost, within=6)
+    assert twice, "the step took the lock away from nobody: then this test shows nothing"
+    release_lost(client, held)
+    other.release(second)
+
+
+def test_a_step_back_grants_nothing_twice(stepped_server: RunningServer, clock: Clock, open_client: OpenClient) -> None:
+    client, other = open_client(stepped_server.url), open_client(stepped_server.url)
+    held = client.acquire("a", ttl=3)
+    step(stepped_server, clock, -MINUTE)
+    tries = 0
+    started = time.monotonic()
+    while time.monotonic() < started + 4:  # longer than its ttl: it is renewed
+        assert other.try_acquire("a") is None
+        tries += 1
+    assert tries > 5
+    assert not held.lost
+    client.release(held)
+    second = other.acquire("a", wait=2)
+    assert second.fence > held.fence
+    other.release(second)

@@ -12,7 +12,7 @@ import pytest
 from holdtight import LossReason, QuorumNotReached
 from holdtight.lease import BaseLease
 from tests.faults.clients import Client, OpenClient, release_lost, start
-from tests.faults.quorum import Nodes, votes_of
+from tests.faults.quorum import Nodes, Side, votes_of
 from tests.support.processes import wait_for
 
 
@@ -55,6 +55,58 @@ def test_a_node_that_hung_is_used_again(nodes: Nodes, open_client: OpenClient) -
     assert not lease.lost
     nodes.servers[0].resume()
     wait_for(lambda: len(lease.nodes) == 5)
+    client.release(lease)
+    wait_for(lambda: not any(votes_of(nodes, "a")))
+
+
+def test_a_node_that_said_no_is_not_one_of_those_that_hold_it(nodes: Nodes, open_client: OpenClient) -> None:
+    """Its no is there before the last yes that is needed."""
+    with Side(nodes) as side:
+        client = open_client(side.urls)
+        for _ in range(20):
+            client.release(client.acquire("a"))
+        nodes.servers[0].command("SET", "ht:{a}", b"x1-" + b"s" * 24 + b"1700000000000000", "PX", 100_000)
+        for index in (2, 3, 4):
+            side.proxies[index].pause("replies")
+        taking = start(lambda: client.acquire("a", wait=5, ttl=30))
+        wait_for(lambda: votes_of(nodes, "a")[1:] == [votes_of(nodes, "a")[4]] * 4 and all(votes_of(nodes, "a")))
+        time.sleep(0.1)  # the first two answers are sure to have come: if not, this test shows nothing, and passes
+        for index in (2, 3, 4):
+            side.proxies[index].resume("replies")
+        lease = taking.result(10)
+        assert side.urls[0] not in lease.nodes
+        assert lease.nodes
+        client.release(lease)
+
+
+def test_answers_that_come_in_pieces_count_as_soon_as_they_are_whole(nodes: Nodes, open_client: OpenClient) -> None:
+    """Two nodes hang, so that it needs every one of the other three, and would wait two seconds for nothing."""
+    with Side(nodes) as side:
+        client = open_client(side.urls)
+        for _ in range(20):
+            client.release(client.acquire("a"))
+        for proxy in side.proxies[:3]:
+            proxy.split_replies()
+        for proxy in side.proxies[3:]:
+            proxy.pause("replies")
+        started = time.monotonic()
+        client.release(client.acquire("a", wait=5))
+        assert time.monotonic() - started < 1.5
+        side.heal()
+
+
+def test_a_lease_that_is_not_young_any_more_is_renewed_on_every_node(nodes: Nodes, open_client: OpenClient) -> None:
+    """For its first second one charge of the keeper stands for all nodes, which may even be that of a dead one."""
+    client = open_client(nodes.urls, ttl=4)
+    client.release(client.acquire("a"))
+    nodes.servers[0].kill()
+    lease = client.acquire("a", wait=5)
+    taken = time.monotonic()
+    nodes.servers[0].restart()
+    nodes.bless()
+    wait_for(lambda: len(lease.nodes) == 5)
+    wait_for(lambda: time.monotonic() > taken + 5)
+    assert not lease.lost
     client.release(lease)
     wait_for(lambda: not any(votes_of(nodes, "a")))
 
@@ -121,14 +173,21 @@ def test_three_of_five_gone_is_told_within_the_wait_with_every_answer(nodes: Nod
     nodes.servers[0].kill()
     nodes.servers[1].kill()
     nodes.servers[2].pause()
-    started = time.monotonic()
-    with pytest.raises(QuorumNotReached) as raised:
-        client.acquire("a", wait=1)
-    assert time.monotonic() - started < 2.5
-    assert list(raised.value.nodes) == nodes.urls
-    for index, word in enumerate(["refused", "refused", "answer", "voted", "voted"]):
-        answer = raised.value.nodes[nodes.urls[index]]
-        assert word in answer or (index < 3 and ("silent" in answer or "closed" in answer)), raised.value.nodes
+    words = ["refused", "refused", "answer", "voted", "voted"]
+
+    def is_told_of_each() -> bool:
+        """Of its last round, for which little time is left: a machine that is busy may not hear of all of them."""
+        started = time.monotonic()
+        with pytest.raises(QuorumNotReached) as raised:
+            client.acquire("a", wait=1)
+        assert time.monotonic() - started < 2.5
+        assert list(raised.value.nodes) == nodes.urls
+        return all(
+            word in answer or (index < 3 and ("silent" in answer or "closed" in answer))
+            for index, (word, answer) in enumerate(zip(words, raised.value.nodes.values(), strict=True))
+        )
+
+    wait_for(is_told_of_each)
     nodes.servers[2].resume()
     client.release(client.acquire("a", wait=5))
 

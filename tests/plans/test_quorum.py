@@ -30,19 +30,19 @@ class Ballots:
         self.count = count
         self.majority = count // 2 + 1
 
-    def arrival_limit(self, index: int, now: float, patience: float) -> int:
-        return int((now + patience) * 1000) + index
-
     def vote_steps(
         self, owner: Owner, *, waiter: Owner, now: float, patience: float, proposal: int, ttl: float | None = None
-    ) -> list[Step]:
-        return [Named("vote", owner, waiter=waiter, proposal=proposal) for _ in range(self.count)]
+    ) -> tuple[list[Step], list[int]]:
+        limits = [int((now + patience) * 1000) + index for index in range(self.count)]
+        return [Named("vote", owner, waiter=waiter, proposal=proposal) for _ in range(self.count)], limits
 
     def agree_step(self, owner: Owner, fence: int) -> Step:
         return Named("agree", owner, fence=fence)
 
-    def resign_step(self, owner: Owner) -> Step:
-        return Named("resign", owner, undo=True)
+    def resign_step(self, owner: Owner, marker: int = 0) -> Step:
+        step = Named("resign", owner, undo=True)
+        step.otherwise = self.withdraw_step(owner, marker) if marker else None
+        return step
 
     def withdraw_step(self, owner: Owner, marker: int) -> Step:
         return Named("withdraw", owner, undo=True, marker=marker)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from holdtight import Locks, LossReason
-from holdtight.quorum import Breaker, NodeCharge, QuorumTenure
+from holdtight.quorum import Breaker
+from holdtight.quorumtenure import FirstCharge, NodeCharge, QuorumTenure
 
 URLS = [f"redis://node-{number}" for number in range(5)]
 OWNER = b"o" * 24
@@ -43,11 +44,59 @@ def tenure_on(locks: Any, *nodes: int, markers: dict[int, int] | None = None, **
 
 
 def charge(tenure: QuorumTenure, index: int) -> NodeCharge:
-    return tenure.charges[index]
+    if not tenure.charges:  # as they are once it is not young any more
+        tenure.charges.extend(NodeCharge(tenure, number) for number in range(5))
+    found = tenure.charges[index]
+    assert isinstance(found, NodeCharge)
+    return found
 
 
 def granted(fence: int = 7) -> list[Any]:
     return [1, b"%d" % fence, 1_700_000_000_000, b""]
+
+
+class List:
+    """In place of a keeper: what it was given to keep."""
+
+    def __init__(self) -> None:
+        self.charges: list[Any] = []
+        self.keeper = self
+
+    def add(self, charge: Any, now: float) -> None:
+        self.charges.append(charge)
+
+    def drop(self, charge: Any) -> None:
+        if charge in self.charges:
+            self.charges.remove(charge)
+
+
+def test_one_charge_stands_for_all_nodes_until_the_tenure_is_not_young(
+    locks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, tenure = List(), tenure_on(locks, 0, 1, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(locks.place, "post", kept)
+        tenure.keep(1000.0)
+        (first,) = kept.charges
+        assert isinstance(first, FirstCharge)
+        assert first.deadline == 1001.0, "due when its deadline is: the keeper asks no node then, which may be down"
+        kept.drop(first)
+        first.overdue()
+        assert [type(each) for each in kept.charges] == [NodeCharge] * 5
+        assert not first.alive
+        first.overdue()
+        assert len(kept.charges) == 5
+        tenure.finish()
+        tenure.drop()
+        assert kept.charges == []
+
+
+def test_a_tenure_that_ends_while_it_is_young_is_watched_as_it_is(locks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, tenure = List(), tenure_on(locks, 0, 1, 2, max_hold=0.5)
+    with monkeypatch.context() as patch:
+        patch.setattr(locks.place, "post", kept)
+        tenure.keep(1000.0)
+        assert {type(each) for each in kept.charges} == {NodeCharge}
 
 
 def test_it_is_valid_as_long_as_a_majority_keeps_its_vote(locks: Any, clock: Clock) -> None:

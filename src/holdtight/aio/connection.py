@@ -14,7 +14,7 @@ within a turn, so that client and server do not run in lockstep.
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 import hiredis
 
@@ -25,13 +25,21 @@ from holdtight.process import tell_of_fork
 from holdtight.redis.link import bell_for
 from holdtight.values import Owner
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "Owed"]
 
 FLUSH_AFTER = 32
 HELD_UP = 0.05
 MOST_UNHEARD = 1024
 _NEVER = float("inf")
 _Push = hiredis.PushNotification
+
+
+class Owed(Protocol):
+    """What is told of a reply within the read that brings it: it must neither block nor raise."""
+
+    def done(self) -> bool: ...
+    def set_result(self, reply: Any, /) -> None: ...
+    def set_exception(self, error: LinkDown, /) -> None: ...
 
 
 class Connection:
@@ -45,7 +53,7 @@ class Connection:
         self._new_future = loop.create_future
         self._call_soon = loop.call_soon
         self._clock = loop.time
-        self._pending: deque[asyncio.Future[Any]] = deque()
+        self._pending: deque[asyncio.Future[Any] | Owed] = deque()
         self._deadlines: deque[float] = deque()
         self._out: list[bytes] = []
         self._rest = b""
@@ -71,9 +79,14 @@ class Connection:
     def ask(self, request: bytes, patience: float) -> "asyncio.Future[Any]":
         """Sends with this turn's other requests. The future ends with the reply, or with LinkDown."""
         future = self._new_future()
+        self.ask_for(future, request, patience)
+        return future
+
+    def ask_for(self, future: "asyncio.Future[Any] | Owed", request: bytes, patience: float) -> None:
+        """The same for a future of the asker's own, or for what is told at once."""
         if not self.alive:
             future.set_exception(LinkDown("the connection is closed", sent=False))
-            return future
+            return
         deadline = self._clock() + patience
         self._pending.append(future)
         self._deadlines.append(deadline)
@@ -85,7 +98,6 @@ class Connection:
             self._flush()
         if deadline < self._sweep_at:
             self._arm(deadline)
-        return future
 
     def _flush(self) -> None:
         if not self._out or not self.alive:

@@ -18,7 +18,7 @@ lease's deadline is the majority-th largest of those moments.
 
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdtight.errors import LockError
 from holdtight.plan import UNDO_SECONDS, Fan, LinkDown, NoQuorum, Plan, ServerSaid, Step, Wish
@@ -27,9 +27,7 @@ from holdtight.values import (
     Denied,
     Grant,
     Guarded,
-    Holder,
     Late,
-    LockInfo,
     LossReason,
     Owner,
     Queued,
@@ -40,7 +38,19 @@ from holdtight.values import (
 if TYPE_CHECKING:
     from holdtight.core.contend import Answer, Asking
 
-__all__ = ["Ballots", "Poll", "all_answered", "deadline_of", "inspect", "release", "renew", "say"]
+__all__ = [
+    "RELEASE_SECONDS",
+    "Ballots",
+    "Poll",
+    "Round",
+    "all_answered",
+    "deadline_of",
+    "judge_release",
+    "release",
+    "release_steps",
+    "renew",
+    "say",
+]
 
 RELEASE_SECONDS = 2.0
 NOBODY: Owner = b""
@@ -61,12 +71,11 @@ class Ballots(Protocol):
     def count(self) -> int: ...
     @property
     def majority(self) -> int: ...
-    def arrival_limit(self, index: int, now: float, patience: float) -> int: ...
     def vote_steps(
         self, owner: Owner, *, waiter: Owner, now: float, patience: float, proposal: int, ttl: float | None = None
-    ) -> list[Step]: ...
+    ) -> tuple[list[Step], list[int]]: ...
     def agree_step(self, owner: Owner, fence: int) -> Step: ...
-    def resign_step(self, owner: Owner) -> Step: ...
+    def resign_step(self, owner: Owner, marker: int = 0) -> Step: ...
     def withdraw_step(self, owner: Owner, marker: int) -> Step: ...
     def inspect_step(self) -> Step: ...
     def is_passing(self, said: ServerSaid) -> bool: ...
@@ -83,7 +92,7 @@ class Round:
         self.ways: list[Any] = [None] * len(limits)
 
     def granted(self) -> dict[int, Grant]:
-        return {index: each for index, each in enumerate(self.answers) if isinstance(each, Grant)}
+        return {index: each for index, each in enumerate(self.answers) if each.__class__ is Grant}
 
     def open(self) -> dict[int, int]:
         """Nodes that may have voted for us without our knowing, or may do so yet."""
@@ -114,34 +123,45 @@ class Poll:
         self._waiter: Owner | None = None
         self._denials = 0
         self._late = 0
+        self._begun: Round | None = None
         self.round: Round | None = None
         """Under way, or granted; None once it is undone."""
 
     # The attempt, as the wait loop knows it.
 
     def attempt(self, asking: "Asking") -> Generator[Wish, Any, "Answer"]:
-        if self.round is not None:
-            yield from self.undo()
-        if self._waiter is None:
-            self._waiter = asking.owner  # it is rung under this name as long as it waits
-        else:
-            asking.owner = self._fresh()
-        ballots, now = self._ballots, self._clock()
-        patience = asking.patience(now)
-        limits = [ballots.arrival_limit(index, now, patience) for index in range(ballots.count)]
-        self.round = current = Round(asking.owner, limits)
-        steps = ballots.vote_steps(
-            asking.owner, waiter=self._waiter, now=now, patience=patience, proposal=self._proposal(now)
-        )
-        current.answers = yield Fan(steps, self._is_certain, list, patience, current.ways)
+        current, self._begun = self._begun, None
+        if current is None:
+            current = yield from self._ask(asking)
         granted = current.granted()
-        if len(granted) >= ballots.majority:
+        if len(granted) >= self._ballots.majority:
             grant = yield from self._agreed(current, granted)
             if grant is not None:
                 return grant
         said = current.answers
         yield from self.undo()
         return self._refusal(asking, said)
+
+    def begin(self, begun: Round) -> None:
+        """All nodes have been asked once already, in this round."""
+        self._waiter = begun.owner
+        self.round = self._begun = begun
+
+    def _ask(self, asking: "Asking") -> Generator[Wish, Any, Round]:
+        if self.round is not None:
+            yield from self.undo()
+        if self._waiter is None:
+            self._waiter = asking.owner  # it is rung under this name as long as it waits
+        else:
+            asking.owner = self._fresh()
+        now = self._clock()
+        patience = asking.patience(now)
+        steps, limits = self._ballots.vote_steps(
+            asking.owner, waiter=self._waiter, now=now, patience=patience, proposal=self._proposal(now)
+        )
+        self.round = current = Round(asking.owner, limits)
+        current.answers = yield Fan(steps, self._is_certain, list, patience, current.ways)
+        return current
 
     def park_owner(self) -> Owner:
         assert self._waiter is not None
@@ -162,16 +182,20 @@ class Poll:
     def _agreed(self, current: Round, granted: dict[int, Grant]) -> Generator[Wish, Any, Grant | None]:
         """The grant, once a majority has one fence; None if that cannot be had."""
         majority = self._ballots.majority
-        fences = Counter(each.fence for each in granted.values())
-        fence, agreed = fences.most_common(1)[0]
+        found = [each.fence for each in granted.values()]
+        fence = found[0]
+        if found.count(fence) < len(found):
+            fence, agreed = Counter(found).most_common(1)[0]
+        else:
+            agreed = len(found)
         if agreed < majority:
-            fence = max(fences)
+            fence = max(found)
             step = self._ballots.agree_step(current.owner, fence)
             steps = [
                 step if index in granted and granted[index].fence != fence else None
                 for index in range(self._ballots.count)
             ]
-            already = fences[fence]
+            already = found.count(fence)
 
             def certain(answers: list[Any]) -> bool:
                 written = already + answers.count(True)
@@ -283,30 +307,42 @@ def release(
     `holding` are the nodes that may have our vote; `markers` those where a request of ours may still be on its way,
     by the way that `ways` has for it, if it has one.
     """
-    steps: list[Step | None] = [None] * ballots.count
-    for index in holding | markers.keys():
-        marked = ballots.withdraw_step(owner, markers[index]) if index in markers else None
-        if marked is not None and ways[index] is None:
-            steps[index] = marked
-        else:
-            steps[index] = step = ballots.resign_step(owner)
-            step.otherwise = marked
+    steps = release_steps(ballots, owner, holding, markers, ways)
     asked = [index for index, step in enumerate(steps) if step is not None]
+    majority = ballots.majority
 
     def certain(answers: list[Any]) -> bool:
-        ours = sum(1 for index in asked if answers[index].__class__ is int)
-        return ours >= ballots.majority or all(answers[index] is not None for index in asked)
+        ours = sum([each.__class__ is int for each in answers])
+        return ours >= majority or all(answers[index] is not None for index in asked)
 
     answers: list[Any] = yield Fan(steps, certain, list, RELEASE_SECONDS, after=ways)
-    ours = sum(1 for index in asked if answers[index].__class__ is int)
-    if ours >= ballots.majority:
+    return judge_release(answers, names, majority)
+
+
+def release_steps(
+    ballots: Ballots, owner: Owner, holding: set[int], markers: dict[int, int], ways: Sequence[Any]
+) -> list[Step | None]:
+    steps: list[Step | None] = [None] * ballots.count
+    plain = ballots.resign_step(owner)
+    for index in holding:
+        steps[index] = plain
+    for index, marker in markers.items():
+        by_its_way = ways[index] is not None
+        steps[index] = ballots.resign_step(owner, marker) if by_its_way else ballots.withdraw_step(owner, marker)
+    return steps
+
+
+def judge_release(answers: list[Any], names: Sequence[str], majority: int) -> LossReason | None:
+    """None in `answers` for a node that was not asked."""
+    ours = sum([each.__class__ is int for each in answers])
+    if ours >= majority:
         return None
-    unheard = sum(1 for index in asked if isinstance(answers[index], LinkDown | ServerSaid))
-    if ours + unheard < ballots.majority:
+    unheard = sum(1 for each in answers if isinstance(each, LinkDown | ServerSaid))
+    if ours + unheard < majority:
         taken = any(isinstance(each, Denied) and each.holder for each in answers)
         return LossReason.TAKEN if taken else LossReason.EXPIRED
     nodes = {name: _told(each) for name, each in zip(names, answers, strict=True)}
-    raise NoQuorum(nodes, ballots.majority, answered=False)
+    raise NoQuorum(nodes, majority, answered=False)
 
 
 def _told(answer: Any) -> str:
@@ -326,8 +362,7 @@ class Renewed(NamedTuple):
 
 
 def renew(ballots: Ballots, owner: Owner, *, fence: int, ttl: float, now: float, patience: float) -> Plan[Renewed]:
-    limits = [ballots.arrival_limit(index, now, patience) for index in range(ballots.count)]
-    steps = ballots.vote_steps(owner, waiter=NOBODY, now=now, patience=patience, proposal=fence, ttl=ttl)
+    steps, limits = ballots.vote_steps(owner, waiter=NOBODY, now=now, patience=patience, proposal=fence, ttl=ttl)
 
     def certain(answers: list[Any]) -> bool:
         yes = sum(1 for each in answers if isinstance(each, Grant))
@@ -335,77 +370,6 @@ def renew(ballots: Ballots, owner: Owner, *, fence: int, ttl: float, now: float,
 
     answers: list[Any] = yield Fan(steps, certain, list, patience)
     return Renewed(answers, limits)
-
-
-# Looking.
-
-
-def inspect(
-    ballots: Ballots,
-    names: Sequence[str],
-    stamps: Callable[[], Sequence[Step]],
-    records: Callable[[list[Owner]], Step],
-    guarded: Callable[[int, Any], float],
-    entered: dict[str, int],
-) -> Plan[LockInfo]:
-    """Who holds it on a majority of nodes. `nodes` of the answer says what each node knows, and of its guard."""
-    step = ballots.inspect_step()
-    said: list[Any] = yield _all([step] * ballots.count, step.patience)
-    infos = [each for each in said if isinstance(each, LockInfo)]
-    if len(infos) < ballots.majority:
-        nodes = {
-            name: "answered" if isinstance(each, LockInfo) else say(each)
-            for name, each in zip(names, said, strict=True)
-        }
-        raise NoQuorum(nodes, ballots.majority, answered=False)
-    stamped: list[Any] = yield _all(stamps(), step.patience)
-    votes: dict[str, list[Holder]] = {}
-    for info in infos:
-        for holder in info.holders:
-            votes.setdefault(holder.owner, []).append(holder)
-    holders = [
-        max(found, key=lambda each: each.fence or 0) for found in votes.values() if len(found) >= ballots.majority
-    ]
-    if holders:
-        holders = yield from _named(ballots, records, holders)
-    states: dict[str, str] = {}
-    for index, (name, each) in enumerate(zip(names, said, strict=True)):
-        state = _state(each) if isinstance(each, LockInfo) else say(each)
-        left = guarded(index, stamped[index])
-        states[name] = f"{state}; votes again in {left:.3g} s (restart guard)" if left > 0 else state
-    return LockInfo(
-        name=ballots.claim.name,
-        kind=holders[0].kind if holders else None,
-        holders=tuple(each._replace(entered=entered.get(each.owner)) for each in holders),
-        fence=max((info.fence or 0 for info in infos), default=0) or None,
-        nodes=states,
-    )
-
-
-def _named(
-    ballots: Ballots, records: Callable[[list[Owner]], Step], holders: list[Holder]
-) -> Generator[Wish, Any, list[Holder]]:
-    """With the host and pid that any node knows."""
-    import base64
-
-    step = records([base64.urlsafe_b64decode(each.owner) for each in holders])
-    said: list[Any] = yield _all([step] * ballots.count, step.patience)
-    found = [cast("list[dict[str, Any]]", each) for each in said if isinstance(each, list)]
-    named: list[Holder] = []
-    for at, holder in enumerate(holders):
-        about = next((each[at] for each in found if each[at]), dict[str, Any]())
-        named.append(holder._replace(host=about.get("host"), pid=about.get("pid")))
-    return named
-
-
-def _state(info: LockInfo) -> str:
-    if not info.holders:
-        return "free"
-    return "held by " + ", ".join(f"owner {each.owner[:11]}…" for each in info.holders[:3])
-
-
-def _all(steps: Sequence[Step | None], patience: float) -> Fan:
-    return Fan(steps, all_answered, list, patience)
 
 
 def all_answered(answers: list[Any]) -> bool:

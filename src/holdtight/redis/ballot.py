@@ -4,12 +4,11 @@ Loaded with the first client of a quorum, not with the package.
 """
 
 from functools import partial
-from statistics import median_high
 from typing import Any
 
 from holdtight.clock import Drift
 from holdtight.errors import LockError
-from holdtight.plan import ServerSaid, Step
+from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.redis import answers, keys, script
 from holdtight.redis.inspection import read_inspection
 from holdtight.redis.node import Client
@@ -29,13 +28,26 @@ from holdtight.values import (
     Withdrawn,
 )
 
-__all__ = ["AGREE", "BLESS", "RESIGN", "VOTE", "Ballot", "QuorumStore", "Vote"]
+__all__ = [
+    "AGREE",
+    "BLESS",
+    "RESIGN",
+    "RESIGN_WHOLE",
+    "VOTE",
+    "VOTED",
+    "Ballot",
+    "QuorumStore",
+    "Vote",
+    "agreed_fence",
+    "tally",
+]
 
 VOTE = Script("vote")
 AGREE = Script("agree")
 RESIGN = Script("resign")
 BLESS = Script("bless")
 
+_vote_whole, RESIGN_WHOLE, _withdraw_whole = VOTE.whole, RESIGN.whole, script.WITHDRAW.whole
 _MARKER_SLACK_MS = 50
 _STAMP_MARK = b"s1"
 
@@ -52,6 +64,7 @@ class QuorumStore:
         self.max_ttl_ms = round(max_ttl * 1000)
         self.stamp = keys.stamp(client.namespace)
         self.majority = len(nodes) // 2 + 1
+        self.vote_readers = [partial(read_vote, node) for node in nodes]
 
     def prepare(self, claim: Claim) -> "Ballot":
         return Ballot(self, claim)
@@ -61,7 +74,18 @@ class QuorumStore:
 
         The higher one of two: a node whose clock is far ahead of it does not vote, and a majority must not be.
         """
-        return int(median_high(node.server_time(now) for node in self.nodes) * 1e6)
+        times = sorted([node.server_time(now) for node in self.nodes])
+        return int(times[len(times) // 2] * 1e6)
+
+    def knows_all(self, now: float) -> bool:
+        """Every node has told its time, and has our record."""
+        return all(node.lead is not None and now <= node.recorded_until for node in self.nodes)
+
+    def learn(self, replies: list[Any], sent: float) -> None:
+        """What yes votes say of the time."""
+        for node, reply in zip(self.nodes, replies, strict=True):
+            if reply.__class__ is list and reply[0] == 1:
+                node.learn(reply[2] / 1000, sent)
 
     def bless_step(self, index: int, now: float, patience: float) -> Step:
         limit = int((self.nodes[index].server_time(now) + patience) * 1e6)
@@ -101,7 +125,8 @@ class Ballot:
         self._mode = "r" if claim.kind is Kind.SHARED else "x"
         self._vote = VOTE.head(*names, keys.watchers(names.main), store.stamp)
         self._usual = self._head(claim.ttl)
-        self._resign = RESIGN.head(*names, keys.watchers(names.main))
+        self.resign_head = RESIGN.head(*names, keys.watchers(names.main))
+        self._withdraw = script.WITHDRAW.head(*names)
 
     @property
     def count(self) -> int:
@@ -125,20 +150,51 @@ class Ballot:
 
     def vote_steps(
         self, owner: Owner, *, waiter: Owner, now: float, patience: float, proposal: int, ttl: float | None = None
-    ) -> list[Step]:
-        """To every node: the vote for this owner. `waiter` is whom to ring if it is denied; `NOBODY` renews a lease,
-        whose fence is then the proposal."""
+    ) -> tuple[list[Step], list[int]]:
+        """To every node: the vote for this owner, and its arrival limit. `waiter` is whom to ring if it is denied;
+        `NOBODY` renews a lease, whose fence is then the proposal."""
         head = self._usual if ttl is None else self._head(ttl)
         before = b"%b%b$16\r\n%016d\r\n" % (head, bulk(waiter), proposal)
-        return [
+        until = now + patience
+        limits = [int(node.server_time(until) * 1e6) for node in self.store.nodes]
+        steps = [
             Step(
                 before,
-                b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (int((node.server_time(now) + patience) * 1e6), owner),
-                partial(read_vote, node),
+                b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (limit, owner),
+                read,
                 patience=patience,
-                replacement=VOTE.whole,
+                replacement=_vote_whole,
             )
-            for node in self.store.nodes
+            for limit, read in zip(limits, self.store.vote_readers, strict=True)
+        ]
+        return steps, [limit // 1000 + _MARKER_SLACK_MS for limit in limits]
+
+    def vote_requests(
+        self, owner: Owner, *, now: float, patience: float, words: list[bytes]
+    ) -> tuple[list[bytes], list[int]]:
+        """The same as bytes, and the limits. `words` are the inboxes as the connections have them."""
+        store = self.store
+        nodes = store.nodes
+        head = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (self._usual, owner, store.proposal(now))
+        until = now + patience
+        limits = [int(node.server_time(until) * 1e6) for node in nodes]
+        return [
+            b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, words[index], limit, owner)
+            for index, limit in enumerate(limits)
+        ], [limit // 1000 + _MARKER_SLACK_MS for limit in limits]
+
+    def read_votes(self, replies: list[Any], sent: float) -> list[Any]:
+        """Of replies to `vote_requests`, with what stands for those that are missing."""
+        return [
+            reply if reply is None or isinstance(reply, Exception) else VOTED.made_of((node, reply), sent)
+            for node, reply in zip(self.store.nodes, replies, strict=True)
+        ]
+
+    def read_releases(self, replies: list[Any]) -> list[Any]:
+        """Of replies to `resign_step`, in the same way."""
+        return [
+            reply if reply is None or isinstance(reply, Exception) else _RESIGNED.made_of(reply, 0.0)
+            for reply in replies
         ]
 
     def renew_request(
@@ -164,23 +220,17 @@ class Ballot:
             replacement=AGREE.whole,
         )
 
-    def resign_step(self, owner: Owner) -> Step:
-        return Step(
-            self._resign + bulk(owner),
-            None,
-            read_release,
-            patience=LONGEST_PATIENCE,
-            replacement=RESIGN.whole,
-            undo=True,
-        )
+    def resign_step(self, owner: Owner, marker: int = 0) -> Step:
+        """With a marker: a vote of this owner may still be on its way, so that only the same way will do."""
+        return _Resign(self, owner, marker)
 
     def withdraw_step(self, owner: Owner, marker: int) -> Step:
         return Step(
-            script.WITHDRAW.head(*self.keys) + bulk(owner) + bulk(marker),
+            b"%b$24\r\n%b\r\n%b" % (self._withdraw, owner, bulk(marker)),
             None,
             read_release,
             patience=1.0,
-            replacement=script.WITHDRAW.whole,
+            replacement=_withdraw_whole,
             undo=True,
         )
 
@@ -206,11 +256,55 @@ class Ballot:
         return answers.meaning(said, name=self.claim.name, server=server, key=self.keys.main, kind=self.claim.kind)
 
 
+def agreed_fence(replies: list[Any], majority: int) -> int | None:
+    """Of raw replies to a vote: what a majority has granted, if all who granted say the same, and nobody expired."""
+    yes = [reply for reply in replies if reply.__class__ is list and reply[0] == 1]
+    if len(yes) < majority:
+        return None
+    fence = yes[0][1]
+    for reply in yes:
+        if reply[1] != fence or reply[3]:
+            return None
+    return int(fence)
+
+
+def tally(replies: list[Any], limits: list[int]) -> tuple[list[bool], dict[int, int]]:
+    """Who has granted; and those who may have done so without our knowing, or may yet, with their limits."""
+    granted = [reply.__class__ is list and reply[0] == 1 for reply in replies]
+    return granted, {
+        index: limits[index]
+        for index, reply in enumerate(replies)
+        if reply is None or (reply.__class__ is LinkDown and reply.sent)
+    }
+
+
+class _Resign(Step):
+    """What to send instead is made when it is asked for: almost never."""
+
+    __slots__ = ("_ballot", "_marker", "_owner")
+
+    def __init__(self, ballot: Ballot, owner: Owner, marker: int) -> None:
+        self.before = b"%b$24\r\n%b\r\n" % (ballot.resign_head, owner)
+        self.after = None
+        self.read = read_release
+        self.patience = LONGEST_PATIENCE
+        self.replacement = RESIGN_WHOLE
+        self.undo = True
+        self.aside = False
+        self._ballot, self._owner, self._marker = ballot, owner, marker
+
+    @property
+    def otherwise(self) -> Step | None:  # type: ignore[override]
+        return self._ballot.withdraw_step(self._owner, self._marker) if self._marker else None
+
+
 def read_vote(node: Client, reply: Any, sent: float) -> Vote:
-    node.learn((reply[2] if reply[0] == 1 else reply[1]) / 1000, sent)
+    if reply[0] == 1:
+        _, fence, now, expired = reply
+        node.learn(now / 1000, sent)
+        return Grant(int(fence), sent, expired or None)
+    node.learn(reply[1] / 1000, sent)
     match reply:
-        case [1, fence, _, expired]:
-            return Grant(int(fence), sent, expired or None)
         case [0, _, holder, left]:
             return Denied(holder or None, left / 1000)
         case [-4, _, left]:
@@ -219,6 +313,15 @@ def read_vote(node: Client, reply: Any, sent: float) -> Vote:
             return Late()
         case _:
             return Withdrawn()
+
+
+VOTED = Step(
+    b"", None, lambda pair, sent: read_vote(pair[0], pair[1], sent), patience=LONGEST_PATIENCE, replacement=VOTE.whole
+)
+"""What the answer to such a vote is known by: it is read by `read_votes`."""
+
+
+_RESIGNED = Step(b"", None, read_release, patience=LONGEST_PATIENCE, replacement=RESIGN_WHOLE)
 
 
 def _read_stamp(reply: Any, sent: float) -> tuple[int, int, bytes] | None:

@@ -14,8 +14,9 @@ read, one system call a direction. TLS has no such short cut and uses Python's t
 import errno
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hiredis
 
@@ -31,14 +32,16 @@ if TYPE_CHECKING:
 
     from holdtight.redis.targets import Address
 
-__all__ = ["Link", "bell_for", "bell_in", "open_link"]
+__all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in", "open_link"]
 
-_NOTHING: Any = object()
+NOTHING: Any = object()
 _SILENT = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ETIMEDOUT)
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 SHORTEST_TIMEOUT = 0.001
 _PIECE = 8192
+MUCH = 65536
+"""As much as is read at once. Memory for more would be asked of the system anew each time."""
 
 
 def bell_for(push: Any) -> tuple[Owner, Bell] | None:
@@ -53,6 +56,15 @@ def bell_in(payload: bytes) -> tuple[Owner, Bell]:
     if payload[:1] == b"n":
         return owner, Bell(int(payload[1 + OWNER_SIZE :]) / 1000)
     return owner, Bell()
+
+
+class Bare(NamedTuple):
+    """A socket and its parser, which gives NOTHING when it has no more."""
+
+    send: Callable[[bytes], int]
+    recv: Callable[[int], bytes]
+    feed: Callable[[bytes], object]
+    gets: Callable[[], Any]
 
 
 class Link:
@@ -75,7 +87,7 @@ class Link:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        reader = hiredis.Reader(notEnoughData=_NOTHING)
+        reader = hiredis.Reader(notEnoughData=NOTHING)
         self._feed = reader.feed
         self._gets = reader.gets
         self._recv = sock.recv
@@ -119,8 +131,8 @@ class Link:
         until = boottime() + self._timeout
         try:
             reply = gets()
-            while reply is _NOTHING or reply.__class__ is _Push:
-                if reply is _NOTHING:
+            while reply is NOTHING or reply.__class__ is _Push:
+                if reply is NOTHING:
                     left = until - boottime()
                     if left <= 0:
                         raise TimeoutError  # the kernel counts from the last byte: bells must not put it off
@@ -159,7 +171,7 @@ class Link:
             reply = self._gets()
         except (OSError, hiredis.ProtocolError) as error:
             raise _down(error) from error
-        if reply is _NOTHING or reply.__class__ is _Push:
+        if reply is NOTHING or reply.__class__ is _Push:
             return self.reply()
         self.owed = 0
         return reply
@@ -168,7 +180,7 @@ class Link:
         """Blocks until a bell for this owner, or until the time has come."""
         while True:
             item = self._kept.pop(0) if self._kept else self._gets()
-            if item is not _NOTHING:
+            if item is not NOTHING:
                 rung = bell_for(item) if item.__class__ is _Push else None
                 if rung is not None and rung[0] == owner:
                     return rung[1]
@@ -189,13 +201,18 @@ class Link:
 
     # What the keeper and asyncio need: the same connection, never blocking.
 
+    def bare(self) -> "Bare | None":
+        """For who sends and reads by himself; None if a layer in between holds back what it has read."""
+        return None if _is_tls(self.sock) else Bare(self._send, self._recv, self._feed, self._gets)
+
     def stop_blocking(self) -> None:
         self.sock.setblocking(False)
 
     def push_out(self, data: bytes) -> bytes:
         """Sends what goes; returns what is left."""
         try:
-            return data[self._send(data) :]
+            sent = self._send(data)
+            return b"" if sent == len(data) else data[sent:]
         except OSError as error:
             if _is_silence(error) or _is_tls_wait(error):
                 return data
@@ -205,7 +222,7 @@ class Link:
         """Everything that has arrived, bells too, without blocking."""
         while True:
             try:
-                data = self._recv(262144)
+                data = self._recv(MUCH)
             except OSError as error:
                 if _is_silence(error) or _is_tls_wait(error):
                     break
@@ -218,7 +235,7 @@ class Link:
         items: list[Any] = []
         gets = self._gets
         item = gets()
-        while item is not _NOTHING:
+        while item is not NOTHING:
             items.append(item)
             item = gets()
         return items
@@ -290,7 +307,7 @@ def _answers(link: Link, count: int, until: float) -> list[Any]:
     answers: list[Any] = []
     while len(answers) < count:
         item = link._gets()  # pyright: ignore[reportPrivateUsage]
-        if item is _NOTHING:
+        if item is NOTHING:
             link.set_timeout(_left(until))
             data = link.sock.recv(_PIECE)
             if not data:

@@ -1,12 +1,13 @@
 """Runs plans on a quorum by polling: all nodes are asked at once from the calling thread (see plan.py)."""
 
-import select
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 from holdtight.plan import Bell, Fan, LinkDown, Park, Plan, Step
-from holdtight.sync.wires import Ear, Fleet, Pool, Ticket, Wire, may_ask
+from holdtight.sync.crews import Crew, Fleet
+from holdtight.sync.wires import NOBODYS, Ear, Pool, Sheet, Ticket, Wire, may_ask
 
 __all__ = ["FanDriver"]
 
@@ -16,13 +17,15 @@ R = TypeVar("R")
 class FanDriver:
     """One plan's run: a wire to each node, taken when first needed. A context manager."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, ways: Sequence[Wire | None] = (), *, crew: Crew | None = None) -> None:
+        """`ways`: where earlier requests went that were not answered. The same crew is taken, if it is free."""
         self._fleet = fleet
         self._pools = fleet.pools
         self._clock = fleet.place.clock
-        self._wires: list[Wire | None] = [None] * len(fleet.pools)
+        self._crew = fleet.take(ways) if crew is None else crew
+        self._fresh = False
         self._ear: Ear | None = None
-        self._broken_off = False
+        self.broken_off = False
         """Something came in between: what has been read may be incomplete."""
 
     def __enter__(self) -> "FanDriver":
@@ -31,14 +34,10 @@ class FanDriver:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        now = self._clock()
-        for pool, wire in zip(self._pools, self._wires, strict=True):
-            if wire is None:
-                continue
-            if self._broken_off:
-                wire.flush()
-                wire.fail("the caller was interrupted")
-            pool.give(wire, now)
+        if self.broken_off:
+            self._crew.break_off()
+        else:
+            self._fleet.give(self._crew, self._clock())
         if self._ear is not None:
             self._ear.close()
 
@@ -63,7 +62,7 @@ class FanDriver:
                 value = self._fan(wish) if isinstance(wish, Fan) else self._other(wish)
             except BaseException as raised:
                 if not isinstance(raised, LinkDown):
-                    self._broken_off = True
+                    self.broken_off = True
                 error = raised
 
     def _other(self, wish: Park | Step) -> Any:
@@ -74,48 +73,55 @@ class FanDriver:
     # Asking.
 
     def _fan(self, fan: Fan) -> Any:
-        answers: list[Any] = [None] * len(self._pools)
+        sheet = Sheet(len(self._pools))
         try:
-            self._collect(fan, answers)
+            self._collect(fan, sheet)
         except BaseException:
             for index, step in enumerate(fan.steps):  # whether it went out is not known
-                if step is not None and step.undo and answers[index] is None:
+                if step is not None and step.undo and sheet.answers[index] is None:
                     self._pools[index].leave_to_the_keeper(step.otherwise or step)
             raise
-        return fan.read(answers)
+        finally:
+            sheet.wanted = False
+        return fan.read(sheet.answers)
 
-    def _collect(self, fan: Fan, answers: list[Any]) -> None:
+    def _collect(self, fan: Fan, sheet: Sheet) -> None:
         clock = self._clock
+        answers = sheet.answers
         now = clock()
+        if not self._fresh:
+            self._fresh = True
+            self._crew.refresh(now)
         until = now + fan.patience
         hoped: dict[int, Step] = {}
         for index, step in enumerate(fan.steps):
             if step is not None:
-                self._ask(fan, index, step, answers, hoped, now)
+                self._ask(fan, index, step, sheet, hoped, now)
         certain = fan.certain
         while not certain(answers):
             left = until - clock()
             if left <= 0:
                 self._lose_patience(fan, answers, hoped)
                 break
-            self._wait(left, hoped)
+            self._crew.wait(left, self._ear if hoped else None)
             if hoped:
                 now = clock()
                 for index, step in list(hoped.items()):
                     if not self._pools[index].connecting or self._pools[index].idle:
                         del hoped[index]
-                        self._ask(fan, index, step, answers, hoped, now)
+                        self._ask(fan, index, step, sheet, hoped, now)
         for index, step in hoped.items():
             if step.undo:
                 self._pools[index].leave_to_the_keeper(step)
 
-    def _ask(self, fan: Fan, index: int, step: Step, answers: list[Any], hoped: dict[int, Step], now: float) -> None:
+    def _ask(self, fan: Fan, index: int, step: Step, sheet: Sheet, hoped: dict[int, Step], now: float) -> None:
         pool = self._pools[index]
-        wire = self._wires[index]
-        way = fan.after[index] if fan.after is not None and step.otherwise is not None else None
+        wire = self._crew.wires[index]
         if wire is None or not wire.alive:
-            wire = self._wires[index] = pool.take(now, way)
-        if step.otherwise is not None and (wire is None or wire is not way):
+            wire = pool.take()
+            if wire is not None:
+                self._crew.put(index, wire)
+        if step.otherwise is not None and (wire is None or fan.after is None or wire is not fan.after[index]):
             step = step.otherwise
         if wire is None:
             if self._ear is None:
@@ -123,23 +129,24 @@ class FanDriver:
             if pool.hope(self._ear, now):
                 hoped[index] = step
                 return
-            self._refuse(pool, index, step, answers, pool.breaker.cause)
+            self._refuse(pool, index, step, sheet.answers, pool.breaker.cause)
             return
-        why_not = may_ask(wire, step, now) if wire.pending else ""
-        if why_not:
-            self._refuse(pool, index, step, answers, why_not)
-            return
+        if wire.pending:
+            why_not = may_ask(wire, step, now)
+            if why_not:
+                self._refuse(pool, index, step, sheet.answers, why_not)
+                return
         client = pool.place.client
-        if client.announcement_due():
+        if now > client.recorded_until and client.announcement_due():
             record = client.record()
-            wire.ask(Ticket(None, index, Step(record, None, _nothing, patience=1.0, replacement=bytes), record, now))
+            wire.ask(Ticket(NOBODYS, index, Step(record, None, _nothing, patience=1.0, replacement=bytes), record, now))
             pool.place.post.keeper.watch(pool.place)
         if fan.ways is not None:
             fan.ways[index] = wire
         request = step.packed(wire.link.inbox_word)
         if step.undo and step.replacement not in pool.knows:
             request = step.replacement(request)
-        wire.ask(Ticket(answers, index, step, request, now))
+        wire.ask(Ticket(sheet, index, step, request, now))
 
     def _refuse(self, pool: Pool, index: int, step: Step, answers: list[Any], cause: str) -> None:
         if step.undo:
@@ -152,38 +159,20 @@ class FanDriver:
                 slow = "connecting took too long" if index in hoped else "it did not answer in time"
                 answers[index] = LinkDown(slow, sent=index not in hoped)
 
-    def _wait(self, seconds: float, hoped: dict[int, Step]) -> bool:
-        """Until something has come, on any wire that owes something or to the ear. False if nothing did."""
-        poller = select.poll()
-        by_fd: dict[int, Wire] = {}
-        for wire in self._wires:
-            if wire is not None and wire.alive:
-                by_fd[wire.fd] = wire
-                poller.register(wire.fd, select.POLLIN | (select.POLLOUT if wire.out else 0))
-        if hoped and self._ear is not None:
-            poller.register(self._ear.fd, select.POLLIN)
-        found = poller.poll(min(seconds, 3600.0) * 1000 + 0.5)
-        for fd, _ in found:
-            if fd in by_fd:
-                by_fd[fd].pump()
-            elif self._ear is not None:
-                self._ear.clear()
-        return bool(found)
-
     # Waiting.
 
     def _park(self, park: Park) -> Bell | None:
         """Until any node rings, or until the time has come."""
         while True:
-            for wire in self._wires:
+            for wire in self._crew.wires:
                 if wire is not None and park.owner in wire.bells:
                     wire.bells.discard(park.owner)
                     return Bell()
             left = park.until - self._clock()
             if left <= 0:
                 return None
-            if any(wire is not None and wire.alive for wire in self._wires):
-                self._wait(left, {})
+            if any(wire is not None and wire.alive for wire in self._crew.wires):
+                self._crew.wait(left, None)
             else:
                 time.sleep(left)
 

@@ -70,8 +70,8 @@ class Locks(BaseLocks[Lock]):
         super()._open(settings)
         self.fleet: Any = None
         if settings.is_quorum:
+            from holdtight.sync.crews import Fleet
             from holdtight.sync.quorum import QuorumLock
-            from holdtight.sync.wires import Fleet
 
             self.lock_type = QuorumLock
             self.fleet = Fleet(cast("QuorumPlace", self.place), connect_timeout=settings.connect_timeout)

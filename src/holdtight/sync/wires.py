@@ -5,7 +5,7 @@ those that nobody waits for any more. So a slow node keeps its wire, in order, a
 it was sent before it was noticed.
 
 # Invariants:
-# - a wire is used by one thread at a time: whoever takes it gives it back, or scraps it;
+# - a wire is used by one thread at a time, as part of a crew (crews.py);
 # - `pending` has a ticket for every reply that is owed, in order;
 # - a wire is never made in the caller's thread: a node that does not answer must not hold up the others.
 """
@@ -23,33 +23,48 @@ from holdtight.errand import Errand
 from holdtight.errors import quotable
 from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
-from holdtight.quorum import MOST_OWED, SILENT_SECONDS, Breaker, QuorumPlace
+from holdtight.quorum import MOST_OWED, SILENT_SECONDS, Breaker
+from holdtight.redis.link import Link as SocketLink
 from holdtight.redis.link import bell_for
-from holdtight.redis.store import LONGEST_PATIENCE
 from holdtight.values import Owner
 
-__all__ = ["Ear", "Fleet", "Pool", "Ticket", "Wire"]
+__all__ = ["NOBODYS", "Ear", "Pool", "Sheet", "Ticket", "Wire", "may_ask"]
 
-RESTED = 0.05
 _Push = hiredis.PushNotification
+
+
+class Sheet:
+    """Where the answers of one Fan go; `raw`: as they come, to be read by who asked."""
+
+    __slots__ = ("answers", "raw", "wanted")
+
+    def __init__(self, count: int, *, raw: bool = False) -> None:
+        self.answers: list[Any] = [None] * count
+        self.raw = raw
+        self.wanted = True
+        """Somebody waits for them."""
+
+
+NOBODYS = Sheet(0)
+NOBODYS.wanted = False
 
 
 class Ticket:
     """What one node owes one asker."""
 
-    __slots__ = ("answers", "index", "request", "sent", "step")
+    __slots__ = ("index", "request", "sent", "sheet", "step")
 
-    def __init__(self, answers: list[Any] | None, index: int, step: Step, request: bytes, sent: float) -> None:
-        self.answers = answers
-        """Where the answer goes; None if nobody waits for it."""
+    def __init__(self, sheet: Sheet, index: int, step: Step, request: bytes, sent: float) -> None:
+        self.sheet = sheet
         self.index = index
         self.step = step
         self.request = request
         self.sent = sent
 
     def tell(self, answer: Any) -> None:
-        if self.answers is not None and self.answers[self.index] is None:
-            self.answers[self.index] = answer
+        sheet = self.sheet
+        if sheet.wanted and sheet.answers[self.index] is None:
+            sheet.answers[self.index] = answer
 
 
 class Wire:
@@ -57,25 +72,22 @@ class Wire:
         link.stop_blocking()
         self.link = link
         self.fd = link.fileno()
+        self.bare = link.bare() if isinstance(link, SocketLink) else None
+        """What crews do in one go needs its socket and its parser; None if it has none to give (TLS)."""
         self.pool = pool
         self.pending: deque[Ticket] = deque()
         self.out = b""
         self.alive = True
-        self.used = pool.clock()
         self.bells: set[Owner] = set()
         self._epoch = process.current.epoch
 
     def ask(self, ticket: Ticket) -> None:
         self.pending.append(ticket)
-        self._push(ticket.request)
+        self.flush(ticket.request)
 
-    def _push(self, request: bytes) -> None:
-        self.out += request
-        self.flush()
-
-    def flush(self) -> None:
+    def flush(self, more: bytes = b"") -> None:
         try:
-            self.out = self.link.push_out(self.out)
+            self.out = self.link.push_out(self.out + more if self.out else more)
         except LinkDown as down:
             self.fail(down.cause)
 
@@ -91,31 +103,35 @@ class Wire:
             self.fail(str(down), resting=resting)
             return
         for item in items:
-            if item.__class__ is _Push:
-                rung = bell_for(item)
-                if rung is not None:
-                    self.bells.add(rung[0])
-                continue
-            if not self.pending:
-                self.fail("it answered more than was asked")
-                return
-            self._told(self.pending.popleft(), item)
+            self.take_in(item)
         if items:
             self.pool.breaker.worked()
+
+    def take_in(self, item: Any) -> None:
+        """Something has come: a bell, or the reply that is owed first."""
+        if item.__class__ is _Push:
+            rung = bell_for(item)
+            if rung is not None:
+                self.bells.add(rung[0])
+        elif not self.pending:
+            self.fail("it answered more than was asked")
+        else:
+            self._told(self.pending.popleft(), item)
 
     def _told(self, ticket: Ticket, reply: Any) -> None:
         if isinstance(reply, hiredis.ReplyError):
             # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
-            if str(reply).startswith("NOSCRIPT") and (ticket.answers is not None or ticket.step.undo):
-                again = Ticket(ticket.answers, ticket.index, ticket.step, b"", self.pool.clock())
+            if str(reply).startswith("NOSCRIPT") and (ticket.sheet.wanted or ticket.step.undo):
+                again = Ticket(ticket.sheet, ticket.index, ticket.step, b"", self.pool.clock())
                 again.request = ticket.step.replacement(ticket.request)
                 self.ask(again)
             else:
                 ticket.tell(ServerSaid(str(reply)))
             return
-        self.pool.knows.add(ticket.step.replacement)
-        if ticket.answers is not None:
-            ticket.tell(ticket.step.made_of(reply, ticket.sent))
+        step = ticket.step
+        self.pool.knows.add(step.replacement)
+        if ticket.sheet.wanted:
+            ticket.tell(reply if ticket.sheet.raw else step.made_of(reply, ticket.sent))
 
     def silent_for(self, now: float) -> float:
         return now - self.pending[0].sent if self.pending else 0.0
@@ -185,6 +201,7 @@ class Pool:
         self.clock = place.clock
         self.breaker = Breaker()
         self.idle: list[Wire] = []
+        """Made for somebody who did not wait so long."""
         self.knows: set[Callable[[bytes], bytes]] = set()
         """The scripts that the node has answered to, as `Step.replacement` names them. What undoes goes out whole until
         then: nobody may be there any more to send it again."""
@@ -194,51 +211,16 @@ class Pool:
         self._connecting = False
         self._hopeful: list[Ear] = []
 
-    def take(self, now: float, way: Wire | None = None) -> Wire | None:
-        """A wire for this thread alone, that one if it is free; None if one has to be made first."""
-        if way is not None:
-            try:
-                self.idle.remove(way)
-            except ValueError:
-                pass
-            else:
-                self.idle.append(way)
-        silent: Wire | None = None
-        found: Wire | None = None
-        while found is None:
+    def take(self) -> Wire | None:
+        """One that belongs to no crew yet; None if one has to be made first."""
+        while True:
             try:
                 wire = self.idle.pop()
             except IndexError:
-                break
-            if wire.pending or now - wire.used > RESTED:
-                wire.pump(resting=True)
-            if wire.silent_for(now) > LONGEST_PATIENCE:
-                wire.fail("it did not answer in time")
-            if not wire.alive:
-                continue
-            if wire.silent_for(now) <= SILENT_SECONDS:
-                found = wire
-            elif silent is None:
-                silent = wire
-            else:
-                self.idle.insert(0, wire)
-        if found is not None and silent is not None:
-            self.idle.insert(0, silent)
-        wire_or_none = found or silent
-        if wire_or_none is not None:
-            wire_or_none.bells.clear()
-        return wire_or_none
-
-    def give(self, wire: Wire, now: float) -> None:
-        for ticket in wire.pending:
-            ticket.answers = None
-        wire.used = now
-        if self.closed and wire.alive:
-            wire.flush()
-            wire.link.close()
-            wire.alive = False
-        elif wire.alive:
-            self.idle.append(wire)
+                return None
+            wire.pump(resting=True)
+            if wire.alive:
+                return wire
 
     def hope(self, ear: Ear, now: float) -> bool:
         """Has a wire made; the ear is woken when it is there, or cannot be had. False: not worth trying now."""
@@ -306,23 +288,6 @@ class Pool:
         self._lock = threading.Lock()
         self._connecting = False
         self._hopeful = []
-
-
-class Fleet:
-    """The pools of all nodes."""
-
-    def __init__(self, place: QuorumPlace, *, connect_timeout: float) -> None:
-        self.place = place
-        self.pools = [Pool(node, connect_timeout) for node in place.nodes]
-        process.tell_of_fork(self)
-
-    def close(self) -> None:
-        for pool in self.pools:
-            pool.close()
-
-    def after_fork(self) -> None:
-        for pool in self.pools:
-            pool.after_fork()
 
 
 def may_ask(wire: Wire, step: Step, now: float) -> str:

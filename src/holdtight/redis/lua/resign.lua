@@ -8,19 +8,24 @@ local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 --@include constants
+local done
+if sub(value, 1, 2) == 'x1' then
+  if sub(value, 4, 27) ~= owner then return {0, sub(value, 4, 27)} end
+  local text = sub(value, 28, 43)
+  local last = #value >= 43 and tonumber(text)
+  if not last then
+    return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
+  end
+  local ahead = last > now_us and math.ceil((last - now_us) / 1000) or 0 -- it is remembered until the clock has passed it
+  done = redis.pcall('SET', main, 't1' .. sub(value, 3, 3) .. text, 'PX', ahead + TAIL)
+else
 --@include main
 --@include line
-if kind == 'x1' then
-  if sub(value, 4, 27) ~= owner then return {0, sub(value, 4, 27)} end
-elseif shared then
-  if call('ZREM', holders, owner) == 0 then return {0, ''} end
+  if not shared or call('ZREM', holders, owner) == 0 then return {0, ''} end
   call('HDEL', waiters, 'h' .. owner)
   if call('ZCARD', holders) > 0 then return 1 end
-else
-  return {0, ''}
+  done = redis.pcall('SET', main, 't1' .. (flagged and 'q' or '-') .. fence_text(last), 'PX', memory_of(last))
 end
-local tombstone = 't1' .. (flagged and 'q' or '-') .. fence_text(last)
-local done = redis.pcall('SET', main, tombstone, 'PX', memory_of(last))
 if done.err then call('DEL', main) end
 if call('EXISTS', watchers) == 1 then
   local some = call('ZRANGEBYSCORE', watchers, '(' .. now, '+inf', 'LIMIT', 0, 3)

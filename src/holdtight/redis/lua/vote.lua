@@ -29,6 +29,16 @@ if floor > now_us + math.min(1000000, quarter) then floor = now_us end -- their 
 -- that. The fence is not raised to it, which would spread a clock that is ahead; to this node, the request is late.
 local oldest = waiter == '' and 0 or now_us - math.min(TAIL * 800, quarter)
 
+if mode == 'x' and left <= 0 and not flagged and not shared and last < now_us then
+  local fence = math.max(last + 1, floor)
+  if fence >= oldest and fence <= now_us + ttl * 1000 then
+    -- The usual case, before anything is paid for that it does not need.
+    local text = string.format('%.0f', fence)
+    call('SET', main, 'x1-' .. owner .. text .. label, 'PX', px)
+    return {1, text, now, expired}
+  end
+end
+
 if flagged or last >= now_us then
   memory = call('HMGET', waiters, 'm' .. owner, 'f')
   last = math.max(last, memory[2] or 0)

@@ -1,0 +1,82 @@
+"""The plan behind `inspect` on a quorum: who holds a name on a majority of nodes, and what each node knows of it."""
+
+import base64
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, cast
+
+from holdtight.core.quorum import Ballots, all_answered, say
+from holdtight.plan import Fan, NoQuorum, Plan, Step, Wish
+from holdtight.values import Holder, LockInfo, Owner
+
+__all__ = ["inspect"]
+
+
+def inspect(
+    ballots: Ballots,
+    names: Sequence[str],
+    stamps: Callable[[], Sequence[Step]],
+    records: Callable[[list[Owner]], Step],
+    guarded: Callable[[int, Any], float],
+    entered: dict[str, int],
+) -> Plan[LockInfo]:
+    """Who holds it on a majority of nodes. `nodes` of the answer says what each node knows, and of its guard."""
+    step = ballots.inspect_step()
+    said: list[Any] = yield _all([step] * ballots.count, step.patience)
+    infos = [each for each in said if isinstance(each, LockInfo)]
+    if len(infos) < ballots.majority:
+        nodes = {
+            name: "answered" if isinstance(each, LockInfo) else say(each)
+            for name, each in zip(names, said, strict=True)
+        }
+        raise NoQuorum(nodes, ballots.majority, answered=False)
+    stamped: list[Any] = yield _all(stamps(), step.patience)
+    votes: dict[str, list[Holder]] = {}
+    for info in infos:
+        for holder in info.holders:
+            votes.setdefault(holder.owner, []).append(holder)
+    holders = [_most_told(found) for found in votes.values() if len(found) >= ballots.majority]
+    if holders:
+        holders = yield from _named(ballots, records, holders)
+    states: dict[str, str] = {}
+    for index, (name, each) in enumerate(zip(names, said, strict=True)):
+        state = _state(each) if isinstance(each, LockInfo) else say(each)
+        left = guarded(index, stamped[index])
+        states[name] = f"{state}; votes again in {left:.3g} s (restart guard)" if left > 0 else state
+    return LockInfo(
+        name=ballots.claim.name,
+        kind=holders[0].kind if holders else None,
+        holders=tuple(each._replace(entered=entered.get(each.owner)) for each in holders),
+        fence=max((info.fence or 0 for info in infos), default=0) or None,
+        nodes=states,
+    )
+
+
+def _named(
+    ballots: Ballots, records: Callable[[list[Owner]], Step], holders: list[Holder]
+) -> Generator[Wish, Any, list[Holder]]:
+    """With the host and pid that any node knows."""
+    step = records([base64.urlsafe_b64decode(each.owner) for each in holders])
+    said: list[Any] = yield _all([step] * ballots.count, step.patience)
+    found = [cast("list[dict[str, Any]]", each) for each in said if isinstance(each, list)]
+    named: list[Holder] = []
+    for at, holder in enumerate(holders):
+        about = next((each[at] for each in found if each[at]), dict[str, Any]())
+        named.append(holder._replace(host=about.get("host"), pid=about.get("pid")))
+    return named
+
+
+def _most_told(found: list[Holder]) -> Holder:
+    """With the fence that most nodes have: one that was healed may have given another."""
+    fence = Counter(each.fence or 0 for each in found).most_common(1)[0][0]
+    return next(each for each in found if (each.fence or 0) == fence)
+
+
+def _state(info: LockInfo) -> str:
+    if not info.holders:
+        return "free"
+    return "held by " + ", ".join(f"owner {each.owner[:11]}…" for each in info.holders[:3])
+
+
+def _all(steps: Sequence[Step | None], patience: float) -> Fan:
+    return Fan(steps, all_answered, list, patience)

@@ -1,0 +1,323 @@
+"""A grant on a quorum: what a lease points to and what the keeper renews, node by node, each at its own pace.
+
+A renewal is a vote again, under the same owner, so that a node which lost it is healed. See core/quorum.py for what
+makes a majority.
+
+# Invariants:
+# - `good_until[i]` is until when node i keeps its vote, counted from before it was asked; 0 if it has none of ours;
+# - the deadline is the majority-th largest of them. A lease that is lost stays lost, whatever is answered later;
+# - a renewal creates what is missing, so none may be sent after the release has looked which are under way: both look
+#   and mark under one lock.
+"""
+
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from holdtight.core.quorum import deadline_of
+from holdtight.core.renewal import next_ttl
+from holdtight.place import Place
+from holdtight.quorum import QuorumPlace
+from holdtight.redis.ballot import VOTE, Ballot, read_vote
+from holdtight.redis.store import LONGEST_PATIENCE
+from holdtight.tenure import Deliver, Tenure, Terms
+from holdtight.values import Denied, Grant, Guarded, Late, LossReason, Owner, owner_text
+
+if TYPE_CHECKING:
+    from holdtight.keeper import Charge
+
+__all__ = ["Finish", "QuorumTenure"]
+
+NOTICED_IN_TIME = 0.25
+SETTLED_SECONDS = 1.0
+
+
+class Finish(NamedTuple):
+    """What the release of a tenure needs to know: see core/quorum.py."""
+
+    holding: set[int]
+    markers: dict[int, int]
+    ways: list[Any]
+
+
+class QuorumTenure(Tenure):
+    """One grant on a quorum."""
+
+    place: QuorumPlace
+
+    def __init__(
+        self,
+        terms: Terms,
+        deliver: Deliver,
+        owner: Owner,
+        fence: int,
+        sent: dict[int, float],
+        markers: dict[int, int],
+        ways: list[Any],
+        grant_sent: float,
+    ) -> None:
+        super().__init__(terms, deliver, owner, fence, grant_sent, 0)
+        self._ballot = cast(Ballot, terms.prepared)
+        count = self._ballot.count
+        self._begin([sent[index] + terms.valid if index in sent else 0.0 for index in range(count)], markers, ways)
+        self._settle()
+
+    @classmethod
+    def of_one_moment(
+        cls,
+        terms: Terms,
+        deliver: Deliver,
+        owner: Owner,
+        fence: int,
+        sent: float,
+        granted: list[bool],
+        markers: dict[int, int],
+        ways: list[Any],
+    ) -> "QuorumTenure":
+        """All nodes were asked then, and a majority has granted."""
+        tenure = cls.__new__(cls)
+        Tenure.__init__(tenure, terms, deliver, owner, fence, sent, 0)
+        tenure._ballot = cast(Ballot, terms.prepared)
+        until = sent + terms.valid
+        tenure._begin([until if yes else 0.0 for yes in granted], markers, ways)
+        return tenure
+
+    def _begin(self, good_until: list[float], markers: dict[int, int], ways: list[Any]) -> None:
+        self._changing = threading.RLock()
+        self.good_until = good_until
+        count = len(good_until)
+        self.markers = [0] * count
+        """Until when (each node's ms) a request that went unanswered may still be carried out there; 0 for none."""
+        self._ways: list[Any] = [None] * count
+        """By which connection such a request went."""
+        for index, limit in markers.items():
+            self.markers[index] = limit
+            self._ways[index] = ways[index]
+        self.under_way = [0] * count
+        """The same for the renewal that the keeper waits for."""
+        self._doubts: dict[int, str] = {}
+        self._refusals: dict[int, LossReason] = {}
+        self._told_until = self.deadline
+        self.charges: list[Charge] = []
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        now = self.place.clock()
+        return tuple(name for name, until in zip(self.place.names, self.good_until, strict=True) if until > now)
+
+    def keep(self, sent: float) -> None:
+        """Most locks are given back long before a renewal is due: until then one charge stands for all nodes."""
+        if self.terms.renew and self.interval > SETTLED_SECONDS and self.deadline > sent + SETTLED_SECONDS:
+            self.charges = [FirstCharge(self, sent)]
+            self.place.post.keeper.add(self.charges[0], sent)
+        else:
+            self.keep_each(sent)
+
+    def keep_each(self, sent: float, instead_of: "FirstCharge | None" = None) -> None:
+        with self._changing:
+            if not self.alive or (instead_of is not None and instead_of not in self.charges):
+                return
+            numbers = range(self._ballot.count) if self.terms.renew else range(1)
+            self.charges = [NodeCharge(self, index) for index in numbers]
+            for charge in self.charges:
+                self.place.post.keeper.add(charge, sent)
+
+    def drop(self) -> None:
+        with self._changing:
+            for charge in self.charges:
+                self.place.post.keeper.drop(charge)
+
+    def finish(self) -> "Finish":
+        """The tenure is over: which nodes may have our vote, and which may get a request of ours yet."""
+        with self._changing:
+            self.ended = True
+            now = self.place.clock()
+            holding = {index for index, until in enumerate(self.good_until) if until}
+            markers: dict[int, int] = {}
+            ways = self._ways.copy()
+            for index, under_way in enumerate(self.under_way):
+                if under_way:
+                    ways[index] = None
+                limit = under_way if under_way > self.markers[index] else self.markers[index]
+                if limit and not self._ballot.is_past(index, limit, now):
+                    markers[index] = limit
+        return Finish(holding, markers, ways)
+
+    # Votes, as they come.
+
+    def renewed_on(self, index: int, sent: float, ttl: float) -> None:
+        terms = self.terms
+        with self._changing:
+            if not self.alive or self.place.clock() >= self.deadline:
+                return
+            until = sent + (terms.valid if ttl == terms.ttl else terms.prepared.store.drift.valid(ttl))
+            self.good_until[index] = max(self.good_until[index], until)
+            self._doubts.pop(index, None)
+            self._refusals.pop(index, None)
+            self._settle()
+        if self.deadline > self._told_until + self.interval / 2:
+            self._told_until = self.deadline
+            self.doubt = None
+            if terms.events.loud:
+                from holdtight.events import Renewed
+
+                terms.events.emit_later(Renewed(self.name, owner_text(self.owner), self.fence, self.remaining()))
+
+    def refused_on(self, index: int, reason: LossReason) -> None:
+        """The node says that it has no vote for us, and gives none."""
+        with self._changing:
+            if not self.alive:
+                return
+            self.good_until[index] = 0.0
+            self._refusals[index] = reason
+            self._settle()
+            reasons = list(self._refusals.values())
+        if self.place.clock() >= self.deadline:
+            self.lose(LossReason.TAKEN if LossReason.TAKEN in reasons else LossReason.EXPIRED)
+
+    def unanswered_on(self, index: int, cause: str) -> None:
+        with self._changing:
+            self._doubts[index] = cause
+            missing = len(self._doubts.keys() | self._refusals.keys())
+        if missing > self._ballot.count - self._ballot.majority:
+            names = self.place.names
+            self.unanswered("; ".join(f"{names[at]}: {said}" for at, said in sorted(self._doubts.items())))
+
+    def set_terms(self, sent: dict[int, float], ttl: float, asked: float) -> None:
+        """After a renewal that somebody asked for: these nodes have it. The time left is set, never added to."""
+        until = self.terms.prepared.store.drift.valid(asked)
+        with self._changing:
+            earliest = min(sent.values())
+            self.good_until = [
+                sent[index] + until if index in sent else min(each, earliest + until)
+                for index, each in enumerate(self.good_until)
+            ]
+            self.ttl = ttl
+            self._settle()
+        self.drop()
+        self.interval = ttl / 3 if self.terms.renew else until
+        self.keep(earliest)
+
+    def left_open(self, index: int, limit: int) -> None:
+        """A request that went unanswered may be carried out there until then."""
+        with self._changing:
+            self._ways[index] = None
+            self.markers[index] = max(self.markers[index], limit)
+
+    def _overdue(self) -> LossReason:
+        found = super()._overdue()
+        on_time = self.place.clock() - self.deadline < NOTICED_IN_TIME
+        if found is LossReason.EXPIRED and self.terms.renew and on_time:
+            return LossReason.UNREACHABLE  # we were awake, and heard of too few nodes
+        return found
+
+    def _settle(self) -> None:
+        deadline = deadline_of(self.good_until, self._ballot.majority)
+        self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)
+
+
+class FirstCharge:
+    """A tenure that is young. When it is not any more, a charge for each node takes its place."""
+
+    interval = SETTLED_SECONDS
+
+    def __init__(self, tenure: QuorumTenure, sent: float) -> None:
+        self.tenure = tenure
+        self.place: Place = tenure.place.nodes[0]
+        self._sent = sent
+        self.deadline = sent + SETTLED_SECONDS
+        self.alive = True
+
+    def overdue(self) -> None:
+        """The keeper says so when the deadline has come, without asking any node."""
+        self.alive = False
+        self.tenure.keep_each(self._sent, instead_of=self)
+
+    def request(self, now: float) -> bytes | None:
+        return None
+
+    def whole(self, request: bytes) -> bytes:
+        return request
+
+    def answered(self, reply: Any, sent: float) -> bool:
+        return False
+
+    def unanswered(self, cause: str) -> None: ...
+
+
+class NodeCharge:
+    """One node's share of a tenure, as the keeper knows it."""
+
+    def __init__(self, tenure: QuorumTenure, index: int) -> None:
+        self.tenure = tenure
+        self.place: Place = tenure.place.nodes[index]
+        self._node = tenure.place.nodes[index]
+        self._index = index
+        self._asked = tenure.ttl
+
+    @property
+    def interval(self) -> float:
+        return self.tenure.interval
+
+    @property
+    def deadline(self) -> float:
+        return self.tenure.deadline
+
+    @property
+    def alive(self) -> bool:
+        return self.tenure.alive
+
+    def request(self, now: float) -> bytes | None:
+        tenure = self.tenure
+        terms = tenure.terms
+        ballot = cast(Ballot, terms.prepared)
+        if not terms.renew or now >= tenure.deadline:
+            return None
+        patience = min(LONGEST_PATIENCE, tenure.deadline - now)
+        with tenure._changing:  # pyright: ignore[reportPrivateUsage]
+            if not tenure.alive:
+                return None
+            self._asked = next_ttl(tenure.ttl, now, tenure.hold_until, ballot.store.drift)
+            self._leave_open()
+            tenure.under_way[self._index] = ballot.arrival_limit(self._index, now, patience)
+        return ballot.renew_request(
+            self._index, self._node.kept_run, tenure.owner, tenure.fence, now, self._asked, patience
+        )
+
+    def whole(self, request: bytes) -> bytes:
+        return VOTE.whole(request)
+
+    def answered(self, reply: Any, sent: float) -> bool:
+        tenure, index = self.tenure, self._index
+        if isinstance(reply, Exception):
+            tenure.unanswered_on(index, str(reply))
+            return False
+        vote = read_vote(self._node.client, reply, sent)
+        with tenure._changing:  # pyright: ignore[reportPrivateUsage]
+            tenure.under_way[index] = 0
+        if isinstance(vote, Grant):
+            tenure.renewed_on(index, sent, self._asked)
+            return True
+        if isinstance(vote, Late):
+            tenure.unanswered_on(index, "it got the request too late")
+        elif isinstance(vote, Denied):
+            tenure.refused_on(index, LossReason.TAKEN)
+        elif isinstance(vote, Guarded):
+            tenure.refused_on(index, LossReason.EXPIRED)
+        else:
+            tenure.refused_on(index, LossReason.EXPIRED)
+        return False
+
+    def unanswered(self, cause: str) -> None:
+        with self.tenure._changing:  # pyright: ignore[reportPrivateUsage]
+            self._leave_open()
+        self.tenure.unanswered_on(self._index, cause)
+
+    def _leave_open(self) -> None:
+        """What went unanswered may be carried out yet, until its time is over."""
+        tenure, index = self.tenure, self._index
+        if tenure.under_way[index]:
+            tenure.left_open(index, tenure.under_way[index])
+            tenure.under_way[index] = 0
+
+    def overdue(self) -> None:
+        self.tenure.lost()

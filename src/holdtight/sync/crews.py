@@ -1,0 +1,259 @@
+"""Crews: a wire to each node of a quorum, with what polls them, as one thread uses them.
+
+`send_all` and `gather` are one round trip to all nodes with as little in between as there can be. Whatever is not usual
+there (a bell, an error, a node that fails) is left to the wire it came by.
+"""
+
+import select
+from collections.abc import Sequence
+from typing import Any
+
+import hiredis
+
+from holdtight import process
+from holdtight.clock import Clock
+from holdtight.plan import LinkDown, Step
+from holdtight.quorum import MOST_OWED, SILENT_SECONDS, QuorumPlace
+from holdtight.redis.link import MUCH, NOTHING
+from holdtight.redis.store import LONGEST_PATIENCE
+from holdtight.sync.wires import Ear, Pool, Sheet, Ticket, Wire
+
+__all__ = ["Crew", "Fleet"]
+
+RESTED = 0.05
+
+
+class Crew:
+    """A wire to each node, None where there is none, for one thread at a time."""
+
+    def __init__(self, count: int) -> None:
+        self.wires: list[Wire | None] = [None] * count
+        self.words: list[bytes] = [b""] * count
+        """The inboxes of the wires, as they go into a request."""
+        self.used = 0.0
+        self._poller = select.poll()
+        self._by_fd: dict[int, Wire] = {}
+
+    def put(self, index: int, wire: Wire) -> None:
+        self.tidy()  # a descriptor that was closed may be the new one's number
+        wire.bells.clear()
+        self.wires[index] = wire
+        self.words[index] = wire.link.inbox_word
+        self._by_fd[wire.fd] = wire
+        self._poller.register(wire.fd, select.POLLIN)
+
+    def tidy(self) -> None:
+        """Lets go of wires that have failed."""
+        for index, wire in enumerate(self.wires):
+            if wire is not None and not wire.alive:
+                self.wires[index] = None
+                del self._by_fd[wire.fd]
+                self._poller.unregister(wire.fd)
+
+    def refresh(self, now: float) -> None:
+        """Before it is used: what came while it rested is read, and silence noticed."""
+        if now - self.used > RESTED:
+            self.tidy()
+            for fd, _ in self._poller.poll(0):
+                self._by_fd[fd].pump(resting=True)
+        for wire in self.wires:
+            if wire is not None:
+                if wire.bells:
+                    wire.bells.clear()
+                if wire.pending and now - wire.pending[0].sent > LONGEST_PATIENCE:
+                    wire.fail("it did not answer in time")
+
+    def wait(self, seconds: float, ear: Ear | None) -> bool:
+        """Until something has come, on any wire or to the ear. False if nothing did."""
+        stuck = [wire for wire in self.wires if wire is not None and (wire.out or not wire.alive)]
+        if stuck:
+            self.tidy()
+            for wire in stuck:
+                if wire.alive:
+                    self._poller.modify(wire.fd, select.POLLIN | select.POLLOUT)
+        if ear is not None:
+            self._poller.register(ear.fd, select.POLLIN)
+        try:
+            found = self._poller.poll(max(0.0, min(seconds, 3600.0)) * 1000 + 0.5)  # less than 0 would be for ever
+        finally:
+            if ear is not None:
+                self._poller.unregister(ear.fd)
+            for wire in stuck:
+                if wire.alive:
+                    self._poller.modify(wire.fd, select.POLLIN)
+        for fd, _ in found:
+            wire_or_none = self._by_fd.get(fd)
+            if wire_or_none is not None:
+                wire_or_none.pump()
+            elif ear is not None:
+                ear.clear()
+        return bool(found)
+
+    # All nodes in one go.
+
+    def is_ready(self, now: float) -> bool:
+        """Every node can be asked by its wire, as far as is known."""
+        if now - self.used > RESTED:
+            self.refresh(now)
+        for wire in self.wires:
+            if wire is None or not wire.alive or wire.out or wire.bare is None:
+                return False
+            pending = wire.pending
+            if pending and (len(pending) >= MOST_OWED or now - pending[0].sent > SILENT_SECONDS):
+                return False
+            if wire.bells:
+                wire.bells.clear()
+        return True
+
+    def send_all(self, sheet: Sheet, requests: Sequence[bytes], steps: Sequence[Step], now: float) -> None:
+        """To a crew that is ready. `steps` are what the requests are known by."""
+        for index, request in enumerate(requests):
+            wire: Any = self.wires[index]
+            wire.pending.append(Ticket(sheet, index, steps[index], request, now))
+            try:
+                sent = wire.bare.send(request)
+            except OSError:
+                wire.flush(request)  # nothing went: again, and properly
+            else:
+                if sent != len(request):
+                    wire.out = request[sent:]
+
+    def gather(self, sheet: Sheet, enough: int, too_many: int, until: float, clock: Clock) -> None:
+        """Until enough have said yes (1, or begins with it), too many no (begins with 0), or all have answered. When
+        the time has come, those who have not are answered for."""
+        answers = sheet.answers
+        yes = no = 0
+        while True:
+            ready = self._poll(until - clock())
+            counted = bool(ready)
+            for fd, _ in ready:
+                wire = self._by_fd[fd]
+                bare: Any = wire.bare
+                pending = wire.pending
+                try:
+                    bare.feed(bare.recv(MUCH))
+                    item = bare.gets()
+                    if item is NOTHING:
+                        counted = False
+                        wire.pump()  # closed, or a piece: it will see
+                    while item is not NOTHING:
+                        kind = item.__class__
+                        if (kind is list or kind is int) and pending:
+                            ticket = pending.popleft()
+                            if ticket.sheet is sheet:
+                                answers[ticket.index] = item
+                                word = item if kind is int else item[0]
+                                yes += word == 1
+                                no += word == 0
+                        else:
+                            counted = False
+                            wire.take_in(item)
+                        item = bare.gets()
+                except OSError:
+                    counted = False
+                    wire.pump()  # broken, or nothing there: it will see
+                except hiredis.ProtocolError as error:
+                    wire.fail(str(error))
+            if not counted:  # a wire may have told something as well
+                words = [each[0] if each.__class__ is list else each for each in answers]
+                yes, no = words.count(1), words.count(0)
+            if yes >= enough or no >= too_many or None not in answers:
+                return
+            if clock() >= until:
+                for index, answer in enumerate(answers):
+                    if answer is None:
+                        answers[index] = LinkDown("it did not answer in time", sent=True)
+                return
+
+    def _poll(self, seconds: float) -> list[tuple[int, int]]:
+        for wire in self.wires:
+            if wire is not None and (wire.out or not wire.alive):
+                self.wait(seconds, None)  # which sees to it
+                return []
+        return self._poller.poll(max(0.0, seconds) * 1000 + 0.5)
+
+    def break_off(self) -> None:
+        """Something came in between: what has been read may be incomplete. What is owed goes to the keeper."""
+        for wire in self.wires:
+            if wire is not None and wire.alive:
+                wire.flush()
+                wire.fail("the caller was interrupted")
+
+    def close(self) -> None:
+        for wire in self.wires:
+            if wire is not None and wire.alive:
+                wire.flush()
+                wire.alive = False
+                wire.link.close()
+
+    def abandon(self) -> None:
+        """In a forked child."""
+        for wire in self.wires:
+            if wire is not None and wire.alive:
+                wire.alive = False
+                wire.link.abandon()
+
+
+class Fleet:
+    """The pools of all nodes, and the crews that nobody uses just now."""
+
+    def __init__(self, place: QuorumPlace, *, connect_timeout: float) -> None:
+        self.place = place
+        self.pools = [Pool(node, connect_timeout) for node in place.nodes]
+        self.idle: list[Crew] = []
+        self.closed = False
+        process.tell_of_fork(self)
+
+    def take(self, ways: Sequence[Wire | None]) -> Crew:
+        """A crew for this thread alone: the one that has these wires, if it is free."""
+        for index, way in enumerate(ways):
+            if way is not None:
+                for crew in reversed(self.idle):
+                    if crew.wires[index] is way:
+                        try:
+                            self.idle.remove(crew)
+                        except ValueError:
+                            break  # another thread was quicker
+                        return crew
+                break
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return Crew(len(self.pools))
+
+    def take_ready(self, ways: Sequence[Wire | None], now: float) -> Crew | None:
+        """One that can ask every node at once, if there is one at hand."""
+        if not self.idle:
+            return None
+        crew = self.take(ways)
+        if crew.is_ready(now):
+            return crew
+        self.idle.append(crew)
+        return None
+
+    def give(self, crew: Crew, now: float) -> None:
+        crew.used = now
+        self.idle.append(crew)
+        if self.closed:
+            self._empty()
+
+    def close(self) -> None:
+        self.closed = True
+        for pool in self.pools:
+            pool.close()
+        self._empty()
+
+    def _empty(self) -> None:
+        while self.idle:
+            try:
+                crew = self.idle.pop()
+            except IndexError:
+                return
+            crew.close()
+
+    def after_fork(self) -> None:
+        for crew in self.idle:
+            crew.abandon()
+        self.idle = []
+        for pool in self.pools:
+            pool.after_fork()
