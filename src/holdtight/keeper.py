@@ -89,6 +89,7 @@ class Keeper:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ident = 0
+        self._stirred = False
         self._ear, self._mouth = -1, -1
 
     # From any thread.
@@ -146,7 +147,8 @@ class Keeper:
                 if self._thread is None:
                     self._start()
         if threading.get_ident() == self._ident:
-            return  # it is awake, and looks at everything before it sleeps
+            self._stirred = True  # it is awake, and looks once more before it sleeps
+            return
         try:
             os.write(self._mouth, b"!")
         except BlockingIOError:
@@ -200,8 +202,11 @@ class Keeper:
                 report("the keeper stumbled and goes on", error)
 
     def _turn(self) -> None:
+        self._stirred = False
         self._do_posts()
         wake_at = self._do_due(self.clock())
+        if self._stirred:
+            return
         pause = None if wake_at == float("inf") else max(0.0, wake_at - self.clock())
         for fd, _ in self._poller.poll(None if pause is None else pause * 1000 + 0.5):
             if fd == self._ear:

@@ -20,6 +20,7 @@ REASONS = {
     "memory/place.py": "the clock of the stores that are not a test's",
     "sync/fan.py": "the nodes of a quorum are real servers, and asked by a socket each",
     "aio/fan.py": "as above",
+    "aio/burst.py": "as above",
     "compat/aio.py": "the drop-in is for real servers only, as the lock it stands in for",
     "compat/base.py": "as above",
     "compat/local.py": "as above",

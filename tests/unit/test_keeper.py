@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from typing import Any
 
 import pytest
 
-from holdtight.keeper import SHORTEST_RETRY
-from tests.unit.keeping import Charge, Place, Still
+from holdtight.keeper import SHORTEST_RETRY, Keeper
+from tests.unit.keeping import Charge, Link, Place, Still
 
 
 @pytest.fixture
@@ -294,3 +295,34 @@ def test_one_post_that_fails_does_not_hold_up_the_next(keeper: Still, monkeypatc
     except ValueError:
         pass
     assert done == [1]
+
+
+# Its own thread.
+
+
+class PromptLink(Link):
+    """Has the answer as soon as it was asked, as the memory store has."""
+
+    def push_out(self, data: bytes) -> bytes:
+        self.incoming.append(1)
+        return b""
+
+
+def test_what_its_own_turn_puts_on_a_lane_is_not_slept_through() -> None:
+    """A place that answers at once puts a charge back on its lane after the keeper has looked how long it may sleep."""
+    place = Place()
+    place.at_once = True
+    place.opening = PromptLink
+    often = threading.Event()
+
+    class Counting(Charge):
+        def request(self, now: float) -> bytes | None:
+            if asked(self) == 10:
+                often.set()
+                self.alive = False
+            return super().request(now)
+
+    keeper = Keeper()
+    keeper.add(Counting(place, interval=0.01), keeper.clock())
+    assert often.wait(2), "it came back only when something else woke it, at the latest after 2.5 s"
+    keeper.forget(place)  # type: ignore[arg-type]
