@@ -4,6 +4,7 @@
 -- RETURN  fence | {1, fence, now, expired_owner} | {0, now, holder, left, position, look}
 -- RETURN  {-1, now} late | {-2, now, waiting} queue full | {-3, now} withdrawn
 -- px is ttl + TAIL; limit is the longest queue to join, 0 asks without joining; not_after is in µs.
+--@include constants
 local value = call('GET', main)
 local time = call('TIME')
 local seconds, micros = time[1], time[2]
@@ -12,11 +13,18 @@ local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
 if #text == 16 and text <= not_after then
   -- The usual case: nothing is there but, perhaps, what the last holder left.
   local free
-  if value then
-    local last = #value == 19 and sub(value, 1, 3) == 't1-' and sub(value, 4)
-    free = last and tonumber(last) and last < text
-  else
+  if not value then
     free = call('EXISTS', waiters) == 0
+  elseif #value == 19 and sub(value, 1, 3) == 't1-' then
+    local last = sub(value, 4)
+    free = tonumber(last) and last < text
+  elseif sub(value, 1, 27) == 'x1q' .. owner and sub(value, 28, 43) < text and call('PTTL', main) > TAIL then
+    -- The usual confirmation of a hand-over.
+    call('HEXISTS', waiters, owner) -- fails before anything is written, should it be somebody else's key
+    call('ZREM', queue, owner)
+    call('HDEL', waiters, owner)
+    call('PEXPIRE', main, px)
+    return {1, sub(value, 28, 43), math.floor(text / 1000), ''}
   end
   if free then
     call('SET', main, 'x1-' .. owner .. text .. label, 'PX', px)
@@ -30,7 +38,6 @@ if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
 if #seconds ~= 10 then
   return redis.error_reply("HTCLOCK the server's clock is not set: fences are made of its time")
 end
---@include constants
 --@include main
 if left <= 0 and not flagged and last < now_us and not shared then
   call('SET', main, 'x1-' .. owner .. text .. label, 'PX', px)

@@ -2,17 +2,22 @@
 -- KEYS    main queue waiters holders
 -- ARGV    owner
 -- RETURN  1 released | 2 released, sweep again | {0, holder} not ours: '' if it is gone, free or shared by others
+--@include constants
 local value = call('GET', main)
 if not value then return {0, ''} end
-if sub(value, 1, 27) == 'x1-' .. owner then
-  -- The usual case. The next taker is to see this fence, if it is not ahead of the clock for ten seconds.
+local front = sub(value, 1, 3)
+if (front == 'x1-' or front == 'x1q') and sub(value, 4, 27) == owner then
   local fence, time = sub(value, 28, 43), call('TIME')
   local micros = time[2]
   local text = time[1] .. (#micros == 6 and micros or sub('00000' .. micros, -6))
   if #text == 16 and fence < text then
-    local done = redis.pcall('SET', main, 't1-' .. fence, 'PX', '10000')
-    if done.err then call('DEL', main) end
-    return 1
+    if front == 'x1-' then
+      -- The usual case: nobody waits. The next taker is to see this fence.
+      local done = redis.pcall('SET', main, 't1-' .. fence, 'PX', '10000')
+      if done.err then call('DEL', main) end
+      return 1
+    end
+--@include usual_handover
   end
 end
 --@rest
@@ -27,7 +32,6 @@ if sub(value, 4, 27) ~= owner or kind ~= 'x1' then
 end
 local text = shared and sub(value, 4, 19) or sub(value, 28, 43)
 local last, flagged = tonumber(text), sub(value, 3, 3) == 'q'
---@include constants
 if shared and not flagged then
   if call('ZREM', holders, owner) == 0 then return {0, ''} end
   local done = redis.pcall('HDEL', waiters, 'h' .. owner)
