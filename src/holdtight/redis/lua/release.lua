@@ -6,12 +6,23 @@
 local value = call('GET', main)
 if not value then return {0, ''} end
 local front = sub(value, 1, 3)
-if (front == 'x1-' or front == 'x1q') and sub(value, 4, 27) == owner then
-  local fence, time = sub(value, 28, 43), call('TIME')
+local alone = (front == 'x1-' or front == 'x1q') and sub(value, 4, 27) == owner
+local last_one = (front == 's1-' or front == 'p1-') and #value <= 20 and tonumber(sub(value, 4, 19))
+if last_one then
+  local ids = call('ZRANGE', holders, 0, 1)
+  last_one = ids[1] == owner and not ids[2]
+end
+if alone or last_one then
+  local fence, time = alone and sub(value, 28, 43) or sub(value, 4, 19), call('TIME')
   local micros = time[2]
   local text = time[1] .. (#micros == 6 and micros or sub('00000' .. micros, -6))
   if #text == 16 and fence < text then
-    if front == 'x1-' then
+    if last_one then
+      -- Without a flag there is nothing in the hash but holders, if it is ours.
+      local done = redis.pcall('HDEL', waiters, 'h' .. owner)
+      if type(done) == 'number' then call('DEL', holders, waiters) else call('DEL', holders) end
+    end
+    if front ~= 'x1q' then
       -- The usual case: nobody waits. The next taker is to see this fence.
       local done = redis.pcall('SET', main, 't1-' .. fence, 'PX', '10000')
       if done.err then call('DEL', main) end

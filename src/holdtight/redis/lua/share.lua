@@ -8,6 +8,18 @@
 local value = call('GET', main)
 local time = call('TIME')
 local seconds, micros = time[1], time[2]
+-- A fence is 16 digits: seconds, then six of microseconds. As texts they compare as the numbers do.
+local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
+if value and #value == 19 and sub(value, 1, 3) == 't1-' and #text == 16 and text <= not_after
+  and sub(value, 4) < text and tonumber(sub(value, 4)) and (mode == 'r' or tonumber(n) <= tonumber(permits)) then
+  -- The usual case: nobody has it, nobody waits.
+  if redis.pcall('ZADD', holders, 'NX', math.floor(text / 1000) + ttl, owner) == 1 then
+    local span = px
+--@include let_in
+  end
+end
+
+--@rest
 local now_us = seconds * 1000000 + micros
 if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
 if #seconds ~= 10 then
@@ -20,25 +32,15 @@ n, permits = tonumber(n), tonumber(permits)
 local now = math.floor(now_us / 1000)
 
 if not flagged and last < now_us and (kind == 't1' or shared == mode and #value == 19) then
-  -- The usual case: nobody in line, nobody dead to clear away, and it fits.
+  -- Nobody in line, nobody dead to clear away, and it fits.
   local room, span = mode == 'r' or n <= permits, tonumber(px)
   if shared then
     room = #call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 1) == 0
       and (mode == 'r' or call('ZCARD', holders) + n <= permits)
     if room then span = math.max(span, call('PTTL', holders)) end
   end
-  -- NX: who is in already keeps his fence. Whatever else stands against it is said below.
   if room and redis.pcall('ZADD', holders, 'NX', now + ttl, owner) == 1 then
-    local text = seconds .. sub('00000' .. micros, -6)
-    local done = redis.pcall('HSET', waiters, 'h' .. owner, mode .. sub('00000000' .. n, -9) .. text .. label)
-    if type(done) == 'table' then
-      call('ZREM', holders, owner) -- as if nothing had been written: the other key is somebody else's
-      return done
-    end
-    call('PEXPIRE', holders, span)
-    call('PEXPIRE', waiters, span) -- without a flag there is nothing in it but holders
-    call('SET', main, (mode == 'r' and 's1-' or 'p1-') .. text .. (n > 1 and '+' or ''), 'PX', span)
-    return text
+--@include let_in
   end
 end
 
