@@ -20,7 +20,7 @@ if #text == 16 and text <= not_after then
     free = tonumber(last) and last < text
   elseif sub(value, 1, 27) == 'x1q' .. owner and sub(value, 28, 43) < text and call('PTTL', main) > TAIL then
     -- The usual confirmation of a hand-over.
-    call('HEXISTS', waiters, owner) -- fails before anything is written, should it be somebody else's key
+    call('HGET', waiters, owner) -- fails before anything is written, should it be somebody else's key
     call('ZREM', queue, owner)
     call('HDEL', waiters, owner)
     call('PEXPIRE', main, px)
