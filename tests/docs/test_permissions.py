@@ -21,7 +21,7 @@ def test_the_rights_that_are_listed_are_enough(private_server: RunningServer) ->
     private_server.command(*found[0].split())
     url = f"redis://locker:secret@127.0.0.1:{private_server.port}/0"
     got: list[int] = []
-    with Locks(url, ttl=0.6) as locks:
+    with Locks(url, ttl=3) as locks:
         lock = locks.lock("a")
 
         def wait() -> None:
@@ -33,7 +33,7 @@ def test_the_rights_that_are_listed_are_enough(private_server: RunningServer) ->
             waiter.start()
             wait_for(lambda: lock.inspect().waiting == 1)
             before = lease.remaining()
-            wait_for(lambda: lease.remaining() > before, within=5)
+            wait_for(lambda: lease.remaining() > before, within=10)
         waiter.join(5)
         assert got
         assert got[0] > lease.fence
