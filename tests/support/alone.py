@@ -1,4 +1,5 @@
-"""`@pytest.mark.alone(why)`: no other test runs at the same time, in whatever worker.
+"""`@pytest.mark.alone(why)`: no other test runs at the same time, in whatever worker. And of those that are about time,
+with servers and processes of their own, no more than two run at once, so that two cores are enough for them.
 
 A read-write lock of two files: every test shares the room, one that is alone has it to itself. The door is there so
 that it need not wait for ever: who stands in it lets nobody else in.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,9 @@ from pathlib import Path
 import pytest
 
 __all__ = ["Room"]
+
+DEMANDING = {"faults", "compat", "demo", "embedded"}
+SLOTS = 2
 
 
 class Room:
@@ -25,6 +30,7 @@ class Room:
         if run is not None:  # one of several workers
             folder = Path(tempfile.gettempdir())
             self._files = [folder / f"holdtight-{run}-{part}" for part in ("door", "room")]
+            self._files += [folder / f"holdtight-{run}-slot-{number}" for number in range(SLOTS)]
         self._fds = [os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for file in self._files]
 
     @contextmanager
@@ -32,10 +38,11 @@ class Room:
         if not self._fds:
             yield
             return
-        door, room = self._fds
+        door, room, *slots = self._fds
         alone = item.get_closest_marker("alone")
         assert alone is None or alone.args, "alone needs a reason"
         how = fcntl.LOCK_SH if alone is None else fcntl.LOCK_EX
+        slot = _free_one_of(slots) if alone is None and DEMANDING.intersection(item.path.parts) else None
         fcntl.flock(door, how)
         fcntl.flock(room, how)
         fcntl.flock(door, fcntl.LOCK_UN)
@@ -43,6 +50,8 @@ class Room:
             yield
         finally:
             fcntl.flock(room, fcntl.LOCK_UN)
+            if slot is not None:
+                fcntl.flock(slot, fcntl.LOCK_UN)
 
     def close(self) -> None:
         for fd in self._fds:
@@ -50,3 +59,14 @@ class Room:
         for file in self._files:
             file.unlink(missing_ok=True)
         self._fds, self._files = [], []
+
+
+def _free_one_of(slots: list[int]) -> int:
+    while True:
+        for slot in slots:
+            try:
+                fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            return slot
+        time.sleep(0.01)
