@@ -18,6 +18,7 @@ import itertools
 import os
 import select
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -36,6 +37,8 @@ THREAD_NAME = "holdtight-keeper"
 RETRY_SHARE = 8
 SLICE = 50
 SHORTEST_RETRY = 0.01
+LONGEST_SLEEP = 3600.0
+"""A poll cannot wait for much more than three weeks, and a lease may last longer."""
 SHORT_INTERVAL = 1.0
 """Below it there is no time to connect when the first renewal is due: other threads may hold the interpreter."""
 
@@ -200,6 +203,7 @@ class Keeper:
                 self._turn()
             except Exception as error:
                 report("the keeper stumbled and goes on", error)
+                time.sleep(SHORTEST_RETRY)  # whatever it is may happen in every turn
 
     def _turn(self) -> None:
         self._stirred = False
@@ -207,8 +211,8 @@ class Keeper:
         wake_at = self._do_due(self.clock())
         if self._stirred:
             return
-        pause = None if wake_at == float("inf") else max(0.0, wake_at - self.clock())
-        for fd, _ in self._poller.poll(None if pause is None else pause * 1000 + 0.5):
+        pause = max(0.0, min(wake_at - self.clock(), LONGEST_SLEEP))
+        for fd, _ in self._poller.poll(pause * 1000 + 0.5):
             if fd == self._ear:
                 self._listen()
             else:

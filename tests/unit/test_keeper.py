@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdtight.herald import tell
 from holdtight.keeper import SHORTEST_RETRY, Keeper
 from tests.unit.keeping import Charge, Link, Place, Still
 
@@ -326,3 +327,18 @@ def test_what_its_own_turn_puts_on_a_lane_is_not_slept_through() -> None:
     keeper.add(Counting(place, interval=0.01), keeper.clock())
     assert often.wait(2), "it came back only when something else woke it, at the latest after 2.5 s"
     keeper.forget(place)  # type: ignore[arg-type]
+
+
+def test_a_deadline_in_months_is_slept_towards(caplog: pytest.LogCaptureFixture) -> None:
+    keeper = Keeper()
+    turned = threading.Event()
+    keeper.at(keeper.clock() + 60 * 24 * 3600, lambda now: None)
+    keeper.post(lambda: keeper.at(keeper.clock() + 0.05, lambda now: turned.set()))
+    assert turned.wait(10)
+    slept = threading.Event()
+    keeper.post(slept.set)  # done in a later turn, before which it has slept, or could not
+    assert slept.wait(10)
+    told = threading.Event()
+    tell(told.set)  # behind whatever it has to report
+    assert told.wait(10)
+    assert not caplog.records
