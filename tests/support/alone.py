@@ -1,5 +1,5 @@
 """`@pytest.mark.alone(why)`: no other test runs at the same time, in whatever worker. And of those that are about time,
-with servers and processes of their own, no more than two run at once, so that two cores are enough for them.
+with servers and processes of their own, no more than three run at once, so that two cores are enough for them.
 
 A read-write lock of two files: every test shares the room, one that is alone has it to itself. The door is there so
 that it need not wait for ever: who stands in it lets nobody else in.
@@ -20,7 +20,7 @@ import pytest
 __all__ = ["Room"]
 
 DEMANDING = {"faults", "compat", "demo", "embedded"}
-SLOTS = 2
+SLOTS = 3
 
 
 class Room:
