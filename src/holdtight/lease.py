@@ -2,20 +2,16 @@
 
 import base64
 import binascii
-import threading
-import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from holdtight import process
 from holdtight.degraded import take_over
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
-from holdtight.herald import tell
 from holdtight.identity import Identity
-from holdtight.keeper import THREAD_NAME
 from holdtight.tenure import Tenure
 from holdtight.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
+from holdtight.witness import Witness, dismiss, summon
 
 __all__ = ["BaseLease", "Detached"]
 
@@ -61,12 +57,15 @@ class BaseLease:
     """This handle has been released, or handed over."""
     who: Identity | None = None
     """The identity whose re-entrant grant this is, if it is one."""
+    witness: Witness | None = None
+    """Sees it dropped; None once this handle is closed, and of a lease whose parts have their own."""
     successor: Any = None
     """The reader's lease that this one was downgraded to: the end of our block is its end."""
 
     def __init__(self, lock: Any, tenure: Tenure) -> None:
         self.lock = lock
         self.tenure = tenure
+        self.witness = summon(tenure)
 
     @property
     def tenures(self) -> tuple[Tenure, ...]:
@@ -153,11 +152,20 @@ class BaseLease:
         self.who = who
         who.remember(self.lock.key, self.tenure)
 
+    def shut(self) -> None:
+        """This handle has ended as it should."""
+        self.closed = True
+        witness = self.witness
+        if witness is not None:
+            witness.tenure = None  # first: an interrupt may come between any two of these
+            self.witness = None
+            dismiss(witness)
+
     def _close(self) -> bool:
         """Ends this handle. True if it was the last one of its grant, whose end is now the caller's to see to."""
         if self.closed:
             return False
-        self.closed = True
+        self.shut()
         tenure = self.tenure
         tenure.entered -= 1
         if tenure.entered:
@@ -206,7 +214,8 @@ class BaseLease:
     def _downgraded(self, lease: "BaseLease") -> None:
         """`lease` has taken the place of this one, in its block and for its identity too."""
         before, after = self.tenure, lease.tenure
-        before.ended = self.closed = True
+        before.ended = True
+        self.shut()
         if before.stand_in is not None:
             take_over(after, lease.lock)
         self.successor = lease
@@ -226,25 +235,3 @@ class BaseLease:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Lease cannot be pickled: two would own one grant. Hand it over with detach() and adopt()")
-
-    def __del__(self) -> None:
-        try:
-            tenure = self.tenure
-            if self.closed or tenure.ended or tenure.reason is not None or tenure.epoch != process.current.epoch:
-                return
-        except AttributeError:
-            return
-        # Only flags are set here: a finalizer may run in the middle of anything.
-        self.closed = True
-        tenure.entered -= 1
-        if tenure.entered:
-            return
-        tenure.ended = True
-        text = (
-            f"the lease on {tenure.name!r} was dropped without release: it is renewed no more and ends within its "
-            f"ttl of {tenure.ttl:g} s. Use a with block, or keep it and call release()"
-        )
-        if threading.current_thread().name == THREAD_NAME:  # no foreign code there, and a warning can be one
-            tell(warnings.warn, text, ResourceWarning)
-        else:
-            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)

@@ -208,9 +208,6 @@ class MultiLeaseMixin:
         state = f"lost ({lost.value})" if lost else "released" if self.closed else f"{self.remaining():.3g} s left"
         return f"<{type(self).__name__} {self.name!r} {state}>"
 
-    def __del__(self) -> None:
-        """The parts speak for themselves."""
-
 
 def check_parts(leases: list[Any]) -> None:
     """A part may have been lost while the others were waited for."""

@@ -24,8 +24,6 @@ def interrupted(child: Child) -> None:
     """It ends soon, and by KeyboardInterrupt."""
     started = time.monotonic()
     child.signal(signal.SIGINT)
-    while not child.ended_within(1.0) and "Exception ignored in" in child.errors and time.monotonic() < started + 2:
-        child.signal(signal.SIGINT)  # Python drops what is raised in a finalizer, ours or anybody's: press it again
     code = child.wait(10)
     took = time.monotonic() - started
     assert code in (-signal.SIGINT, 130, 1), child.errors

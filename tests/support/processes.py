@@ -191,13 +191,6 @@ class Child:
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
-    def ended_within(self, seconds: float) -> bool:
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
     def wait(self, within: float = PATIENCE) -> int:
         """The exit code, negative for a signal; the end must come by itself."""
         try:

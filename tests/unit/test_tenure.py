@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import hiredis
 import pytest
 
-from holdtight import Lease, LeaseLost, Locks, NotOwner, NotSupported, Unavailable, base, herald, process
+from holdtight import NotOwner, Unavailable, herald, process
 from holdtight import keeper as keeper_module
-from holdtight.events import Event, Lost, RenewalFailed, Renewed
-from holdtight.post import Post
+from holdtight.events import Lost, RenewalFailed, Renewed
 from holdtight.redis import script
 from holdtight.renewing import Renewal
-from holdtight.tenure import Tenure
 from holdtight.values import LossReason
-from tests.unit.keeping import Still
-
-OWNER = b"o" * 24
-
-
-class World:
-    """One client, its clock, and what was delivered."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        self.delivered: list[Callable[[], object]] = []
-        self.seen: list[Event] = []
-        self.keeper = Still()
-        post = Post(lambda: self.now, self.keeper, lambda function, *args: function(*args))
-        monkeypatch.setattr(base, "_post", lambda settings: post)
-        self.locks = Locks("redis://127.0.0.1:1", namespace="tenure")
-        self.locks.client.lead = 0.0
-        self.locks.events.subscribe(self.seen.append)
-
-    def tenure(self, **options: Any) -> Tenure:
-        lock = self.locks.lock("orders", **{"ttl": 10, **options})
-        return Tenure(lock.terms, self.delivered.append, OWNER, 7, self.now, 0)
-
-    def lease(self, tenure: Tenure) -> Lease:
-        return Lease(self.locks.lock("orders", ttl=10), tenure)
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
+from tests.unit.world import World
 
 
 def argument(name: str, request: bytes | None) -> int:
@@ -305,86 +271,6 @@ def test_a_renewal_of_what_ended_meanwhile_is_not_sent(world: World) -> None:
     assert done.is_set()
     with pytest.raises(NotOwner):
         renewal.conclude()
-
-
-# What a lease shows.
-
-
-def test_a_lease_shows_its_tenure(world: World) -> None:
-    lease = world.lease(world.tenure())
-    assert (lease.name, lease.fence, lease.ttl) == ("orders", 7, 10.0)
-    assert lease.fences == {"orders": 7}
-    assert (lease.lost, lease.reason) == (False, None)
-    lease.check()
-    assert "fence=7" in repr(lease)
-    lease._close()
-    assert lease.remaining() == 0.0
-    with pytest.raises(NotOwner):
-        lease.check()
-
-
-def test_check_raises_the_loss_with_its_reason(world: World) -> None:
-    lease = world.lease(world.tenure())
-    lease.tenure.lose(LossReason.FORCED)
-    with pytest.raises(LeaseLost) as caught:
-        lease.check()
-    assert caught.value.reason is lease.reason is LossReason.FORCED
-
-
-def test_a_callback_gets_the_lease_and_only_a_callable_is_taken(world: World) -> None:
-    lease, got = world.lease(world.tenure()), list[Lease]()
-    lease.on_lost(got.append)
-    lease.tenure.lose(LossReason.TAKEN)
-    for hook in world.delivered:
-        hook()
-    assert got == [lease]
-    with pytest.raises(TypeError, match="callback must be callable"):
-        lease.on_lost(5)  # type: ignore[arg-type]
-
-
-def test_a_lease_refuses_to_be_pickled_and_to_be_detached_while_entered_twice(world: World) -> None:
-    lease = world.lease(world.tenure())
-    with pytest.raises(TypeError, match="detach"):
-        pickle.dumps(lease)
-    lease.tenure.entered = 2
-    with pytest.raises(NotSupported, match="entered 2 times"):
-        lease.detach()
-    lease._close()
-
-
-def test_a_lease_that_nobody_has_any_more_is_renewed_no_more(world: World) -> None:
-    lease = world.lease(tenure := world.tenure())
-    leases = [lease]
-    del lease
-    with pytest.warns(ResourceWarning, match="'orders' was dropped without release"):
-        leases.clear()
-    assert not tenure.alive
-
-
-def test_a_callback_does_not_keep_a_lease_that_nobody_has_any_more(world: World) -> None:
-    lease = world.lease(tenure := world.tenure())
-    lease.on_lost(print)
-    leases = [lease]
-    del lease
-    try:
-        with pytest.warns(ResourceWarning, match="dropped without release"):
-            leases.clear()
-        assert not tenure.alive
-    finally:
-        tenure.ended = True
-
-
-def test_waiting_for_the_loss_ends_with_the_release(world: World) -> None:
-    lease, answers = world.lease(world.tenure()), list[bool]()
-    thread = threading.Thread(target=lambda: answers.append(lease.wait_lost(3)), daemon=True)
-    thread.start()
-    while lease.tenure._hooks is None:
-        pass
-    lease._close()
-    lease.tenure.ended = True
-    world.now += 0.25
-    thread.join(2)
-    assert answers == [False]
 
 
 def test_nothing_of_this_started_the_keeper_or_told_the_herald(world: World) -> None:

@@ -27,6 +27,7 @@ from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.tenure import Tenure
 from holdtight.values import Grant, LockInfo, LossReason, Owner
+from holdtight.witness import summon
 
 if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks
@@ -149,6 +150,7 @@ class AsyncLock(BaseLock):
         lease = _new(AsyncLease)
         lease.lock = self
         lease.tenure = tenure
+        lease.witness = summon(tenure)
         if self._unusual:
             self.see_to(lease, who)
         if locks.events.loud:
@@ -309,7 +311,7 @@ class AsyncLock(BaseLock):
         if asked is None:
             await block.exit(error)
             return
-        lease.closed = True
+        lease.shut()
         try:
             answer = await asked
         except LinkDown as down:

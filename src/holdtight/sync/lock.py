@@ -24,6 +24,7 @@ from holdtight.sync.lease import Lease
 from holdtight.sync.open import without_the_server
 from holdtight.tenure import Tenure
 from holdtight.values import Grant, LockInfo, LossReason, Owner
+from holdtight.witness import summon
 
 if TYPE_CHECKING:
     from holdtight.sync.locks import Locks
@@ -148,6 +149,7 @@ class Lock(BaseLock):
         lease = _new(Lease)
         lease.lock = self
         lease.tenure = tenure
+        lease.witness = summon(tenure)
         if self._unusual:
             self.see_to(lease, who)
         if locks.events.loud:
@@ -310,7 +312,7 @@ class Lock(BaseLock):
         ):
             lease.leave(error)
             return
-        lease.closed = True
+        lease.shut()
         tenure.entered = 0
         tenure.ended = True
         if self._lane.charges.pop(tenure, None) is None:
