@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdtight import process
 from holdtight.core.contend import Asking
+from holdtight.errand import look_after
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
 from holdtight.identity import Identity
 from holdtight.lease import BaseLease
@@ -66,6 +67,11 @@ class BaseLock:
 
     def report_detached(self, tenure: Tenure) -> None:
         self._locks.report_detached(tenure)
+
+    def handed_on(self, tenure: Tenure) -> None:
+        """It was, or may have been, given to a waiter whose coming nobody else looks after."""
+        place = self._locks.place
+        look_after(place, self.prepared, tenure.owner, place.clock())
 
     def not_downgraded(self, tenure: Tenure, error: BaseException) -> None:
         """A refusal changes nothing. Otherwise others may be reading already: the writer's lease is lost."""

@@ -1,16 +1,20 @@
-"""Charges that the keeper carries besides tenures: a waiter's place in line, and last words to a server."""
+"""Charges that the keeper carries besides tenures: a waiter's place in line, a look at what was handed on, and last
+words to a server."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import hiredis
 
 from holdtight.place import Place
 from holdtight.plan import Step
 from holdtight.redis import script
+from holdtight.values import Owner
 
-__all__ = ["Errand", "StandingInLine"]
+__all__ = ["TOUCH_SECONDS", "Errand", "HandedOn", "StandingInLine", "look_after"]
 
 TOUCH_SECONDS = 5.0 / 3
+CLAIM_SECONDS = 0.5
 
 
 class StandingInLine:
@@ -19,13 +23,14 @@ class StandingInLine:
     interval = TOUCH_SECONDS
     deadline = float("inf")
 
-    def __init__(self, place: Place, request: bytes) -> None:
+    def __init__(self, place: Place, touch: Callable[[bytes], bytes], inbox: bytes) -> None:
         self.place = place
         self.alive = True
-        self._request = request
+        self._touch = touch
+        self._inbox = inbox
 
     def request(self, now: float) -> bytes | None:
-        return self._request if self.alive else None
+        return self._touch(self._inbox) if self.alive else None
 
     def whole(self, request: bytes) -> bytes:
         return script.TOUCH.whole(request)
@@ -65,3 +70,71 @@ class Errand:
 
     def overdue(self) -> None:
         self.alive = False
+
+
+class Passing(Protocol):
+    """What was handed on, as the keeper looks after it."""
+
+    @property
+    def keys(self) -> Any: ...
+    def sweep_step(self, owner: Owner) -> Step: ...
+
+
+class HandedOn:
+    """Looks at a name once the claim of the waiter it was handed to has lapsed: should he not have come, the next is
+    told. The server leaves that to the one who hands over where the waiter was heard of just now. On a name in great
+    demand that is always so, and there is nothing to send: it has been handed on again by then."""
+
+    interval = CLAIM_SECONDS
+    deadline = float("inf")
+
+    def __init__(self, place: Place, name: Passing, owner: Owner, since: float) -> None:
+        self.place = place
+        self.alive = True
+        self.since = since
+        self._name = name
+        self._owner = owner
+
+    def look(self, now: float) -> None:
+        keeper, due = self.place.post.keeper, self.since + self.interval
+        if not self.alive:
+            return
+        if now < due:  # it has been handed on once more
+            keeper.at(due, self.look)
+        else:
+            keeper.ask(self)
+
+    def request(self, now: float) -> bytes | None:
+        return self._name.sweep_step(self._owner).packed(b"") if self.alive else None
+
+    def whole(self, request: bytes) -> bytes:
+        return script.WITHDRAW.whole(request)
+
+    def answered(self, reply: Any, sent: float) -> bool:
+        if reply == 2:
+            return False  # more dead waiters than are swept at once: again soon
+        self._end(sent)
+        return True
+
+    def unanswered(self, cause: str) -> None:
+        """The waiters' heartbeats find it, a little later."""
+        self._end(self.since)
+
+    def overdue(self) -> None: ...
+
+    def _end(self, looked: float) -> None:
+        self.alive = False
+        self.place.handed_on.pop(self._name.keys.main, None)
+        if self.since > looked:  # handed on by somebody who found us here
+            look_after(self.place, self._name, self._owner, self.since)
+
+
+def look_after(place: Place, name: Passing, owner: Owner, since: float) -> None:
+    """`owner` has handed the name on, at `since`. One look is enough, however many hand it on."""
+    found = place.handed_on.get(name.keys.main)
+    if found is not None:
+        found.since = since
+        if found.alive:
+            return
+    place.handed_on[name.keys.main] = charge = HandedOn(place, name, owner, since)
+    place.post.keeper.at(since + charge.interval, charge.look)

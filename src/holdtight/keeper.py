@@ -163,6 +163,8 @@ class Keeper:
 
     def forget(self, place: Place) -> None:
         """A client is closed: take its record off the server and close the connection, if there is one."""
+        for charge in list(place.handed_on.values()):
+            charge.alive = False  # those who wait look for themselves, a little later
         if self._thread is not None or self._stations:
             self.post(lambda: self._retire(place))
 

@@ -70,10 +70,13 @@ class Place:
         """What is to be looked at now and then while this client is in use."""
         self.spare: Callable[[], Link | None] = lambda: None
         """A link that nobody uses at the moment, if there is one: the taker may keep it."""
+        self.handed_on: dict[bytes, Any] = {}
+        """Names that were handed to a waiter of late, and who sees to it that they go on (errand.HandedOn)."""
 
     def renew_identity(self) -> None:
         """In a forked child: nothing of the parent's identity is ours."""
         self.client.renew_identity()
+        self.handed_on = {}
 
     def keeps(self, link: Link) -> None:
         """From now on the keeper's requests go out on this link."""

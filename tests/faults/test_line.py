@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from holdtight import Locks
+from holdtight.memory.engine import HEARTBEAT
 from tests.faults import standing
 from tests.faults.clients import COLOURS, tidy, waiting
 from tests.support.processes import Child, StartChild, wait_for
@@ -44,6 +46,15 @@ class Line:
 
     def free(self) -> bool:
         return not self._locks.lock("a").locked()
+
+    def hear_of(self, label: str, ago: float) -> None:
+        """As if its last heartbeat had come `ago` seconds before."""
+        waiter = next(each for each in self._locks.inspect("a").waiters if each.label == label)
+        place = ("ht:{a}:w", base64.urlsafe_b64decode(waiter.owner))
+        seconds, micros = map(int, self.server.command("TIME"))
+        expiry = seconds * 1000 + micros // 1000 + HEARTBEAT - int(ago * 1000)
+        entry = self.server.command("HGET", *place)
+        self.server.command("HSET", *place, f"{entry[:2]}{expiry:013d}{entry[15:]}")
 
     def release(self) -> float:
         self.held.release()
@@ -94,13 +105,17 @@ def test_five_killed_waiters_delay_nobody(line: Line, colour: str) -> None:
     assert seen[-1][2] - released < CLAIM_WINDOW, "less than one claim window for all five"
 
 
+@pytest.mark.parametrize("silent", [0.0, 0.3], ids=["stopped just now", "stopped a while ago"])
 @pytest.mark.parametrize("colour", COLOURS)
-def test_a_stopped_waiter_at_the_head_costs_one_claim_window_and_no_more(line: Line, colour: str) -> None:
+def test_a_stopped_waiter_at_the_head_costs_one_claim_window_and_no_more(
+    line: Line, colour: str, silent: float
+) -> None:
     stopped, others = line.child(colour), line.child(colour)
     line.join(stopped, "stopped")
     for number in range(4):
         line.join(others, f"other-{number}")
     stopped.pause()
+    line.hear_of("stopped", ago=silent)
     released = line.release()
     seen = [served(others) for _ in range(4)]
     assert [label for label, _, _ in seen] == [f"other-{number}" for number in range(4)]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from holdtight.memory.engine import CLAIM, HEARTBEAT, TAIL
+from holdtight.memory.engine import CLAIM, FRESH, HEARTBEAT, TAIL
 from tests.scripts.conftest import INBOX
-from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, Inbox, fence_of
+from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, HANDED_ON, Desk, Inbox, fence_of
 from tests.support.servers import RunningServer
 
 NOBODY_LISTENS = b"an inbox without a listener"
@@ -31,10 +31,10 @@ def in_line(desk: Desk) -> list[tuple[bytes, bool]]:
     return [(entry.owner, entry.passed_over) for entry in desk.state().line]
 
 
-def test_a_release_gives_the_lock_to_the_first_in_line_and_rings_only_him(desk: Desk, inbox: Inbox) -> None:
+def test_a_release_gives_the_lock_to_the_first_in_line_and_rings_him_first(desk: Desk, inbox: Inbox) -> None:
     fence = line_up(desk, BOB, CAROL, DAVE)
-    assert desk.release(ALICE) == 1
-    assert inbox.bells() == [b"g" + BOB, b"n" + CAROL + b"%d" % CLAIM]
+    assert desk.release(ALICE) in HANDED_ON
+    assert inbox.bells()[0] == b"g" + BOB
     state = desk.state()
     assert state.owner == BOB
     assert state.fence > fence
@@ -70,7 +70,8 @@ def test_the_runner_up_is_told_when_the_claim_of_the_first_lapses(desk: Desk, in
     desk.attempt(BOB, ttl=120, inbox=INBOX)
     desk.attempt(CAROL, inbox=NOBODY_LISTENS)
     desk.attempt(DAVE, inbox=INBOX)
-    desk.release(ALICE)
+    desk.pass_time(FRESH)
+    assert desk.release(ALICE) == 1
     assert inbox.bells() == [b"g" + BOB, b"n" + DAVE + b"120"]
     assert in_line(desk)[1] == (CAROL, False), "a note that does not arrive costs nothing"
 
@@ -147,7 +148,7 @@ def test_without_the_right_to_publish_the_waiter_counts_as_reached(server: Runni
     server.add_user("mute", "secret", "~*", "+@all", "resetchannels")
     desk.wire.call("AUTH", "mute", "secret")
     try:
-        assert desk.release(ALICE) == 1
+        assert desk.release(ALICE) in HANDED_ON
         assert holder(desk) == BOB
         assert desk.touch(CAROL, INBOX) == 0
     finally:
@@ -208,7 +209,7 @@ def test_who_was_given_it_and_does_not_want_it_passes_it_on(desk: Desk, inbox: I
     desk.release(ALICE)
     fence = desk.state().fence
     inbox.bells()
-    assert getattr(desk, verb)(BOB) == 1
+    assert getattr(desk, verb)(BOB) in HANDED_ON
     assert inbox.bells() == [b"g" + CAROL]
     assert in_line(desk) == [(CAROL, True)]
     assert desk.state().fence > fence
@@ -231,6 +232,7 @@ def test_waiters_with_their_own_inboxes_are_rung_there(desk: Desk, listen: Calla
     line_up(desk)
     desk.attempt(BOB, inbox=b"bob's")
     desk.attempt(CAROL, inbox=b"carol's")
+    desk.pass_time(FRESH)
     desk.release(ALICE)
     assert bobs.bells() == [b"g" + BOB]
     assert carols.bells() == [b"n" + CAROL + b"%d" % CLAIM]

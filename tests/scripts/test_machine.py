@@ -24,7 +24,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdtight.memory.engine import HEARTBEAT, TAIL, Name, long_form
+from holdtight.memory.engine import HEARTBEAT, TAIL, Name
+from holdtight.memory.verbs import long_form
 from holdtight.plan import ServerSaid as Refusal
 from tests.scripts.clockwork import ClockworkDesk
 from tests.scripts.promises import Promises
@@ -49,9 +50,9 @@ modes = st.sampled_from(["x", "r", "p"])
 # How many, of how many: a limit may change from request to request.
 amounts = st.sampled_from([(1, 1), (1, 2), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3), (1, 100), (5, 100)])
 turns = st.integers(0, 11)
-# Short, around each limit (claim window, heartbeat, tail, markers), and long.
-pauses = st.sampled_from([1, 999, 1_000, 119_000, 120_000, 121_000, 499_000, 500_000, 501_000, 2_000_000]) | (
-    st.sampled_from([4_999_000, 5_000_000, 5_001_000, 9_999_999, 10_000_000, 10_001_000, 40_001_000])
+# Short, around each limit (trust, claim window, heartbeat, tail, markers), and long.
+pauses = st.sampled_from([1, 999, 1_000, 119_000, 120_000, 121_000, 199_000, 200_000, 499_000, 500_000, 501_000]) | (
+    st.sampled_from([2_000_000, 4_999_000, 5_000_000, 5_001_000, 9_999_999, 10_000_000, 10_001_000, 40_001_000])
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdtight.memory.engine import HEARTBEAT, TAIL
 from tests.scripts.conftest import INBOX
-from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, Inbox, fence_of
+from tests.scripts.workbench import ALICE, BOB, CAROL, HANDED_ON, Desk, Inbox, fence_of
 from tests.support.raw import ServerSaid
 
 
@@ -92,7 +92,7 @@ def test_a_release_hands_over_and_rings(desk: Desk, inbox: Inbox, verb: str) -> 
     desk.attempt(BOB, inbox=INBOX)
     desk.attempt(CAROL, inbox=INBOX)
     with out_of_memory(desk):
-        assert getattr(desk, verb)(ALICE) == 1
+        assert getattr(desk, verb)(ALICE) in HANDED_ON
         assert inbox.bells()[0] == b"g" + BOB
         assert desk.state().owner == BOB
         assert desk.state().fence > fence

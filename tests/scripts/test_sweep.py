@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdtight.memory.engine import CLAIM, SWEEP
+from holdtight.memory.engine import CLAIM, FRESH, SWEEP
 from tests.scripts.conftest import INBOX
-from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, Inbox, fence_of
+from tests.scripts.workbench import ALICE, BOB, CAROL, HANDED_ON, Desk, Inbox, fence_of
 
 MANY = 10_000
 LOOKS = SWEEP + 10
@@ -140,7 +140,7 @@ def test_one_of_the_many_who_asks_himself_has_his_turn_back(desk: Desk, inbox: I
     assert [desk.release(ALICE), desk.withdraw(ALICE)] == [2, 1]
     assert [desk.attempt(BOB, limit=20_000)[0] for _ in range(2)] == [0, 1]
     assert desk.attempt(crowd[7], limit=20_000, inbox=INBOX)[4] == 8
-    assert desk.release(BOB) == 1
+    assert desk.release(BOB) in HANDED_ON
     assert inbox.bells() == [b"g" + crowd[7]]
 
 
@@ -168,6 +168,7 @@ def test_a_note_is_sent_past_a_few_who_cannot_take_it_but_not_past_many(desk: De
     desk.attempt(ALICE)
     desk.attempt(BOB, inbox=INBOX)
     desk.crowd(1_000, inbox=b"nobody listens")
+    desk.pass_time(FRESH)
     assert bounded(desk, lambda: desk.release(ALICE)) == 1
     assert inbox.bells() == [b"g" + BOB]
     assert 0 < desk.time_left(desk.keys.main) - 10_000 <= CLAIM

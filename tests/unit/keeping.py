@@ -61,6 +61,7 @@ class Place:
     """A server: `open` gives what the test prepared, raises it, or blocks on it."""
 
     at_once = False
+    post: Any = None
 
     def __init__(self, name: str = "a") -> None:
         self.display = name
@@ -70,6 +71,7 @@ class Place:
         self.opening: Callable[[], Link] = Link
         self.opened = 0
         self.spare: Callable[[], Link | None] = lambda: None
+        self.handed_on: dict[bytes, Any] = {}
 
     def keeps(self, link: object) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Last words to a server: until it has heard them, or they do not matter any more."""
+"""What the keeper does beside renewing: last words to a server, and a look at what was handed on."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import hiredis
 import pytest
 
-from holdtight.errand import Errand
-from holdtight.plan import Step
+from holdtight.errand import CLAIM_SECONDS, Errand, look_after
+from holdtight.plan import LinkDown, Step
+from tests.unit.keeping import Place, Still
 
 
 class Undo(Step):
@@ -46,3 +47,107 @@ def test_what_may_still_arrive_is_undone_until_it_cannot(now: list[float]) -> No
     now[0] = 103.0
     assert words.answered(0, 103.0) is True
     assert not words.alive
+
+
+# What was handed on.
+
+
+class Name:
+    keys = SimpleNamespace(main=b"ht:{a}")
+
+    def sweep_step(self, owner: bytes) -> Step:
+        return Step(b"sweep for %b\n" % owner, None, lambda reply, sent: reply, patience=1.0, replacement=bytes)
+
+
+class World:
+    """A keeper that stands still, and a place where names are handed on."""
+
+    def __init__(self) -> None:
+        self.keeper = Still()
+        self.place: Any = Place()
+        self.place.post = SimpleNamespace(keeper=self.keeper)
+
+    def hand_on(self, owner: bytes = b"alice") -> None:
+        look_after(self.place, Name(), owner, self.keeper.now)
+
+    def pass_time(self, seconds: float) -> None:
+        self.keeper.turn(self.keeper.now + seconds)
+        self.keeper.turn()  # what the first has posted
+
+    def looks(self) -> list[bytes]:
+        return [request for link in self.place.links for write in link.writes for request in write]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_what_was_handed_on_is_looked_at_when_the_claim_has_lapsed(world: World) -> None:
+    world.hand_on()
+    world.pass_time(CLAIM_SECONDS * 0.9)
+    assert world.place.opened == 0
+    world.pass_time(CLAIM_SECONDS * 0.2)
+    world.keeper.connected(world.place)
+    assert world.looks() == [b"sweep for alice"]
+    world.keeper.hears(world.place, 1)
+    assert world.place.handed_on == {}
+    world.pass_time(10)
+    assert world.looks() == [b"sweep for alice"]
+
+
+def test_what_is_handed_on_all_the_time_is_looked_at_when_that_ends(world: World) -> None:
+    for number in range(1000):
+        world.hand_on(b"owner %d" % number)
+        world.pass_time(0.01)
+    assert world.place.opened == 0
+    assert len(world.keeper.agenda) == 1
+    assert world.keeper.wakes < 50, "not for every one of them"
+    world.pass_time(CLAIM_SECONDS)
+    world.keeper.connected(world.place)
+    assert len(world.looks()) == 1
+
+
+def test_what_is_handed_on_while_the_look_is_under_way_is_looked_at_too(world: World) -> None:
+    world.hand_on()
+    world.pass_time(CLAIM_SECONDS)
+    world.keeper.connected(world.place)
+    world.keeper.now += 0.1
+    world.hand_on(b"bob")
+    world.keeper.hears(world.place, 1)
+    world.pass_time(CLAIM_SECONDS)
+    assert len(world.looks()) == 2
+
+
+def test_as_long_as_dead_waiters_are_left_it_looks_again_soon(world: World) -> None:
+    world.hand_on()
+    world.pass_time(CLAIM_SECONDS)
+    world.keeper.connected(world.place)
+    world.keeper.hears(world.place, 2)
+    world.pass_time(CLAIM_SECONDS / 2)
+    assert len(world.looks()) == 2
+    world.keeper.hears(world.place, 1)
+    world.pass_time(CLAIM_SECONDS)
+    assert len(world.looks()) == 2
+
+
+def test_a_server_that_cannot_be_reached_is_not_asked_for_ever(world: World) -> None:
+    def refuse() -> Any:
+        raise LinkDown("nobody there", sent=False)
+
+    world.place.opening = refuse
+    world.hand_on()
+    world.pass_time(CLAIM_SECONDS)
+    assert world.keeper._posted.acquire(timeout=10)
+    world.keeper._posted.release()
+    world.pass_time(0)
+    assert world.place.handed_on == {}
+    world.pass_time(60)
+    assert world.place.opened == 1
+
+
+def test_after_the_client_was_closed_nothing_is_looked_at(world: World) -> None:
+    world.hand_on()
+    world.keeper.forget(world.place)
+    world.pass_time(CLAIM_SECONDS)
+    assert world.place.opened == 0

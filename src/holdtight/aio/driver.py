@@ -98,7 +98,7 @@ class Driver:
             await asyncio.sleep(seconds)
             return None
         if self._standing is None:
-            self._standing = StandingInLine(self._place, park.touch(connection.inbox))
+            self._standing = StandingInLine(self._place, park.touch, connection.inbox)
             self._place.post.keeper.add(self._standing, self._clock())
         if not connection.inbox:
             # Nobody can ring here: look now and then.

@@ -226,9 +226,12 @@ class AsyncLock(BaseLock):
         except asyncio.CancelledError:
             self._leave_to_the_keeper(tenure)
             raise
-        if reply != 1:
+        if reply == 3:
+            self.handed_on(tenure)
+        elif reply != 1:
             await self._give_back_slowly(transport, tenure, was_lost, reply)
-        elif locks.events.wanted:
+            return
+        if locks.events.wanted:
             locks.report_release(tenure)
 
     async def _give_back_slowly(self, transport: Transport, tenure: Tenure, was_lost: bool, first: Any) -> None:
@@ -247,6 +250,7 @@ class AsyncLock(BaseLock):
         if reason is not None:
             tenure.reason = reason
             raise NotOwner.on("release", self._name, reason)
+        self.handed_on(tenure)
         if locks.events.wanted:
             locks.report_release(tenure)
 
@@ -254,6 +258,7 @@ class AsyncLock(BaseLock):
         """The caller cannot wait for the answer to its release, which may be that it has to be asked again."""
         step = self.prepared.withdraw_step(tenure.owner, marker=self._locks.marker_of(tenure))
         self._post.keeper.ask(Errand(self._locks.place, step))
+        self.handed_on(tenure)
 
     async def downgrade(self, tenure: Tenure) -> AsyncLease:
         """The reader's lease in place of the writer's."""
@@ -348,9 +353,10 @@ class AsyncLock(BaseLock):
 
     async def _finish_giving_back(self, lease: AsyncLease, first: Any, error: BaseException | None) -> None:
         """Goes on from the answer to `_give_back_at_once`, or the LinkDown that came instead."""
-        if first == 1:
-            self._locks.report_release(lease.tenure)
-            return
+        if first == 3:
+            self.handed_on(lease.tenure)
+        if first in (1, 3):
+            return self._locks.report_release(lease.tenure) if self._locks.events.loud else None
         try:
             await self._give_back_slowly(self._locks.transport(), lease.tenure, False, first)
         except NotOwner as failure:

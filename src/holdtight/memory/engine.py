@@ -8,7 +8,7 @@ waiters, each alive until its own expiry, all of it gone when nobody has kept a 
 
 Points of time are ms on the server's clock; fences and arrival limits (`not_after`) are µs. Replies are
 those of the scripts, except that the short form of a grant (the bare fence) is not told apart: see
-`long_form`; an error reply is raised. How a server stores things (flags, scores, the fence's floor) has no
+`verbs.long_form`; an error reply is raised. How a server stores things (flags, scores, the fence's floor) has no
 counterpart here; tests/scripts says what must be true of it.
 """
 
@@ -17,10 +17,10 @@ from typing import Any
 
 from holdtight.memory.holders import Holder
 from holdtight.memory.line import Entry
-from holdtight.memory.state import CLAIM, HEARTBEAT, SWEEP, TAIL, Main, State
+from holdtight.memory.state import CLAIM, FRESH, HEARTBEAT, SWEEP, TAIL, Main, State
 from holdtight.plan import ServerSaid
 
-__all__ = ["CLAIM", "HEARTBEAT", "SWEEP", "TAIL", "USES", "Entry", "Holder", "Main", "Name", "long_form"]
+__all__ = ["CLAIM", "FRESH", "HEARTBEAT", "SWEEP", "TAIL", "USES", "Entry", "Holder", "Main", "Name"]
 
 STEP_BACK = 250
 RUNNERS_UP = 4
@@ -39,6 +39,8 @@ class Name(State):
     looks: int = 0
     """How often the present script has looked at one in line."""
     many_markers: int = MANY_MARKERS
+    trusted: bool = False
+    """Who was given it last was heard of just now: should he not come, the one who handed it over looks himself."""
 
     # The verbs
 
@@ -66,7 +68,7 @@ class Name(State):
         if not self.main or not (self.main.held_by(who) or (self.shared and who in self.holders)):
             return [0, self.main.owner or b"" if self.main else b""]
         self.line.leave(who)
-        return self._pass_on(who, self.main)
+        return self._pass_on(who, self.main, looks=True)
 
     def renew(self, who: bytes, *, ttl: int, not_after: int) -> Reply:
         if not self.main or not self._has(who, self.main.mode):
@@ -277,27 +279,28 @@ class Name(State):
         """More of them than one script clears away: the name is neither held nor free."""
         return len(self.holders) > 0 and self.holders.count(self.now) == 0
 
-    def _pass_on(self, who: bytes, main: Main) -> Reply:
+    def _pass_on(self, who: bytes, main: Main, *, looks: bool = False) -> Reply:
         """Gives what he holds to those who wait. If nobody has anything then, it is buried."""
+        self.trusted = False
         self.holders.remove(who)
         if main.held_by(who):
             self.main = None
-        more = self._hand_on()
+        more = self._hand_on(looks=looks)
         if not self.main or (self.shared and not self.holders):
             until = self.now + self.ms_until(main.fence) + TAIL
             self.main = Main(None, main.fence, until)
             self.last_until = until
-        return 2 if more else 1
+        return 2 if more else 3 if self.trusted else 1
 
-    def _hand_on(self) -> bool:
+    def _hand_on(self, *, looks: bool = False) -> bool:
         """True if others are left to look at."""
         if not self.line:
             return False
         self._clear_away()
         self.looks = 0
-        return self._hand_over(None)[1]
+        return self._hand_over(None, looks=looks)[1]
 
-    def _hand_over(self, me: bytes | None, behind: int = 0) -> tuple[bool, bool]:
+    def _hand_over(self, me: bytes | None, behind: int = 0, *, looks: bool = False) -> tuple[bool, bool]:
         """Gives what is free to all who can have it now, in order, up to `me`, who decides for himself.
 
         Says if it had to stop (it is held now, or somebody comes before `me`, or it ran out of looks), and if
@@ -324,7 +327,9 @@ class Name(State):
                     longest = max(longest, claim)
                     self._grant(entry, claim)
                     if entry.mode == "x":
-                        self._note_runner_up(place, claim)
+                        self.trusted = looks and entry.expiry > self.now_us / 1000 + HEARTBEAT - FRESH
+                        if not self.trusted:
+                            self._note_runner_up(place, claim)
                         return True, False
             self.looks += 1
             if self.looks == self.sweep:
@@ -391,8 +396,3 @@ class Name(State):
         if len(self.markers) > self.many_markers:
             self.markers = self.live_markers()
             self.many_markers = max(MANY_MARKERS, 2 * len(self.markers))
-
-
-def long_form(reply: Reply) -> Reply:
-    """The bare fence says: granted now, with a fence that is the clock, after nobody that expired."""
-    return [1, reply, int(reply) // 1000, b""] if isinstance(reply, bytes) else reply

@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 from holdtight.memory.holders import Holders
 from holdtight.memory.line import Entry, Line
 
-__all__ = ["CLAIM", "HEARTBEAT", "SWEEP", "TAIL", "Main", "State"]
+__all__ = ["CLAIM", "FRESH", "HEARTBEAT", "SWEEP", "TAIL", "Main", "State"]
 
 TAIL = 10_000
 CLAIM = 500
 HEARTBEAT = 5_000
 SWEEP = 200
+FRESH = 200
+"""Who was heard of less than that ago is trusted to come when he is rung."""
 
 
 @dataclass

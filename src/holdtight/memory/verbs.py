@@ -6,7 +6,7 @@ from typing import Any
 from holdtight.memory.engine import Entry, Holder, Name
 from holdtight.redis import script, waits
 
-__all__ = ["VERBS", "Verb", "take_all", "value_of"]
+__all__ = ["VERBS", "Verb", "long_form", "take_all", "value_of"]
 
 Verb = Callable[..., Any]
 
@@ -15,7 +15,7 @@ FAR = 1 << 62
 
 
 def _short(name: Name, reply: Any) -> Any:
-    """The short form of a grant where a script would give it, see `engine.long_form`."""
+    """The short form of a grant where a script would give it, see `long_form`."""
     if reply[0] == 1 and not reply[3] and int(reply[1]) == name.now_us:
         return reply[1]
     return reply
@@ -156,3 +156,8 @@ for _script, _verb in (
     (waits.BLOCKERS, _blockers),
 ):
     VERBS[_script.sha.encode()] = VERBS[_script.body] = _verb
+
+
+def long_form(reply: Any) -> Any:
+    """The bare fence says: granted now, with a fence that is the clock, after nobody that expired."""
+    return [1, reply, int(reply) // 1000, b""] if isinstance(reply, bytes) else reply

@@ -39,6 +39,8 @@ _SILENT = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ETIMEDOUT)
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 SHORTEST_TIMEOUT = 0.001
+USUAL_TIMEOUT = 1.0
+"""With default settings nobody asks for another."""
 _PIECE = 8192
 MUCH = 65536
 """As much as is read at once. Memory for more would be asked of the system anew each time."""
@@ -156,10 +158,14 @@ class Link:
         return self.reply(keep=True)
 
     def call(self, request: bytes, timeout: float) -> Any:
-        """One round trip on a link that owes nothing, bare: almost always both ways go in one piece."""
-        if timeout != self._timeout:
+        """One round trip on a link that owes nothing, bare: almost always both ways go in one piece.
+
+        A deadline that is shorter than asked for is left as it is, which saves a system call; should it pass, the rest
+        of the time is waited for."""
+        if timeout != self._timeout and not timeout / 4 <= self._timeout <= timeout:
             self.set_timeout(timeout)
         self.owed = 1
+        sent = 0
         try:
             sent = self._send(request)
             if sent != len(request):
@@ -170,6 +176,9 @@ class Link:
             self._feed(data)
             reply = self._gets()
         except (OSError, hiredis.ProtocolError) as error:
+            if sent == len(request) and self._timeout < timeout and isinstance(error, OSError) and _is_silence(error):
+                self.set_timeout(timeout - self._timeout)
+                return self.reply()
             raise _down(error) from error
         if reply is NOTHING or reply.__class__ is _Push:
             return self.reply()
@@ -178,6 +187,7 @@ class Link:
 
     def park(self, owner: Owner, until: float) -> Bell | None:
         """Blocks until a bell for this owner, or until the time has come."""
+        first = True
         while True:
             item = self._kept.pop(0) if self._kept else self._gets()
             if item is not NOTHING:
@@ -188,7 +198,9 @@ class Link:
             left = until - boottime()
             if left <= 0:
                 return None
-            self.set_timeout(min(left, 3600.0))
+            if not first or self._timeout > left:  # what was asked for last will often do, and saves two system calls
+                self.set_timeout(min(left, 3600.0))
+            first = False
             try:
                 data = self._recv(_PIECE)
             except OSError as error:
@@ -288,6 +300,7 @@ def open_link(address: "Address", client: Client, timeout: float, tls: "ssl.SSLC
             session: Session = stop.value
         link.owed = 0
         link.session = session
+        link.set_timeout(USUAL_TIMEOUT)
         link.inbox = session.inbox
         link.inbox_word = bulk(session.inbox) + (bulk(session.run) if client.in_quorum else b"")
         return link

@@ -241,16 +241,18 @@ class Store:
             fence = int(reply)
             self.client.learn(fence / 1e6, sent)
             return Grant(fence, sent)
-        self.client.learn((reply[2] if reply[0] == 1 else reply[1]) / 1000, sent)
+        if reply[0] == 1:
+            _, fence, now, expired = reply
+            self.client.learn(now / 1000, sent)
+            return Grant(int(fence), sent, expired or None)
+        self.client.learn(reply[1] / 1000, sent)
         match reply:
-            case [1, fence, _, expired]:
-                return Grant(int(fence), sent, expired or None)
+            case [0, _, holder, left, position, look] if position:
+                return Queued(holder or None, left / 1000, position, look / 1000)
             case [0, _, holder]:
                 return Denied(holder or None, 0.0)
-            case [0, _, holder, left, 0, _]:
+            case [0, _, holder, left, _, _]:
                 return Denied(holder or None, left / 1000)
-            case [0, _, holder, left, position, look]:
-                return Queued(holder or None, left / 1000, position, look / 1000)
             case [-1, _]:
                 return Late()
             case [-2, _, waiting]:
@@ -260,7 +262,7 @@ class Store:
 
 
 def read_release(reply: Any, sent: float) -> "int | Denied":
-    """1 done, 2 done and dead waiters are left to sweep, Denied if it was not ours."""
+    """1 done, 2 done and dead waiters are left to sweep, 3 done and to be looked after, Denied if it was not ours."""
     if isinstance(reply, int):
         return reply
     return Denied(reply[1] or None, 0.0)

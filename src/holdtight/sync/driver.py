@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from holdtight.errand import Errand, StandingInLine
+from holdtight.errand import TOUCH_SECONDS, Errand, StandingInLine
 from holdtight.place import Link
 from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step
 from holdtight.sync.transport import Transport
@@ -31,6 +31,7 @@ class Driver:
         self._beyond = beyond
         self._link = link
         self._standing: StandingInLine | None = None
+        self._touch_at = 0.0
 
     def __enter__(self) -> "Driver":
         return self
@@ -105,20 +106,32 @@ class Driver:
         if link is None:
             time.sleep(max(0.0, park.until - self._clock()))
             return None
-        if park.touch is not None and self._standing is None:
-            self._standing = StandingInLine(self._place, park.touch(link.inbox))
-            self._place.post.keeper.add(self._standing, self._clock())
         if not link.inbox:
+            self._stand(park, link)
             # Nobody can ring here: look now and then.
             import random
 
             time.sleep(max(0.0, min(park.until - self._clock(), random.uniform(*POLL_SECONDS))))
             return Bell() if self._clock() < park.until else None
         try:
+            if park.touch is not None and self._standing is None:
+                if not self._touch_at:
+                    # Most waits are over before a place in line needs to be kept: the keeper hears of the others.
+                    self._touch_at = self._clock() + TOUCH_SECONDS
+                bell = link.park(park.owner, min(park.until, self._touch_at))
+                if bell is not None or park.until <= self._touch_at:
+                    return bell
+                self._stand(park, link)
             return link.park(park.owner, park.until)
         except LinkDown:
             self._drop_link()
             raise
+
+    def _stand(self, park: Park, link: Link) -> None:
+        """From now on the keeper keeps our place in line."""
+        if park.touch is not None and self._standing is None:
+            self._standing = StandingInLine(self._place, park.touch, link.inbox)
+            self._place.post.keeper.add(self._standing, self._clock() - self._standing.interval)
 
     def _drop_link(self, down: LinkDown | None = None) -> None:
         self._stop_standing()

@@ -230,14 +230,18 @@ class Lock(BaseLock):
         except BaseException:
             transport.scrap(link)
             self._post.keeper.ask(Errand(locks.place, self.prepared.release_step(tenure.owner)))
+            self.handed_on(tenure)
             raise
         if transport.unlimited:
             transport.idle.append(link)
         else:
             transport.give(link)
-        if reply != 1:
+        if reply == 3:
+            self.handed_on(tenure)
+        elif reply != 1:
             self._give_back_slowly(tenure, False, reply)
-        elif locks.events.loud:
+            return
+        if locks.events.loud:
             locks.report_release(tenure)
 
     def _give_back_slowly(self, tenure: Tenure, was_lost: bool, first: Any) -> None:
@@ -253,6 +257,7 @@ class Lock(BaseLock):
         if reason is not None:
             tenure.reason = reason
             raise NotOwner.on("release", self._name, reason)
+        self.handed_on(tenure)
         if locks.events.wanted:
             locks.report_release(tenure)
 

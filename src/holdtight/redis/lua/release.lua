@@ -2,6 +2,7 @@
 -- KEYS    main queue waiters holders
 -- ARGV    owner
 -- RETURN  1 released | 2 released, sweep again | {0, holder} not ours: '' if it is gone, free or shared by others
+-- RETURN  3 released, to somebody who is trusted to come: should he not, nobody has been told to look after his claim
 --@include constants
 local value = call('GET', main)
 if not value then return {0, ''} end
@@ -69,4 +70,4 @@ end
 --@include handover
 call('ZREM', queue, owner) -- fails before anything is written, and is not refused by a server out of memory
 if known[3] then call('HDEL', waiters, owner) end
-return pass_on(known[1], known[2])
+return pass_on(known[1], known[2], true)

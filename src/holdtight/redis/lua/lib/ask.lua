@@ -2,11 +2,11 @@
 -- mode, n and permits as numbers, and mine: the fence if this owner holds it in this mode, else false.
 
 --@include line
-local entry, known = false, false
+local entry, known, looked, position = false, false, nil, nil
 if flagged or last >= now_us then
-  local found = call('HMGET', waiters, 'm' .. owner, owner)
+  local found = call('HMGET', waiters, 'm' .. owner, owner, 'c')
   if found[1] and tonumber(found[1]) >= now and not mine then return {-3, now} end
-  known = found[2]
+  known, looked = found[2], found[3]
   entry = known and call('ZSCORE', queue, owner) and known -- or its line is gone: it joins anew
 end
 if mine then
@@ -29,7 +29,7 @@ local function look_again()
   end
 end
 
-local holder, more, patience = '', false, nil
+local holder, more, patience, dealt = '', false, nil, false
 if left > 0 then
   if mode == 'p' then return redis.error_reply('HTKIND an exclusive lock') end
   holder = sub(value, 4, 27)
@@ -52,7 +52,7 @@ else
   end
   look_again()
   local marks = call('HMGET', waiters, 'f', 'c', 'e')
-  local looked = marks[2]
+  dealt, looked = true, marks[2]
   last = math.max(last, marks[1] or 0)
   if shared then
     expired = clear_away()
@@ -96,7 +96,8 @@ end
 if limit == '0' then return {0, now, holder, left, 0, left} end
 
 if not entry then
-  local waiting, looked = call('ZCARD', queue), call('HGET', waiters, 'c')
+  local waiting = call('ZCARD', queue)
+  if not flagged or dealt then looked = call('HGET', waiters, 'c') end -- it was not read, or may be another now
   if waiting >= tonumber(limit) then
     -- Drops dead waiters from a line that is full; from another part of a long one each time.
     local from = waiting > SWEEP and now % (waiting - SWEEP + 1) or 0
@@ -111,6 +112,7 @@ if not entry then
   end
   local tail = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
   call('ZADD', queue, math.max(tail[2] or 0, looked or 0) + 1, owner)
+  position = waiting + 1
 end
 local joined = entry and tonumber(sub(entry, 25, 37)) or now
 local text = string.format('%s-%013.0f%09.0f%013.0f%02d%s', mode, now + HEARTBEAT, ttl, joined, #inbox, inbox)
@@ -121,6 +123,6 @@ keep(waiters, HEARTBEAT)
 if value and not flagged then
   call('SET', main, sub(value, 1, 2) .. 'q' .. sub(value, 4), 'KEEPTTL')
 end
-local position = call('ZRANK', queue, owner) + 1
+position = position or call('ZRANK', queue, owner) + 1
 local look = more and 0 or (patience or left) + math.min(position - 1, 20) * 250
 return {0, now, holder, left, position, look}

@@ -1,6 +1,7 @@
 -- Gives what is free to those who wait for it. Expects line.lua and holders.lua.
 
-local taker, claimed, budget = nil, 0, SWEEP -- taker: who was given it alone
+-- taker: who was given it alone; trusting: who hands over looks after that himself, where the taker was heard of just now
+local taker, claimed, budget, trusting, trusted = nil, 0, SWEEP, false, false
 
 -- True unless the server says that nobody listens. Without the right to publish, or without
 -- an inbox, the waiter polls and counts as reached.
@@ -80,7 +81,8 @@ local function hand_over(score, looked, me)
           call('SET', main, 'x1q' .. id .. fence_text(last) .. label, 'PX', claim + TAIL)
           keep_floor(last, claim)
           if was_shared then tighten() end
-          note_runner_up('(' .. score, claim)
+          trusted = trusting and tonumber(sub(entry, 3, 15)) > now_us / 1000 + HEARTBEAT - FRESH
+          if not trusted then note_runner_up('(' .. score, claim) end
           taker, claimed = id, claim
           return true, false
         end
@@ -95,9 +97,11 @@ end
 
 -- After somebody has given back what he had: to the next in line, or else a tombstone with the fence. What comes
 -- before has read all keys, or failed before it had written; and began with a write that a server out of memory
--- does not refuse. Returns 1, or 2 if dead entries are left to be swept before a live one is found.
-local function pass_on(floor, looked)
+-- does not refuse. Returns 1; 2 if dead entries are left to be swept before a live one is found; 3 if nobody but the
+-- caller, who `looks`, will notice should the taker not come.
+local function pass_on(floor, looked, looks)
   local more, _ = false, nil
+  trusting = looks
   last = math.max(last, floor or 0)
   if not was_shared then
     _, more = hand_over(looked or 0, looked, '')
@@ -110,5 +114,5 @@ local function pass_on(floor, looked)
     local flag = call('EXISTS', waiters) == 1 and 'q' or '-'
     call('SET', main, 't1' .. flag .. fence_text(last), 'PX', memory_of(last))
   end
-  return more and 2 or 1
+  return more and 2 or trusted and 3 or 1
 end
