@@ -74,7 +74,7 @@ class ServerSaid(Exception):
 class Step:
     """One request. `packed(inbox)` is what goes on the wire; `read(reply, sent)` makes a value of the answer."""
 
-    __slots__ = ("after", "aside", "before", "otherwise", "patience", "read", "replacement", "undo")
+    __slots__ = ("after", "aside", "before", "limit", "otherwise", "patience", "read", "replacement", "undo")
 
     persistence = 5.0
     """For how long the keeper tries an undo that is left to it, before the ttl must do."""
@@ -92,6 +92,7 @@ class Step:
         undo: bool = False,
         otherwise: "Step | None" = None,
         aside: bool = False,
+        limit: int = 0,
     ) -> None:
         self.before = before
         self.after = after
@@ -104,6 +105,8 @@ class Step:
         """What to send instead when the connection of the plan's earlier Steps is gone."""
         self.aside = aside
         """Asked by somebody who stands in line, about something else."""
+        self.limit = limit
+        """Of an attempt: until when it may arrive, in the server's ms and rounded up; what a marker must outlive."""
 
     def made_of(self, reply: Any, sent: float) -> Any:
         """As `read`; a reply that makes no sense is what a server said, not an error of ours."""

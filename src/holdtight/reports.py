@@ -27,7 +27,7 @@ class Reports:
         raise NotImplementedError
 
     def report_grant(self, asking: "Asking", grant: Grant) -> None:
-        if grant.expired is None and not self.events.wanted:
+        if grant.expired is None and not self.events.loud:
             return
         from holdtight.events import Acquired, PreviousExpired, Waited
 

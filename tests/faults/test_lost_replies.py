@@ -98,11 +98,17 @@ def test_a_lost_reply_to_try_acquire_is_unavailable_and_leaves_nothing(
     tidy(private_server)
 
 
+WARM = pytest.mark.parametrize("warm", [False, True], ids=["first use", "used before"])
+
+
 @CUTS
+@WARM
 def test_a_lost_reply_to_a_confirmation_is_asked_again(
-    private_server: RunningServer, proxy: Proxy, open_client: OpenClient, cut: bool
+    private_server: RunningServer, proxy: Proxy, open_client: OpenClient, cut: bool, warm: bool
 ) -> None:
     client, holder = open_client(proxy.url, connect_timeout=5), open_client(private_server.url)
+    if warm:
+        client.release(client.acquire("warm"))
     held = holder.acquire("a")
     waiter = start(lambda: client.acquire("a", ttl=6))
     wait_for(lambda: waiting(private_server, "a") == 1)
@@ -205,4 +211,49 @@ def test_a_reply_that_is_lost_while_in_line_keeps_the_place(
     last = second.result(10)
     assert last.fence > lease.fence > held.fence
     holder.release(last)
+    tidy(private_server)
+
+
+@WARM
+def test_who_stands_in_line_when_the_connection_breaks_keeps_the_place(
+    private_server: RunningServer, proxy: Proxy, open_client: OpenClient, warm: bool
+) -> None:
+    client, holder = open_client(proxy.url), open_client(private_server.url)
+    if warm:
+        client.release(client.acquire("warm"))
+    held = holder.acquire("a")
+    first = start(lambda: client.acquire("a", ttl=2.5))
+    wait_for(lambda: waiting(private_server, "a") == 1)
+    proxy.clear()
+    assert proxy.cut() >= 1
+    proxy.wait_for_request(asks(script.ATTEMPT))
+    second = start(lambda: holder.acquire("a"))
+    wait_for(lambda: waiting(private_server, "a") == 2)
+    holder.release(held)
+    lease = first.result(10)
+    assert not second.done()
+    client.release(lease)
+    last = second.result(10)
+    assert last.fence > lease.fence > held.fence
+    holder.release(last)
+    tidy(private_server)
+
+
+@WARM
+def test_who_gives_up_while_the_server_is_gone_is_not_handed_the_lock(
+    private_server: RunningServer, proxy: Proxy, open_client: OpenClient, warm: bool
+) -> None:
+    """In line, the connection breaks, and no other can be had: the withdrawal comes when one can."""
+    client, holder = open_client(proxy.url), open_client(private_server.url)
+    if warm:
+        client.release(client.acquire("warm"))
+    held = holder.acquire("a")
+    waiter = start(lambda: client.acquire("a", wait=1.5))
+    wait_for(lambda: waiting(private_server, "a") == 1)
+    proxy.refuse()
+    proxy.cut()
+    assert isinstance(waiter.exception(10), Unavailable)
+    proxy.accept()
+    wait_for(lambda: waiting(private_server, "a") == 0, within=2.5, what="the withdrawal, well before the place lapses")
+    holder.release(held)
     tidy(private_server)

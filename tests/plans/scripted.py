@@ -62,7 +62,9 @@ class Lock:
 
     def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step:
         limit = self.arrival_limit(now, patience)
-        return Named("attempt", owner, now=now, patience=patience, queue=queue, limit=limit)
+        step = Named("attempt", owner, now=now, patience=patience, queue=queue, limit=limit)
+        step.limit = limit
+        return step
 
     def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step:
         return Named("withdraw", owner, undo=True, otherwise=otherwise, marker=marker)

@@ -63,7 +63,6 @@ class Question(Bounded, Protocol):
     def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step: ...
     def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step: ...
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes: ...
-    def arrival_limit(self, now: float, patience: float) -> int: ...
     def holder_step(self, holder: Owner, left: float) -> Step: ...
     def is_passing(self, said: ServerSaid) -> bool: ...
     def meaning(self, said: ServerSaid) -> LockError: ...
@@ -92,6 +91,8 @@ class Asking:
     slow_grants = 0
     sweeps = 0
     position = 0
+    longest: float | None = None
+    """The patience with every further request, once it is known that it does not change any more."""
 
     def __init__(
         self,
@@ -135,8 +136,13 @@ class Asking:
         return self.wait if not self.wait else max(0.0, self.wait_until - self.clock())
 
     def patience(self, now: float) -> float:
+        if self.longest is not None:
+            return self.longest
         left = self.wait if not self.wait else max(self.wait_until - now, SHORTEST_PATIENCE)
-        return patience(self.question, left, None if self.answered else self.connect_timeout)
+        found = patience(self.question, left, None if self.answered else self.connect_timeout)
+        if self.answered and self.wait is None:
+            self.longest = found
+        return found
 
     def looks_again(self, denied: Denied) -> bool:
         """A store without a line is asked again until the wait has ended, the last time right then."""
@@ -205,7 +211,7 @@ def _attempt(asking: Asking) -> Generator[Wish, Any, Answer]:
     now = asking.clock()
     patience = asking.patience(now)
     step = asking.question.attempt_step(asking.owner, now=now, patience=patience, queue=asking.wait != 0)
-    asking.pending = asking.question.arrival_limit(now, patience)
+    asking.pending = step.limit
     try:
         outcome: Outcome = yield step
     except LinkDown as down:

@@ -198,6 +198,7 @@ class Polled:
         step = _step(TAKE, plain.key, owner, plain.ttl_ms, not_after)
         step.read = read
         step.patience = patience
+        step.limit = plain.arrival_limit(now, patience)
         return step
 
     @staticmethod
@@ -207,9 +208,6 @@ class Polled:
 
     def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step:
         return self.plain.undo_step(owner, until=marker / 1000, otherwise=otherwise)
-
-    def arrival_limit(self, now: float, patience: float) -> int:
-        return self.plain.arrival_limit(now, patience)
 
     def is_passing(self, said: ServerSaid) -> bool:
         return answers.is_passing(said)

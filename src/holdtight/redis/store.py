@@ -93,6 +93,7 @@ class Prepared:
             self.store.read_attempt,
             patience=patience,
             replacement=script.ATTEMPT.whole if self.claim.kind is Kind.EXCLUSIVE else script.SHARE.whole,
+            limit=limit // 1000 + _MARKER_SLACK_MS,
         )
 
     def release_step(self, owner: Owner) -> Step:

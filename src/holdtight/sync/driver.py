@@ -24,14 +24,16 @@ POLL_SECONDS = (0.02, 0.08)
 class Driver:
     """One plan's run: the link that carries it, and its place in line. A context manager."""
 
-    def __init__(self, transport: Transport, link: Link | None = None, *, beyond: bool = False) -> None:
+    def __init__(
+        self, transport: Transport, link: Link | None = None, *, beyond: bool = False, touch_at: float = 0.0
+    ) -> None:
         self._transport = transport
         self._place = transport.place
         self._clock = transport.place.clock
         self._beyond = beyond
         self._link = link
         self._standing: StandingInLine | None = None
-        self._touch_at = 0.0
+        self._touch_at = touch_at
 
     def __enter__(self) -> "Driver":
         return self

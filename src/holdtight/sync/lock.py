@@ -10,7 +10,7 @@ from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import downgrade, release
 from holdtight.degraded import may_degrade
-from holdtight.errand import Errand
+from holdtight.errand import TOUCH_SECONDS, Errand
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.identity import Identity, identity
 from holdtight.place import Link
@@ -23,7 +23,7 @@ from holdtight.sync.hold import Hold, under
 from holdtight.sync.lease import Lease
 from holdtight.sync.open import without_the_server
 from holdtight.tenure import Tenure
-from holdtight.values import Grant, LockInfo, LossReason, Owner
+from holdtight.values import Grant, LockInfo, LossReason, Owner, Queued
 from holdtight.witness import summon
 
 if TYPE_CHECKING:
@@ -120,12 +120,9 @@ class Lock(BaseLock):
                 driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit // 1000 + 50))
             raise
         if reply.__class__ is not bytes:
-            answer: Answer | None
-            if isinstance(reply, Exception):
-                said = ServerSaid(str(reply))
-                answer = None if said.word == "NOSCRIPT" else said  # nothing has run: begin again
-            else:
-                answer = locks.store.read_attempt(reply, started)
+            answer = self._understood(reply, started)
+            if answer.__class__ is Queued and link.inbox and not who.stack and not locks.events.loud:
+                return self._briefly(link, owner, wait, started, answer, limit, who)
             return self._slowly(link, owner, wait, started, answer, 0, who, or_none)
         if transport.unlimited:
             transport.idle.append(link)
@@ -156,6 +153,45 @@ class Lock(BaseLock):
             locks.report_quick_grant(self._name, owner, fence)
         return lease
 
+    def _understood(self, reply: Any, sent: float) -> Answer | None:
+        """None if nothing has run: begin again."""
+        if isinstance(reply, Exception):
+            said = ServerSaid(str(reply))
+            return None if said.word == "NOSCRIPT" else said
+        answer: Answer = self._locks.store.read_attempt(reply, sent)
+        return answer
+
+    def _briefly(
+        self, link: Link, owner: Owner, wait: float | None, started: float, queued: Any, limit: int, who: Identity
+    ) -> Lease | None:
+        """The usual wait, which is short: rung before its place in line needs to be kept, it confirms without a plan.
+        Whatever else happens is the plan's business, which goes on from there."""
+        transport, store, clock = self._locks.transport, self._locks.store, self._clock
+        since = sent = clock()
+        until = since + min(TOUCH_SECONDS, queued.look)
+        try:
+            bell = link.park(owner, until if wait is None else min(until, started + wait))
+            if bell is None or bell.look is not None:
+                look = max(0.0, since + queued.look - clock())
+                answer = queued._replace(look=look if bell is None else min(look, bell.look))
+            else:
+                sent = clock()
+                limit = store.not_after(sent, self._patience)
+                request = b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (self.prepared.attempt, link.inbox_word, limit, owner)
+                answer = self._understood(link.call(request, self._patience), sent)
+        except LinkDown as down:
+            transport.lose(link, down)
+            down.sent = True  # the attempt that has put us in line, if not the last one
+            return self._slowly(None, owner, wait, started, down, limit // 1000 + 50, who, False)
+        except BaseException:
+            with Driver(transport, link) as driver:
+                driver.run(abandon(self.asking(owner, wait, started, or_none=False), limit // 1000 + 50))
+            raise
+        if answer.__class__ is not Grant or answer.expired or clock() - sent >= self.prepared.valid:
+            return self._slowly(link, owner, wait, started, answer, 0, who, False, since + TOUCH_SECONDS)
+        transport.give(link)
+        return self.granted(owner, answer.fence, sent, 0, who)
+
     def _slowly(
         self,
         link: Link | None,
@@ -166,6 +202,7 @@ class Lock(BaseLock):
         limit: int,
         who: Identity,
         or_none: bool,
+        touch_at: float = 0.0,
     ) -> Lease | None:
         """All other ways: no connection yet, somebody else holds it, the server is not well."""
         locks = self._locks
@@ -173,7 +210,7 @@ class Lock(BaseLock):
             raise RuntimeError(f"{locks!r} is closed")
         asking = self.asking(owner, wait, started, who, or_none=or_none)
         try:
-            with Driver(locks.transport, link) as driver:
+            with Driver(locks.transport, link, touch_at=touch_at) as driver:
                 granted = driver.run(acquire(asking, first, limit))
         except BaseException as error:
             locks.report_failure(asking, error)
