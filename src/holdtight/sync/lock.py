@@ -121,7 +121,7 @@ class Lock(BaseLock):
             raise
         if reply.__class__ is not bytes:
             answer = self._understood(reply, started)
-            if answer.__class__ is Queued and link.inbox and not who.stack and not locks.events.loud:
+            if isinstance(answer, Queued) and link.inbox and not who.stack and not locks.events.loud:
                 return self._briefly(link, owner, wait, started, answer, limit, who)
             return self._slowly(link, owner, wait, started, answer, 0, who, or_none)
         if transport.unlimited:
@@ -162,18 +162,19 @@ class Lock(BaseLock):
         return answer
 
     def _briefly(
-        self, link: Link, owner: Owner, wait: float | None, started: float, queued: Any, limit: int, who: Identity
+        self, link: Link, owner: Owner, wait: float | None, started: float, queued: Queued, limit: int, who: Identity
     ) -> Lease | None:
         """The usual wait, which is short: rung before its place in line needs to be kept, it confirms without a plan.
         Whatever else happens is the plan's business, which goes on from there."""
         transport, store, clock = self._locks.transport, self._locks.store, self._clock
         since = sent = clock()
+        answer: Answer | None
         until = since + min(TOUCH_SECONDS, queued.look)
         try:
             bell = link.park(owner, until if wait is None else min(until, started + wait))
             if bell is None or bell.look is not None:
                 look = max(0.0, since + queued.look - clock())
-                answer = queued._replace(look=look if bell is None else min(look, bell.look))
+                answer = queued._replace(look=min(look, bell.look) if bell and bell.look is not None else look)
             else:
                 sent = clock()
                 limit = store.not_after(sent, self._patience)
@@ -187,7 +188,7 @@ class Lock(BaseLock):
             with Driver(transport, link) as driver:
                 driver.run(abandon(self.asking(owner, wait, started, or_none=False), limit // 1000 + 50))
             raise
-        if answer.__class__ is not Grant or answer.expired or clock() - sent >= self.prepared.valid:
+        if not isinstance(answer, Grant) or answer.expired or clock() - sent >= self.prepared.valid:
             return self._slowly(link, owner, wait, started, answer, 0, who, False, since + TOUCH_SECONDS)
         transport.give(link)
         return self.granted(owner, answer.fence, sent, 0, who)
