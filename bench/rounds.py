@@ -84,6 +84,11 @@ class Bench:
         self.server.pin(self.cpus.clients)
         return self.cpus.clients
 
+    def both_places(self, what: str) -> Iterator[tuple[str, str, int | None]]:
+        """First across cores, then on one: the place's name, a chart's title, and the clients' core."""
+        yield "across", f"{what}, across cores", self.across_cores()
+        yield "onecore", f"{what}, one core", self.on_one_core()
+
     @contextmanager
     def enlist(
         self, variants: Sequence[str], *, cpu: int | None, each: int = 1, url: str = ""

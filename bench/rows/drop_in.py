@@ -11,12 +11,9 @@ VARIANTS = ("drop_in", "redis_py")
 
 def run(bench: Bench) -> Outcome:
     outcome = Outcome()
-    for place, title, settle in (
-        ("across", "drop-in for redis-py, across cores", bench.across_cores),
-        ("onecore", "drop-in for redis-py, one core", bench.on_one_core),
-    ):
+    for place, title, cpu in bench.both_places("drop-in for redis-py"):
         key = f"drop_in.{place}"
-        with bench.enlist(VARIANTS, cpu=settle()) as crew:
+        with bench.enlist(VARIANTS, cpu=cpu) as crew:
             medians = measure(bench, outcome, crew, "free.pairs", place, title)
         if all(variant in medians for variant in VARIANTS):
             outcome.compare(key, medians["redis_py"], medians["drop_in"])

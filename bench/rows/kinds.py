@@ -11,11 +11,8 @@ VARIANTS = ("holdtight", "reader", "permit")
 
 def run(bench: Bench) -> Outcome:
     outcome = Outcome()
-    for place, title, settle in (
-        ("across", "pairs of all kinds, across cores", bench.across_cores),
-        ("onecore", "pairs of all kinds, one core", bench.on_one_core),
-    ):
-        with bench.enlist(VARIANTS, cpu=settle()) as crew:
+    for place, title, cpu in bench.both_places("pairs of all kinds"):
+        with bench.enlist(VARIANTS, cpu=cpu) as crew:
             medians = measure(bench, outcome, crew, "free.pairs", place, title)
         for kind in ("reader", "permit"):
             key = f"kinds.{kind}.{place}"

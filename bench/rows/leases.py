@@ -5,7 +5,10 @@ These have no peers: the figures stand by themselves.
 
 from __future__ import annotations
 
-from bench.crew import WorkerFailed
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.crew import Worker, WorkerFailed
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
 from bench.stats import median, percentile
@@ -14,13 +17,19 @@ from bench.targets import Better
 RENEWED = 10_000
 
 
+@contextmanager
+def _subject(bench: Bench) -> Iterator[Worker]:
+    with bench.enlist(("holdtight",), cpu=bench.across_cores()) as crew:
+        if not crew:
+            raise WorkerFailed(bench.why_absent("holdtight"))
+        yield crew["holdtight"][0]
+
+
 def renewal(bench: Bench) -> Outcome:
     outcome = Outcome()
     try:
-        with bench.enlist(("holdtight",), cpu=bench.across_cores()) as crew:
-            if not crew:
-                raise WorkerFailed(bench.why_absent("holdtight"))
-            rounds = crew["holdtight"][0].do("leases.renewal", leases=RENEWED, rounds=bench.effort.renewal_rounds)
+        with _subject(bench) as worker:
+            rounds = worker.do("leases.renewal", leases=RENEWED, rounds=bench.effort.renewal_rounds)
     except WorkerFailed as error:
         outcome.missing = dict.fromkeys(("renewal.round", "renewal.p99"), str(error))
         return outcome
@@ -35,10 +44,8 @@ def held(bench: Bench) -> Outcome:
     outcome = Outcome()
     leases = bench.effort.leases_held
     try:
-        with bench.enlist(("holdtight",), cpu=bench.across_cores()) as crew:
-            if not crew:
-                raise WorkerFailed(bench.why_absent("holdtight"))
-            seen = crew["holdtight"][0].do("leases.held", leases=leases, seconds=bench.effort.hold_seconds)
+        with _subject(bench) as worker:
+            seen = worker.do("leases.held", leases=leases, seconds=bench.effort.hold_seconds)
     except WorkerFailed as error:
         outcome.missing = dict.fromkeys(("held.lost", "held.memory", "held.cpu"), str(error))
         return outcome
@@ -57,10 +64,7 @@ def queue(bench: Bench) -> Outcome:
     outcome = Outcome()
     costs: dict[int, list[float]] = {10: [], bench.effort.queue_waiters: []}
     try:
-        with bench.enlist(("holdtight",), cpu=bench.across_cores()) as crew:
-            if not crew:
-                raise WorkerFailed(bench.why_absent("holdtight"))
-            worker = crew["holdtight"][0]
+        with _subject(bench) as worker:
             for _ in range(max(1, bench.effort.rounds // 2)):
                 for waiters, results in costs.items():
                     seen = worker.do("queue.handovers", waiters=waiters, seconds=2 * bench.effort.seconds)

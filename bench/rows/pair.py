@@ -15,11 +15,8 @@ VARIANTS = ("floor", "holdtight", "redis_py", "python_redis_lock")
 
 def run(bench: Bench) -> Outcome:
     outcome = Outcome()
-    for place, title, settle in (
-        ("across", "sync pair, across cores", bench.across_cores),
-        ("onecore", "sync pair, one core", bench.on_one_core),
-    ):
-        with bench.enlist(VARIANTS, cpu=settle()) as crew:
+    for place, title, cpu in bench.both_places("sync pair"):
+        with bench.enlist(VARIANTS, cpu=cpu) as crew:
             medians = measure(bench, outcome, crew, "free.pairs", place, title)
             for peer in ("floor", "redis_py"):
                 key = f"pair.{peer}.{place}"

@@ -12,7 +12,7 @@ from bench.variants import Runner, Variant
 from holdtight import Lease, Locks
 
 if TYPE_CHECKING:
-    from holdtight import AsyncLocks
+    from holdtight import AsyncLease, AsyncLocks
 
 
 class Holdtight(Variant):
@@ -20,7 +20,10 @@ class Holdtight(Variant):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self._locks = Locks(url)
+        self._locks = Locks(self.targets())
+
+    def targets(self) -> str | list[str]:
+        return self.url
 
     def pair(self, name: str) -> None:
         with self._locks.lock(name, ttl=30):
@@ -34,13 +37,13 @@ class Holdtight(Variant):
         held.release()
 
     def hold(self, names: list[str], ttl: float) -> None:
-        asyncio.run(_hold(self.url, names, ttl))
+        asyncio.run(_hold(self.targets(), names, ttl))
 
     @asynccontextmanager
     async def runner(self, tasks: int) -> AsyncIterator[Runner]:
         from holdtight import AsyncLocks  # only here: the blocking rows measure a process without it
 
-        async with AsyncLocks(self.url) as locks:
+        async with AsyncLocks(self.targets()) as locks:
             yield _Runner(locks)
 
     def close(self) -> None:
@@ -58,12 +61,18 @@ class _Runner:
                 done += 1
         return done
 
+    async def take(self, name: str) -> AsyncLease:
+        return await self._locks.lock(name, ttl=30).acquire()
 
-async def _hold(url: str, names: list[str], ttl: float) -> None:
+    async def give(self, held: AsyncLease) -> None:
+        await held.release()
+
+
+async def _hold(targets: str | list[str], names: list[str], ttl: float) -> None:
     """The leases are dropped at the end; the locks stay on the server until their ttl is over."""
     from holdtight import AsyncLocks
 
-    locks = AsyncLocks(url)
+    locks = AsyncLocks(targets)
     for start in range(0, len(names), 1000):
         part = names[start : start + 1000]
         await asyncio.gather(*(locks.lock(name, ttl=ttl, renew=False).acquire(wait=0) for name in part))

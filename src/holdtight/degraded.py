@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdtight.baselock import BaseLock
     from holdtight.settings import Settings
 
-__all__ = ["may_degrade", "open_tenure", "stand_in_settings", "take_over"]
+__all__ = ["end_open_tenure", "may_degrade", "open_tenure", "stand_in_settings", "take_over"]
 
 
 def may_degrade(settings: "Settings", error: BaseException) -> bool:
@@ -45,3 +45,11 @@ def open_tenure(lock: "BaseLock", deliver: Any, owner: Owner, now: float) -> Ten
     tenure = Tenure(terms, deliver, owner, 0, now, 0)
     tenure.deadline = float("inf") if tenure.hold_until is None else tenure.hold_until
     return tenure
+
+
+def end_open_tenure(tenure: Tenure, locks: "BaseLocks[Any]") -> None:
+    tenure.place.post.keeper.drop(tenure)
+    tenure.lost()
+    tenure.ended = True
+    if locks.events.wanted:
+        locks.report_release(tenure)

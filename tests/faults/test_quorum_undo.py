@@ -12,11 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn, cast
 
 import pytest
 
 from holdtight import AsyncLocks, Backoff, Locks, LossReason, QuorumNotReached
-from holdtight.redis.ballot import RESIGN, VOTE
+from holdtight.aio.burst import ready
+from holdtight.aio.fan import QuorumTransport
+from holdtight.redis.ballot import RESIGN, RESIGN_WHOLE, VOTE
 from tests.faults.clients import OpenClient, asks
 from tests.faults.quorum import Nodes, Side, votes_of
 from tests.support.processes import wait_for
@@ -97,7 +100,7 @@ def test_interrupted_at_any_moment_of_a_vote_it_leaves_none_behind(nodes: Nodes)
         signal.signal(signal.SIGUSR1, before)
 
 
-def _interrupt(number: int, frame: object) -> None:
+def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
@@ -168,6 +171,65 @@ def test_interrupted_while_all_nodes_are_told_of_the_release_it_leaves_no_vote_b
             side.proxies[index].cut()  # what was on its way is lost
         side.heal()
         wait_for(lambda: free(nodes, "a"), within=8)
+
+
+def test_interrupted_before_any_node_is_told_of_the_release_it_leaves_no_vote_behind(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Locks(nodes.urls, ttl=30) as locks:
+        lease = locks.lock("a").acquire()
+        monkeypatch.setattr(locks.fleet, "take_ready", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            lease.release()
+        wait_for(lambda: free(nodes, "a"), within=8)  # the keeper tries for five seconds; the ttl is thirty
+
+
+def test_interrupted_between_two_nodes_that_are_told_of_the_release_it_leaves_no_vote_behind(nodes: Nodes) -> None:
+    """Two have been told when it comes, the third may have been, and two have not."""
+    with Locks(nodes.urls, ttl=30) as locks:
+        warm(locks, nodes)
+        for pool in locks.fleet.pools:
+            pool.knows.add(RESIGN_WHOLE)  # as it does, which we may not have heard yet: they are told in one go
+        lease = locks.lock("a").acquire()
+        (crew,) = locks.fleet.idle
+        wire = crew.wires[2]
+        assert wire is not None
+        assert wire.bare is not None
+        wire.bare = wire.bare._replace(send=_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            lease.release()
+        wait_for(lambda: free(nodes, "a"), within=8)
+
+
+def test_cancelled_while_nodes_refuse_the_release_it_is_seen_through_by_the_keeper(nodes: Nodes) -> None:
+    """Nobody is there any more to hear that three would not have it."""
+
+    async def scene(side: Side) -> None:
+        async with AsyncLocks(side.urls, ttl=30) as locks:
+            async with locks.lock("a"), asyncio.timeout(10):
+                while ready(cast(QuorumTransport, locks.transport())) is None:
+                    await asyncio.sleep(0.001)
+            lease = await locks.lock("a").acquire()
+            await asyncio.to_thread(wait_for, lambda: all(votes_of(nodes, "a")))
+            for server, proxy in zip(nodes.servers[:3], side.proxies, strict=False):
+                proxy.clear()
+                proxy.pause("replies")
+                server.command("ACL", "SETUSER", "default", "-@scripting")
+            release = asyncio.create_task(lease.release())
+            for proxy in side.proxies[:3]:
+                await asyncio.to_thread(proxy.wait_for_request, asks(RESIGN))
+            release.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await release
+            for server in nodes.servers[:3]:
+                server.command("ACL", "SETUSER", "default", "+@scripting")
+            side.heal()
+            wait_for(lambda: free(nodes, "a"), within=8)
+
+    with Locks(nodes.urls) as others:
+        warm(others, nodes)  # all nodes know the scripts: none is told too late
+    with Side(nodes) as side:
+        asyncio.run(scene(side))
 
 
 def test_replies_that_get_lost_on_any_two_nodes_change_nothing(nodes: Nodes, open_client: OpenClient) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdtight.clock import Backoff
-from holdtight.core.contend import abandon
+from holdtight.core.contend import Granted, abandon
 from holdtight.errors import (
     ClockDrift,
     LockTimeout,
@@ -178,12 +178,16 @@ def test_a_full_queue_is_an_error_with_both_numbers_and_nothing_to_undo() -> Non
 # No answer.
 
 
-def test_before_the_first_answer_it_retries_until_the_connect_timeout() -> None:
-    run = ask(UNSENT, wait=60, connect_timeout=1.0, retry=Backoff(first=0.4, cap=0.4))
+def never_reached(run: Run[Granted | None]) -> None:
     while not run.done:
         run.until_due()
         if not run.done:
             run.answer(UNSENT)
+
+
+def test_before_the_first_answer_it_retries_until_the_connect_timeout() -> None:
+    run = ask(UNSENT, wait=60, connect_timeout=1.0, retry=Backoff(first=0.4, cap=0.4))
+    never_reached(run)
     assert isinstance(run.error, Unavailable)
     assert not isinstance(run.error, LockTimeout)
     assert 1000.6 <= run.clock.now <= 1001.0
@@ -192,10 +196,7 @@ def test_before_the_first_answer_it_retries_until_the_connect_timeout() -> None:
 
 def test_before_the_first_answer_a_shorter_wait_ends_the_retries() -> None:
     run = ask(UNSENT, wait=0.3, connect_timeout=60.0, retry=Backoff(first=0.1, cap=0.1))
-    while not run.done:
-        run.until_due()
-        if not run.done:
-            run.answer(UNSENT)
+    never_reached(run)
     assert isinstance(run.error, Unavailable)
     assert run.clock.now <= 1000.3
 

@@ -123,23 +123,25 @@ def test_a_cycle_of_others_is_theirs() -> None:
     assert scene.graph.count("blockers") == 3
 
 
-def test_a_chain_longer_than_the_limit_is_given_up() -> None:
+def chain_of(length: int) -> Scene:
+    """So many hold one lock each and wait for the next one's."""
     scene = Scene()
     scene.graph.holders["orders"] = (owner("g0"),)
-    for at in range(200):
+    for at in range(length):
         scene.graph.waits(f"g{at}", f"1w{at}", f"n{at}")
         scene.graph.holders[f"n{at}"] = (owner(f"g{at + 1}"),)
+    return scene
+
+
+def test_a_chain_longer_than_the_limit_is_given_up() -> None:
+    scene = chain_of(200)
     scene.look()
     assert isinstance(scene.run.wish, Park)
     assert len(scene.graph.asked) <= deadlock.MOST_REQUESTS + 2
 
 
 def test_sixty_members_are_within_the_limit() -> None:
-    scene = Scene()
-    scene.graph.holders["orders"] = (owner("g0"),)
-    for at in range(59):
-        scene.graph.waits(f"g{at}", f"1w{at}", f"n{at}")
-        scene.graph.holders[f"n{at}"] = (owner(f"g{at + 1}"),)
+    scene = chain_of(59)
     scene.graph.holders["n58"] = (owner("mine"),)
     scene.look()
     assert len(scene.error().members) == 60

@@ -1,131 +1,17 @@
-"""A quorum's plans, fed with the answers of five nodes that are not there."""
+"""An acquisition by a quorum: votes, fences, time, and what comes in between."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from holdtight import ClockDrift, LockTimeout, NotPermitted, QuorumNotReached
-from holdtight.clock import Drift
-from holdtight.core.contend import Asking, Granted, acquire
-from holdtight.core.quorum import Poll, deadline_of, release
-from holdtight.errors import LockError
-from holdtight.plan import Bell, LinkDown, NoQuorum, ServerSaid, Step
-from holdtight.redis import answers
-from holdtight.values import Claim, Denied, Grant, Guarded, Late, LossReason, Owner
-from tests.plans.scripted import HOLDER, OWNER, SENT, SHORT_PAUSES, UNSENT, Clock, Named, Run
-
-NAMES = tuple(f"node-{number}" for number in range(5))
-
-
-class Ballots:
-    """Five nodes, or as many as wanted."""
-
-    def __init__(self, count: int = 5, ttl: float = 10.0) -> None:
-        self.claim = Claim("orders", ttl)
-        self.valid = Drift().valid(ttl)
-        self.max_waiters = 0
-        self.count = count
-        self.majority = count // 2 + 1
-
-    def vote_steps(
-        self, owner: Owner, *, waiter: Owner, now: float, patience: float, proposal: int, ttl: float | None = None
-    ) -> tuple[list[Step], list[int]]:
-        limits = [int((now + patience) * 1000) + index for index in range(self.count)]
-        return [Named("vote", owner, waiter=waiter, proposal=proposal) for _ in range(self.count)], limits
-
-    def agree_step(self, owner: Owner, fence: int) -> Step:
-        return Named("agree", owner, fence=fence)
-
-    def resign_step(self, owner: Owner, marker: int = 0) -> Step:
-        step = Named("resign", owner, undo=True)
-        step.otherwise = self.withdraw_step(owner, marker) if marker else None
-        return step
-
-    def withdraw_step(self, owner: Owner, marker: int) -> Step:
-        return Named("withdraw", owner, undo=True, marker=marker)
-
-    def inspect_step(self) -> Step:
-        return Named("inspect", b"")
-
-    def is_passing(self, said: ServerSaid) -> bool:
-        return answers.is_passing(said)
-
-    def meaning(self, said: ServerSaid) -> LockError:
-        return answers.meaning(said, name="orders", server="redis://a")
-
-    # What contend's Question has besides, and a quorum never asks.
-
-    def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step:
-        raise AssertionError
-
-    def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
-        raise AssertionError
-
-    def holder_step(self, holder: Owner, left: float) -> Step:
-        raise AssertionError
-
-
-class Election(Run[Granted | None]):
-    """An acquisition under way, and what its driver does with a Fan."""
-
-    def __init__(
-        self, *, wait: float | None = None, or_none: bool = False, count: int = 5, clock: Clock | None = None
-    ) -> None:
-        clock = clock or Clock()
-        self.ballots = Ballots(count)
-        fresh = (b"%024d" % number for number in range(100))
-        self.poll = Poll(
-            self.ballots,
-            NAMES[:count],
-            fresh=lambda: next(fresh),
-            proposal=lambda now: int(now * 1e6),
-            clock=clock,
-        )
-        asking = Asking(
-            question=self.ballots,  # type: ignore[arg-type]
-            owner=OWNER,
-            server="a quorum",
-            started=clock(),
-            wait=wait,
-            connect_timeout=2.0,
-            retry=SHORT_PAUSES,
-            clock=clock,
-            or_none=or_none,
-            poll=self.poll,
-        )
-        super().__init__(acquire(asking), clock)
-
-    def verbs(self) -> list[str | None]:
-        return [step.verb if isinstance(step, Named) else None for step in self.fans().steps]
-
-    def owner(self) -> Owner:
-        step = next(step for step in self.fans().steps if isinstance(step, Named))
-        return step.owner
-
-    def nodes(self, *said: Any, after: float = 0.0) -> Election:
-        """What the nodes have answered when the driver finds the outcome certain."""
-        fan = self.fans()
-        heard: list[Any] = [*said, *[None] * (len(fan.steps) - len(said))]
-        assert fan.certain(heard), f"{heard} decides nothing"
-        self.answer(fan.read(heard), after=after)
-        return self
-
-
-def yes(fence: int = 7, sent: float = 1000.0) -> Grant:
-    return Grant(fence, sent)
-
-
-NO = Denied(HOLDER, 3.0)
-GUARDED = Guarded(30.0)
-
-
-def granted(run: Election) -> Granted:
-    assert isinstance(run.result, Granted), f"{run.error or run.wish!r}"
-    return run.result
-
+from holdtight.core.quorum import deadline_of
+from holdtight.plan import Bell, ServerSaid
+from holdtight.values import Late
+from tests.plans.election import GUARDED, NAMES, NO, Election, granted, yes
+from tests.plans.scripted import OWNER, SENT, UNSENT, Clock, Named
 
 # Votes
 
@@ -354,51 +240,3 @@ def test_a_cancelled_agreement_is_withdrawn_too() -> None:
     run.nodes(yes(7), yes(9), yes(8))
     run.answer(KeyboardInterrupt())
     assert run.verbs() == ["withdraw"] * 5
-
-
-# Release
-
-
-def giving_back(
-    holding: Sequence[int] = range(5), markers: dict[int, int] | None = None, ways: Sequence[Any] = (None,) * 5
-) -> Run[LossReason | None]:
-    plan = release(Ballots(), NAMES, OWNER, holding=set(holding), markers=markers or {}, ways=ways)
-    return Run(plan, Clock())
-
-
-def test_a_release_is_done_when_a_majority_has_given_back() -> None:
-    run = giving_back()
-    assert run.fans().certain([1, 1, None, None, 1])
-    assert run.answer([1, 1, None, None, 1]).result is None
-    assert run.error is None
-
-
-def test_a_request_on_its_way_is_refused_by_a_marker_or_by_the_order_of_its_own_connection() -> None:
-    way = object()
-    run = giving_back(markers={3: 300, 4: 400}, ways=[None, None, None, None, way])
-    steps = [step for step in run.fans().steps if isinstance(step, Named)]
-    assert [step.verb for step in steps] == ["resign"] * 3 + ["withdraw", "resign"]
-    assert isinstance(steps[4].otherwise, Named)
-    assert steps[4].otherwise.details["marker"] == 400
-
-
-def test_a_release_that_most_nodes_know_nothing_of_says_so() -> None:
-    run = giving_back()
-    assert run.answer([1, 1, NO, NO, NO]).result is LossReason.TAKEN
-    gone = Denied(None, 0.0)
-    assert giving_back().answer([gone, gone, gone, gone, gone]).result is LossReason.EXPIRED
-
-
-def test_a_node_that_lost_it_does_not_make_the_release_of_the_others_a_loss() -> None:
-    assert giving_back().answer([1, 1, NO, 1, None]).result is None
-    assert giving_back().answer([1, 1, NO, 1, SENT]).error is None
-
-
-def test_a_release_on_fewer_than_a_majority_was_of_a_lock_that_was_not_held() -> None:
-    assert giving_back(holding=[0, 1, 2]).answer([1, 1, NO, None, None]).result is LossReason.TAKEN
-
-
-def test_a_release_that_too_few_nodes_heard_of_is_told() -> None:
-    run = giving_back().answer([1, 1, SENT, SENT, LinkDown("gone", sent=False)])
-    assert isinstance(run.error, NoQuorum)
-    assert run.error.nodes["node-0"] == "released"

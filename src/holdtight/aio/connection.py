@@ -244,6 +244,8 @@ class Connection:
         for future in pending:
             if not future.done():
                 future.set_exception(LinkDown(cause.cause, sent=True, stale=cause.stale, silent=cause.silent))
+                if isinstance(future, asyncio.Future):
+                    future.exception()  # who asked is told; where the loop ends before, nobody minds
         for listener in listeners.values():
             if not listener.done():
                 listener.set_exception(LinkDown(cause.cause, sent=False))

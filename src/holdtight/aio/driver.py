@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -10,15 +12,37 @@ import hiredis
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
 from holdtight.errand import Errand, StandingInLine
-from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
 
-__all__ = ["Driver"]
+__all__ = ["Driver", "PlanRunner", "see_through"]
 
 R = TypeVar("R")
 POLL_SECONDS = (0.02, 0.08)
 
 
-class Driver:
+class PlanRunner(ABC):
+    """The loop of every driver: what a plan wishes is carried out, and what came of it is sent or thrown into it."""
+
+    async def run(self, plan: Plan[R]) -> R:
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                wish = plan.send(value) if error is None else plan.throw(error)
+            except StopIteration as stop:
+                result: R = stop.value
+                return result
+            value = error = None
+            try:
+                value = await self._carry_out(wish)
+            except BaseException as raised:
+                error = raised
+
+    @abstractmethod
+    def _carry_out(self, wish: Wish) -> Coroutine[Any, Any, Any]: ...
+
+
+class Driver(PlanRunner):
     """One plan's run: the connection that carries it, and its place in line. A context manager."""
 
     def __init__(self, transport: Transport, connection: Connection | None = None) -> None:
@@ -37,26 +61,11 @@ class Driver:
         self._stop_standing()
         self._transport.rest()
 
-    async def run(self, plan: Plan[R]) -> R:
-        value: Any = None
-        error: BaseException | None = None
-        while True:
-            try:
-                wish = plan.send(value) if error is None else plan.throw(error)
-            except StopIteration as stop:
-                result: R = stop.value
-                return result
-            value = error = None
-            assert not isinstance(wish, Fan), "there are no other nodes to ask"
-            try:
-                if isinstance(wish, Park):
-                    value = await self._park(wish)
-                elif wish.undo:
-                    value = await self._undo(wish)
-                else:
-                    value = await self._step(wish)
-            except BaseException as raised:
-                error = raised
+    def _carry_out(self, wish: Wish) -> Coroutine[Any, Any, Any]:
+        assert not isinstance(wish, Fan), "there are no other nodes to ask"
+        if isinstance(wish, Park):
+            return self._park(wish)
+        return self._undo(wish) if wish.undo else self._step(wish)
 
     async def _step(self, step: Step) -> Any:
         if self._connection is None or not self._connection.alive:
@@ -79,7 +88,7 @@ class Driver:
             asked.add_done_callback(ignore)
             self._place.post.keeper.ask(Errand(self._place, step.otherwise or step))
             return None
-        cancelled = await _see_through(asked)
+        cancelled = await see_through(asked)
         try:
             reply = asked.result()
         except LinkDown:
@@ -113,7 +122,7 @@ class Driver:
             self._standing = None
 
 
-async def _see_through(future: "asyncio.Future[Any]") -> asyncio.CancelledError | None:
+async def see_through(future: "asyncio.Future[Any]") -> asyncio.CancelledError | None:
     """Waits until the future is done, whatever comes; returns the cancellation that came meanwhile, if one did."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():

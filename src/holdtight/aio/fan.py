@@ -4,22 +4,23 @@ Replies that nobody waits for any more are drained by the connections: a future 
 """
 
 import asyncio
+from collections.abc import Coroutine
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import hiredis
 
 from holdtight.aio.connection import Connection
+from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
 from holdtight.errand import Errand
-from holdtight.plan import Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish
 from holdtight.quorum import SILENT_SECONDS, Breaker, QuorumPlace
 from holdtight.redis.store import LONGEST_PATIENCE
 
 __all__ = ["FanDriver", "QuorumTransport"]
 
-R = TypeVar("R")
 MOST_OWED = 4096
 """So many requests may be under way to one node, of all tasks."""
 
@@ -43,7 +44,7 @@ class QuorumTransport(Transport):
             node.close()
 
 
-class FanDriver:
+class FanDriver(PlanRunner):
     """One plan's run. A context manager."""
 
     def __init__(self, transport: QuorumTransport) -> None:
@@ -60,25 +61,12 @@ class FanDriver:
     ) -> None:
         self._transport.rest()
 
-    async def run(self, plan: Plan[R]) -> R:
-        value: Any = None
-        error: BaseException | None = None
-        while True:
-            try:
-                wish = plan.send(value) if error is None else plan.throw(error)
-            except StopIteration as stop:
-                result: R = stop.value
-                return result
-            value = error = None
-            try:
-                if isinstance(wish, Fan):
-                    value = await self._fan(wish)
-                elif isinstance(wish, Park):
-                    value = await self._park(wish)
-                else:
-                    raise TypeError("a plan on a quorum asks all nodes or none")
-            except BaseException as raised:
-                error = raised
+    def _carry_out(self, wish: Wish) -> Coroutine[Any, Any, Any]:
+        if isinstance(wish, Fan):
+            return self._fan(wish)
+        if isinstance(wish, Park):
+            return self._park(wish)
+        raise TypeError("a plan on a quorum asks all nodes or none")
 
     async def _fan(self, fan: Fan) -> Any:
         asking = _Asking(self._transport, fan)
@@ -87,10 +75,10 @@ class FanDriver:
         if not over.done():
             timer = self._loop.call_later(fan.patience, asking.lose_patience)
             try:
-                if fan.undo:
-                    await _see_through(over)
-                else:
+                if not fan.undo:
                     await over
+                elif (cancelled := await see_through(over)) is not None:
+                    raise cancelled
             finally:
                 timer.cancel()
                 asking.end()
@@ -245,18 +233,6 @@ class _Asking:
     def _leave_to_the_keeper(self, index: int, step: Step) -> None:
         place = self._transport.nodes[index].place
         place.post.keeper.ask(Errand(place, step))
-
-
-async def _see_through(over: "asyncio.Future[None]") -> None:
-    """Until it is over, whatever comes; then the cancellation that came meanwhile, if one did."""
-    cancelled: asyncio.CancelledError | None = None
-    while not over.done():
-        try:
-            await asyncio.wait([over])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
 
 
 def _time_is_up(listener: "asyncio.Future[Bell | None]") -> None:

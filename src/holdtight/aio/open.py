@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from holdtight.aio.lease import AsyncLease
-from holdtight.degraded import open_tenure, take_over
+from holdtight.degraded import end_open_tenure, open_tenure, take_over
 from holdtight.identity import Identity
 from holdtight.tenure import Tenure
 from holdtight.values import Owner
@@ -48,12 +48,7 @@ class Open:
         return AsyncLease(self, tenure)
 
     async def give_back(self, tenure: Tenure) -> None:
-        tenure.place.post.keeper.drop(tenure)
-        tenure.lost()
-        tenure.ended = True
-        locks: Any = self._lock.client
-        if locks.events.wanted:
-            locks.report_release(tenure)
+        end_open_tenure(tenure, self._lock.client)
 
     async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         """There is nothing that could end before the holder does."""

@@ -89,13 +89,13 @@ class Transport:
         return future
 
     def _settle(self, future: "asyncio.Future[Connection]", link: Link | None, error: Exception | None) -> None:
+        if link is not None and self.closed and not self._wanted:
+            link.close()
+            link, error = None, LinkDown("the client was closed", sent=False)
         if link is None:
             assert error is not None
             future.set_exception(error)
-            return
-        if self.closed and not self._wanted:
-            link.close()
-            future.set_exception(LinkDown("the client was closed", sent=False))
+            ignore(future)  # whoever waits is told; a loop that ends in this turn tells nobody, and nobody minds
             return
         self.connection = Connection(link, self.loop, self.place.post)
         future.set_result(self.connection)
@@ -104,8 +104,6 @@ class Transport:
 
     def _connected(self, future: "asyncio.Future[Connection]") -> None:
         self._connecting = None
-        if not future.cancelled():
-            future.exception()  # whoever waited has been told; if nobody does any more, nobody minds
 
     async def perform(self, connection: Connection, step: Step) -> Any:
         """One round trip; error replies are raised."""

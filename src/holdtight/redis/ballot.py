@@ -14,9 +14,8 @@ from holdtight.redis.inspection import read_inspection
 from holdtight.redis.node import Client
 from holdtight.redis.resp import bulk, command
 from holdtight.redis.script import Script
-from holdtight.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, read_record, read_release
+from holdtight.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, read_release, records_step
 from holdtight.values import (
-    CLIENT_ID_SIZE,
     Claim,
     Denied,
     Grant,
@@ -98,14 +97,7 @@ class QuorumStore:
         )
 
     def records_step(self, owners: list[Owner]) -> Step:
-        wanted = [keys.client_record(self.client.namespace, owner[:CLIENT_ID_SIZE]) for owner in owners]
-        return Step(
-            command("MGET", *wanted),
-            None,
-            lambda reply, sent: [read_record(item) for item in reply],
-            patience=1.0,
-            replacement=bytes,
-        )
+        return records_step(self.client, owners)
 
     def stamp_step(self) -> Step:
         """What a node's guard knows: (since in ms, max_ttl in ms, run id), or None."""

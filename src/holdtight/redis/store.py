@@ -30,7 +30,7 @@ from holdtight.values import (
     owner_text,
 )
 
-__all__ = ["Prepared", "Store", "read_record", "read_release"]
+__all__ = ["Prepared", "Store", "read_record", "read_release", "records_step"]
 
 LONGEST_PATIENCE = 2.0
 TAIL_MS = 10_000
@@ -227,15 +227,7 @@ class Store:
         return int((self.client.server_time(now) + patience) * 1e6)
 
     def records_step(self, owners: list[Owner]) -> Step:
-        """Host, pid and label of the clients behind these owners."""
-        wanted = [keys.client_record(self.client.namespace, owner[:CLIENT_ID_SIZE]) for owner in owners]
-        return Step(
-            command("MGET", *wanted),
-            None,
-            lambda reply, sent: [read_record(item) for item in reply],
-            patience=1.0,
-            replacement=_unchanged,
-        )
+        return records_step(self.client, owners)
 
     def read_attempt(self, reply: Any, sent: float) -> Outcome:
         if isinstance(reply, bytes):
@@ -277,6 +269,18 @@ def read_record(item: bytes | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return cast(dict[str, Any], found) if isinstance(found, dict) else {}
+
+
+def records_step(client: Client, owners: list[Owner]) -> Step:
+    """Host, pid and label of the clients behind these owners."""
+    wanted = [keys.client_record(client.namespace, owner[:CLIENT_ID_SIZE]) for owner in owners]
+    return Step(
+        command("MGET", *wanted),
+        None,
+        lambda reply, sent: [read_record(item) for item in reply],
+        patience=1.0,
+        replacement=_unchanged,
+    )
 
 
 def _unchanged(request: bytes) -> bytes:

@@ -5,6 +5,7 @@ and no second thread stands in between.
 """
 
 import time
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -12,16 +13,50 @@ import hiredis
 
 from holdtight.errand import TOUCH_SECONDS, Errand, StandingInLine
 from holdtight.place import Link
-from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
 from holdtight.sync.transport import Transport
 
-__all__ = ["Driver"]
+__all__ = ["Driver", "PlanRunner"]
 
 R = TypeVar("R")
 POLL_SECONDS = (0.02, 0.08)
 
 
-class Driver:
+class PlanRunner(ABC):
+    """The loop of every driver: what a plan wishes is carried out, and what came of it is sent or thrown into it."""
+
+    broken_off = False
+    """Something came in between: what has been read may be incomplete."""
+
+    def run(self, plan: Plan[R]) -> R:
+        try:
+            return self._run(plan, None)
+        except BaseException as error:
+            if getattr(plan, "gi_frame", None) is None:
+                raise
+            return self._run(plan, error)  # it came between two steps: the plan has not been told yet
+
+    def _run(self, plan: Plan[R], error: BaseException | None) -> R:
+        value: Any = None
+        while True:
+            try:
+                wish = plan.send(value) if error is None else plan.throw(error)
+            except StopIteration as stop:
+                result: R = stop.value
+                return result
+            value = error = None
+            try:
+                value = self._carry_out(wish)
+            except BaseException as raised:
+                if not isinstance(raised, LinkDown):
+                    self.broken_off = True
+                error = raised
+
+    @abstractmethod
+    def _carry_out(self, wish: Wish) -> Any: ...
+
+
+class Driver(PlanRunner):
     """One plan's run: the link that carries it, and its place in line. A context manager."""
 
     def __init__(
@@ -46,28 +81,9 @@ class Driver:
             self._transport.give(self._link)
             self._link = None
 
-    def run(self, plan: Plan[R]) -> R:
-        try:
-            return self._run(plan, None)
-        except BaseException as error:
-            if getattr(plan, "gi_frame", None) is None:
-                raise
-            return self._run(plan, error)  # it came between two steps: the plan has not been told yet
-
-    def _run(self, plan: Plan[R], error: BaseException | None) -> R:
-        value: Any = None
-        while True:
-            try:
-                wish = plan.send(value) if error is None else plan.throw(error)
-            except StopIteration as stop:
-                result: R = stop.value
-                return result
-            value = error = None
-            assert not isinstance(wish, Fan), "there are no other nodes to ask"
-            try:
-                value = self._park(wish) if isinstance(wish, Park) else self._step(wish)
-            except BaseException as raised:
-                error = raised
+    def _carry_out(self, wish: Wish) -> Any:
+        assert not isinstance(wish, Fan), "there are no other nodes to ask"
+        return self._park(wish) if isinstance(wish, Park) else self._step(wish)
 
     def _step(self, step: Step) -> Any:
         if step.undo:

@@ -3,18 +3,17 @@
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
-from holdtight.plan import Bell, Fan, LinkDown, Park, Plan, Step
+from holdtight.plan import Bell, Fan, LinkDown, Park, Step, Wish
 from holdtight.sync.crews import Crew, Fleet
+from holdtight.sync.driver import PlanRunner
 from holdtight.sync.wires import NOBODYS, Ear, Pool, Sheet, Ticket, Wire, may_ask
 
 __all__ = ["FanDriver"]
 
-R = TypeVar("R")
 
-
-class FanDriver:
+class FanDriver(PlanRunner):
     """One plan's run: a wire to each node, taken when first needed. A context manager."""
 
     def __init__(self, fleet: Fleet, ways: Sequence[Wire | None] = (), *, crew: Crew | None = None) -> None:
@@ -25,8 +24,6 @@ class FanDriver:
         self._crew = fleet.take(ways) if crew is None else crew
         self._fresh = False
         self._ear: Ear | None = None
-        self.broken_off = False
-        """Something came in between: what has been read may be incomplete."""
 
     def __enter__(self) -> "FanDriver":
         return self
@@ -41,31 +38,9 @@ class FanDriver:
         if self._ear is not None:
             self._ear.close()
 
-    def run(self, plan: Plan[R]) -> R:
-        try:
-            return self._run(plan, None)
-        except BaseException as error:
-            if getattr(plan, "gi_frame", None) is None:
-                raise
-            return self._run(plan, error)  # it came between two steps: the plan has not been told yet
-
-    def _run(self, plan: Plan[R], error: BaseException | None) -> R:
-        value: Any = None
-        while True:
-            try:
-                wish = plan.send(value) if error is None else plan.throw(error)
-            except StopIteration as stop:
-                result: R = stop.value
-                return result
-            value = error = None
-            try:
-                value = self._fan(wish) if isinstance(wish, Fan) else self._other(wish)
-            except BaseException as raised:
-                if not isinstance(raised, LinkDown):
-                    self.broken_off = True
-                error = raised
-
-    def _other(self, wish: Park | Step) -> Any:
+    def _carry_out(self, wish: Wish) -> Any:
+        if isinstance(wish, Fan):
+            return self._fan(wish)
         if isinstance(wish, Park):
             return self._park(wish)
         raise TypeError("a plan on a quorum asks all nodes or none")

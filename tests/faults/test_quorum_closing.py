@@ -1,0 +1,79 @@
+"""A client of a quorum that is closed, and its loop with it, while nodes still owe it something: nobody complains."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from holdtight import AsyncLocks
+from holdtight.redis.ballot import VOTE
+from tests.faults.clients import asks
+from tests.faults.quorum import Nodes, Side
+from tests.support.processes import wait_for
+
+
+@contextmanager
+def uncomplaining_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop that is closed at the end without another turn; nothing that it was left with may complain of it."""
+    complaints: list[dict[str, Any]] = []
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: complaints.append(context))
+    try:
+        yield loop
+    finally:
+        loop.close()
+    gc.collect()
+    assert complaints == []
+
+
+def take_one_turn(loop: asyncio.AbstractEventLoop) -> None:
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+
+
+def connecting() -> bool:
+    return any(thread.name == "holdtight-connect" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("ends", ["connected", "cut off"])
+def test_connects_that_end_in_the_last_turn_of_a_loop_are_nobodys_loss(nodes: Nodes, ends: str) -> None:
+    async def give_up_while_connecting(side: Side) -> None:
+        async with AsyncLocks(side.urls, connect_timeout=30) as locks:
+            acquire = asyncio.create_task(locks.lock("a").acquire(wait=30))
+            await asyncio.sleep(0)
+            for proxy in side.proxies:
+                proxy.wait_for_request(b"HELLO")
+        acquire.cancel()
+        with suppress(asyncio.CancelledError):
+            await acquire
+
+    with Side(nodes) as side, uncomplaining_loop() as loop:
+        for proxy in side.proxies[:3]:
+            proxy.pause("replies")
+        loop.run_until_complete(give_up_while_connecting(side))
+        assert connecting()
+        if ends == "cut off":
+            side.cut_off(range(3), silently=False)
+        else:
+            side.heal()
+        wait_for(lambda: not connecting())
+        take_one_turn(loop)
+
+
+def test_votes_that_nobody_waits_for_end_with_a_loop_that_has_ended(nodes: Nodes) -> None:
+    async def take_and_give(locks: AsyncLocks) -> None:
+        async with locks.lock("a"):
+            pass
+
+    with Side(nodes) as side, uncomplaining_loop() as loop:
+        held = side.proxies[4].hold_reply(asks(VOTE))
+        locks = AsyncLocks(side.urls)
+        loop.run_until_complete(take_and_give(locks))
+        held.wait()
+        locks.discard()
