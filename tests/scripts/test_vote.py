@@ -10,6 +10,7 @@ import pytest
 
 from holdtight.redis import keys, script
 from holdtight.redis.ballot import AGREE, BLESS, RESIGN, VOTE
+from holdtight.redis.node import passport
 from holdtight.redis.script import Script
 from tests.scripts.clockwork import on_test_clock
 from tests.scripts.workbench import ALICE, BOB, CAROL, FAR, Inbox, Wire
@@ -48,7 +49,8 @@ class Node:
         fence = self.now() if proposal is None else proposal
         rung = who if waiter is None else waiter
         names = (*NAMES, WATCHERS, STAMP)
-        return self.run(VOTE, names, mode, ttl, ttl + 10_000, "", max_ttl, rung, fence, inbox, run, not_after, who)
+        passed = passport(max_ttl, run)
+        return as_list(self.run(VOTE, names, mode, ttl + 10_000, "", rung, fence, inbox, passed, not_after, who))
 
     def renew(self, who: bytes, fence: int, **options: Any) -> Any:
         return self.vote(who, proposal=fence, waiter=b"", **options)
@@ -63,7 +65,7 @@ class Node:
         return self.run(script.WITHDRAW, NAMES, who, marker)
 
     def bless(self, run: bytes, *, max_ttl: int = 60_000, not_after: int = FAR) -> Any:
-        return self.run(BLESS, (STAMP,), max_ttl, b"", run, not_after)
+        return self.run(BLESS, (STAMP,), b"", passport(max_ttl, run), not_after)
 
     def now(self) -> int:
         seconds, micros = self.wire.call("TIME")
@@ -105,6 +107,11 @@ def timed(server: RunningServer) -> Iterator[ClockworkNode]:
 @pytest.fixture(params=["x", "r"])
 def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+def as_list(reply: Any) -> Any:
+    """The usual yes is a text of the same meaning."""
+    return [1, reply[:16], int(reply[16:]) // 1000, b""] if isinstance(reply, bytes) else reply
 
 
 def fence_of(reply: Any) -> int:

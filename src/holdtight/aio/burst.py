@@ -33,7 +33,7 @@ def ready(transport: QuorumTransport) -> list[Connection] | None:
 
 
 class Burst:
-    """`steps` are what the requests are known by. A yes is 1, or begins with it; a no begins with 0."""
+    """`steps` are what the requests are known by. A yes is 1, begins with it, or is a text; a no begins with 0."""
 
     def __init__(self, transport: QuorumTransport, steps: Sequence[Step], *, enough: int, too_many: int) -> None:
         self._transport = transport
@@ -67,7 +67,7 @@ class Burst:
             return
         self.replies[index] = reply
         kind = reply.__class__
-        word = reply if kind is int else reply[0] if kind is list else None
+        word = reply if kind is int else reply[0] if kind is list else 1 if kind is bytes else None
         if word == 1:
             self._yes += 1
         elif word == 0:

@@ -11,7 +11,7 @@ from holdtight.errors import LockError
 from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.redis import answers, keys, script
 from holdtight.redis.inspection import read_inspection
-from holdtight.redis.node import Client
+from holdtight.redis.node import Client, passport
 from holdtight.redis.resp import bulk, command
 from holdtight.redis.script import Script
 from holdtight.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, read_record, read_release
@@ -84,13 +84,16 @@ class QuorumStore:
     def learn(self, replies: list[Any], sent: float) -> None:
         """What yes votes say of the time."""
         for node, reply in zip(self.nodes, replies, strict=True):
-            if reply.__class__ is list and reply[0] == 1:
+            kind = reply.__class__
+            if kind is bytes:
+                node.learn(int(reply[16:]) / 1e6, sent)
+            elif kind is list and reply[0] == 1:
                 node.learn(reply[2] / 1000, sent)
 
     def bless_step(self, index: int, now: float, patience: float) -> Step:
         limit = int((self.nodes[index].server_time(now) + patience) * 1e6)
         return Step(
-            BLESS.head(self.stamp) + bulk(self.max_ttl_ms),
+            BLESS.head(self.stamp),
             bulk(limit),
             lambda reply, sent: reply == 1,
             patience=patience,
@@ -139,7 +142,7 @@ class Ballot:
     def _head(self, ttl: float) -> bytes:
         ms = max(1, round(ttl * 1000))
         label = bulk(self.claim.label or "")
-        return self._vote + bulk(self._mode) + bulk(ms) + bulk(ms + TAIL_MS) + label + bulk(self.store.max_ttl_ms)
+        return self._vote + bulk(self._mode) + bulk(ms + TAIL_MS) + label
 
     def arrival_limit(self, index: int, now: float, patience: float) -> int:
         """`not_after` of a vote that is sent now, in that node's ms and rounded up: what a marker must outlive."""
@@ -206,7 +209,7 @@ class Ballot:
         return b"%b$0\r\n\r\n$16\r\n%016d\r\n$0\r\n\r\n%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (
             head,
             fence,
-            bulk(run),
+            bulk(passport(self.store.max_ttl_ms, run)),
             limit,
             owner,
         )
@@ -258,19 +261,29 @@ class Ballot:
 
 def agreed_fence(replies: list[Any], majority: int) -> int | None:
     """Of raw replies to a vote: what a majority has granted, if all who granted say the same, and nobody expired."""
-    yes = [reply for reply in replies if reply.__class__ is list and reply[0] == 1]
-    if len(yes) < majority:
-        return None
-    fence = yes[0][1]
-    for reply in yes:
-        if reply[1] != fence or reply[3]:
+    fence = None
+    yes = 0
+    for reply in replies:
+        kind = reply.__class__
+        if kind is bytes:
+            said = reply[:16]
+        elif kind is list and reply[0] == 1 and not reply[3]:
+            said = reply[1]
+        elif kind is list and reply[0] == 1:
             return None
-    return int(fence)
+        else:
+            continue
+        if fence is None:
+            fence = said
+        elif said != fence:
+            return None
+        yes += 1
+    return int(fence) if fence is not None and yes >= majority else None
 
 
 def tally(replies: list[Any], limits: list[int]) -> tuple[list[bool], dict[int, int]]:
     """Who has granted; and those who may have done so without our knowing, or may yet, with their limits."""
-    granted = [reply.__class__ is list and reply[0] == 1 for reply in replies]
+    granted = [reply.__class__ is bytes or (reply.__class__ is list and reply[0] == 1) for reply in replies]
     return granted, {
         index: limits[index]
         for index, reply in enumerate(replies)
@@ -299,6 +312,9 @@ class _Resign(Step):
 
 
 def read_vote(node: Client, reply: Any, sent: float) -> Vote:
+    if reply.__class__ is bytes:
+        node.learn(int(reply[16:]) / 1e6, sent)
+        return Grant(int(reply[:16]), sent)
     if reply[0] == 1:
         _, fence, now, expired = reply
         node.learn(now / 1000, sent)

@@ -289,7 +289,7 @@ def open_link(address: "Address", client: Client, timeout: float, tls: "ssl.SSLC
         link.owed = 0
         link.session = session
         link.inbox = session.inbox
-        link.inbox_word = bulk(session.inbox) + (bulk(session.run) if client.in_quorum else b"")
+        link.inbox_word = client.word(session.inbox, session.run)
         return link
     except OSError as error:
         if sock is not None:

@@ -119,7 +119,7 @@ class Crew:
                     wire.out = request[sent:]
 
     def gather(self, sheet: Sheet, enough: int, too_many: int, until: float, clock: Clock) -> None:
-        """Until enough have said yes (1, or begins with it), too many no (begins with 0), or all have answered. When
+        """Until enough have said yes (1, or begins with it, or is a text), too many no (begins with 0), or all have answered. When
         the time has come, those who have not are answered for."""
         answers = sheet.answers
         yes = no = 0
@@ -138,11 +138,11 @@ class Crew:
                         wire.pump()  # closed, or a piece: it will see
                     while item is not NOTHING:
                         kind = item.__class__
-                        if (kind is list or kind is int) and pending:
+                        if (kind is bytes or kind is list or kind is int) and pending:
                             ticket = pending.popleft()
                             if ticket.sheet is sheet:
                                 answers[ticket.index] = item
-                                word = item if kind is int else item[0]
+                                word = item if kind is int else item[0] if kind is list else 1
                                 yes += word == 1
                                 no += word == 0
                         else:
@@ -156,7 +156,7 @@ class Crew:
                     wire.fail(str(error))
             if not counted:  # a wire may have told something as well
                 words = [each[0] if each.__class__ is list else each for each in answers]
-                yes, no = words.count(1), words.count(0)
+                yes, no = words.count(1) + sum([each.__class__ is bytes for each in answers]), words.count(0)
             if yes >= enough or no >= too_many or None not in answers:
                 return
             if clock() >= until:
