@@ -141,7 +141,7 @@ def test_nodes_that_have_forgotten_do_not_agree_to_an_old_proposal_and_the_fence
         server.command("DEL", "ht:{a}")
     store, ideas = client.locks.place.store, [60_000_000]
     right = store.proposal
-    monkeypatch.setattr(store, "proposal", lambda now: right(now) - (ideas.pop() if ideas else 0))
+    monkeypatch.setattr(store, "proposal", lambda *asked: right(*asked) - (ideas.pop() if ideas else 0))
     after = client.acquire("a", wait=5)
     assert not ideas
     assert after.fence > before.fence

@@ -45,7 +45,7 @@ def tenure_on(locks: Any, *nodes: int, markers: dict[int, int] | None = None, **
 
 def charge(tenure: QuorumTenure, index: int) -> NodeCharge:
     if not tenure.charges:  # as they are once it is not young any more
-        tenure.charges.extend(NodeCharge(tenure, number) for number in range(5))
+        tenure.charges = [NodeCharge(tenure, number) for number in range(5)]
     found = tenure.charges[index]
     assert isinstance(found, NodeCharge)
     return found

@@ -5,7 +5,7 @@ loop. Everything that is asked for in one turn of the loop goes out in one write
 within a turn, so that client and server do not run in lockstep.
 
 # Invariants:
-# - `_pending` and `_deadlines` hold a future and a deadline per request under way, in the order of the requests;
+# - `_pending` and `_deadlines` hold who is owed and a deadline per request under way, in the order of the requests;
 # - a future that is done (answered, cancelled, out of patience) stays in line to take its reply;
 # - `_sweep_at` is at or before the earliest deadline of all that are pending;
 # - a bell for an owner that is not listening (yet) is kept: reply and message may come in one read, before the
@@ -14,7 +14,7 @@ within a turn, so that client and server do not run in lockstep.
 
 import asyncio
 from collections import deque
-from typing import Any, Protocol
+from typing import Any
 
 import hiredis
 
@@ -25,21 +25,13 @@ from holdtight.process import tell_of_fork
 from holdtight.redis.link import bell_for
 from holdtight.values import Owner
 
-__all__ = ["Connection", "Owed"]
+__all__ = ["Connection"]
 
 FLUSH_AFTER = 32
 HELD_UP = 0.05
 MOST_UNHEARD = 1024
 _NEVER = float("inf")
 _Push = hiredis.PushNotification
-
-
-class Owed(Protocol):
-    """What is told of a reply within the read that brings it: it must neither block nor raise."""
-
-    def done(self) -> bool: ...
-    def set_result(self, reply: Any, /) -> None: ...
-    def set_exception(self, error: LinkDown, /) -> None: ...
 
 
 class Connection:
@@ -53,7 +45,7 @@ class Connection:
         self._new_future = loop.create_future
         self._call_soon = loop.call_soon
         self._clock = loop.time
-        self._pending: deque[asyncio.Future[Any] | Owed] = deque()
+        self._pending: deque[Any] = deque()
         self._deadlines: deque[float] = deque()
         self._out: list[bytes] = []
         self._rest = b""
@@ -79,16 +71,14 @@ class Connection:
     def ask(self, request: bytes, patience: float) -> "asyncio.Future[Any]":
         """Sends with this turn's other requests. The future ends with the reply, or with LinkDown."""
         future = self._new_future()
-        self.ask_for(future, request, patience)
+        if self.alive:
+            self._add(future, request, self._clock() + patience)
+        else:
+            future.set_exception(LinkDown("the connection is closed", sent=False))
         return future
 
-    def ask_for(self, future: "asyncio.Future[Any] | Owed", request: bytes, patience: float) -> None:
-        """The same for a future of the asker's own, or for what is told at once."""
-        if not self.alive:
-            future.set_exception(LinkDown("the connection is closed", sent=False))
-            return
-        deadline = self._clock() + patience
-        self._pending.append(future)
+    def _add(self, owed: Any, request: bytes, deadline: float) -> None:
+        self._pending.append(owed)
         self._deadlines.append(deadline)
         out = self._out
         out.append(request)
@@ -130,6 +120,9 @@ class Connection:
         except (LinkDown, hiredis.ProtocolError) as error:
             self.fail(error if isinstance(error, LinkDown) else LinkDown(str(error), sent=True))
             return
+        self._take(items)
+
+    def _take(self, items: list[Any]) -> None:
         take, take_deadline = self._pending.popleft, self._deadlines.popleft
         for item in items:
             if item.__class__ is _Push:
@@ -141,10 +134,13 @@ class Connection:
                 future = take()
                 take_deadline()
             except IndexError:
-                self.fail(LinkDown("the server answered more than was asked", sent=True))
+                self._answers_too_much()
                 return
             if not future.done():
                 future.set_result(item)
+
+    def _answers_too_much(self) -> None:
+        self.fail(LinkDown("the server answered more than was asked", sent=True))
 
     # Bells.
 
@@ -194,6 +190,11 @@ class Connection:
     def owed(self) -> int:
         return len(self._pending)
 
+    @property
+    def first_deadline(self) -> float:
+        """Of the oldest request under way."""
+        return self._deadlines[0]
+
     def waiting_for(self, patience: float) -> float:
         """For how long the oldest request has been under way, if all are made with that patience."""
         return self._clock() - (self._deadlines[0] - patience) if self._deadlines else 0.0
@@ -241,12 +242,15 @@ class Connection:
         pending, self._pending = self._pending, deque()
         self._deadlines.clear()
         listeners, self._listeners = self._listeners, {}
-        for future in pending:
-            if not future.done():
-                future.set_exception(LinkDown(cause.cause, sent=True, stale=cause.stale, silent=cause.silent))
+        for owed in pending:
+            self._let_down(owed, LinkDown(cause.cause, sent=True, stale=cause.stale, silent=cause.silent))
         for listener in listeners.values():
             if not listener.done():
                 listener.set_exception(LinkDown(cause.cause, sent=False))
+
+    def _let_down(self, owed: Any, error: LinkDown) -> None:
+        if not owed.done():
+            owed.set_exception(error)
 
     def close(self) -> None:
         self._flush()

@@ -4,15 +4,18 @@ Replies that nobody waits for any more are drained by the connections: a future 
 """
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
 import hiredis
 
+from holdtight.aio.burst import NodeConnection
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
 from holdtight.errand import Errand
+from holdtight.place import Link, Place
 from holdtight.plan import Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step
 from holdtight.quorum import SILENT_SECONDS, Breaker, QuorumPlace
 from holdtight.redis.store import LONGEST_PATIENCE
@@ -24,13 +27,69 @@ MOST_OWED = 4096
 """So many requests may be under way to one node, of all tasks."""
 
 
+class NodeTransport(Transport):
+    """To one node."""
+
+    connection: NodeConnection | None
+
+    def __init__(self, place: Place, index: int, loop: asyncio.AbstractEventLoop, *, connect_timeout: float) -> None:
+        super().__init__(place, loop, connect_timeout=connect_timeout)
+        self._index = index
+
+    def _connection(self, link: Link) -> Connection:
+        made = NodeConnection(link, self.loop, self.place.post)
+        made.index = self._index
+        return made
+
+
 class QuorumTransport(Transport):
     """A client's connections on one loop, one to each node. Nothing is ever asked of the quorum as a whole."""
 
     def __init__(self, place: QuorumPlace, loop: asyncio.AbstractEventLoop, *, connect_timeout: float) -> None:
         super().__init__(place, loop, connect_timeout=connect_timeout)
-        self.nodes = [Transport(node, loop, connect_timeout=connect_timeout) for node in place.nodes]
+        self.nodes = [
+            NodeTransport(node, index, loop, connect_timeout=connect_timeout) for index, node in enumerate(place.nodes)
+        ]
         self.breakers = [Breaker() for _ in place.nodes]
+        self.ways: tuple[NodeConnection, ...] = ()
+        """The connections to all nodes, always the same tuple while they are the same."""
+        self.words: list[bytes] = []
+        """Their inboxes, as they go into a request."""
+        self._knowing: tuple[Any, Sequence[Any]] = (None, ())
+
+    def all_ready(self) -> bool:
+        """Every node can be asked, as far as is known; then `ways` says how."""
+        alive = bool(self.ways)
+        for connection in self.ways:
+            if not connection.alive:
+                alive = False
+        if not alive and not self._find_ways():
+            return False
+        latest = self.loop.time() + LONGEST_PATIENCE - SILENT_SECONDS
+        for connection in self.ways:
+            if connection.owed and (connection.owed >= MOST_OWED or connection.first_deadline < latest):
+                return False
+        return True
+
+    def _find_ways(self) -> bool:
+        found = [node.connection for node in self.nodes if node.connection is not None and node.connection.alive]
+        if len(found) < len(self.nodes):
+            self.ways = ()
+            return False
+        self.ways = tuple(found)
+        self.words = [connection.inbox_word for connection in found]
+        return True
+
+    def all_know(self, replacement: Any) -> bool:
+        """All nodes have answered to that script, by these ways. Looked up once for them: they do not forget it."""
+        known, ways = self._knowing
+        if known is replacement and ways is self.ways:
+            return True
+        for connection in self.ways:
+            if replacement not in connection.knows:
+                return False
+        self._knowing = (replacement, self.ways)
+        return True
 
     def rest(self) -> None:
         for node in self.nodes:

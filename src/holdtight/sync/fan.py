@@ -139,14 +139,14 @@ class FanDriver:
         client = pool.place.client
         if now > client.recorded_until and client.announcement_due():
             record = client.record()
-            wire.ask(Ticket(NOBODYS, index, Step(record, None, _nothing, patience=1.0, replacement=bytes), record, now))
+            wire.ask(Ticket(NOBODYS, Step(record, None, _nothing, patience=1.0, replacement=bytes), record, now))
             pool.place.post.keeper.watch(pool.place)
         if fan.ways is not None:
             fan.ways[index] = wire
         request = step.packed(wire.link.inbox_word)
         if step.undo and step.replacement not in pool.knows:
             request = step.replacement(request)
-        wire.ask(Ticket(sheet, index, step, request, now))
+        wire.ask(Ticket(sheet, step, request, now))
 
     def _refuse(self, pool: Pool, index: int, step: Step, answers: list[Any], cause: str) -> None:
         if step.undo:

@@ -14,9 +14,11 @@ local time = call('TIME')
 local seconds, micros = time[1], time[2]
 -- A fence is 16 digits: seconds, then six of microseconds. As texts they compare as the numbers do.
 local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
-if mode == 'x' and waiter ~= '' and #text == 16 and #proposal == 16 and text <= not_after then
-  -- The usual case: nothing is there but, perhaps, what the last holder left, and the proposal can be agreed to. The
-  -- limits are those below, where they are explained.
+if mode == 'x' and waiter ~= '' and #text == 16 and #proposal == 16 and text <= not_after
+  and sub(proposal, 1, 10) == seconds and passport >= '000004000' and (#px > 5 or px >= '11000') then
+  -- The usual case: nothing is there but, perhaps, what the last holder left, and the proposal is of this very second. So
+  -- it can be agreed to, with a ttl of a second and a max_ttl of four: see below. Texts are compared, since turning them
+  -- into numbers costs more than all else here.
   local free
   if not value then
     free = call('EXISTS', waiters) == 0
@@ -24,15 +26,14 @@ if mode == 'x' and waiter ~= '' and #text == 16 and #proposal == 16 and text <= 
     local last = sub(value, 4)
     free = tonumber(last) and last < text and last < proposal
   end
-  local ahead, max_ttl = proposal - text, sub(passport, 1, 9)
-  local limit = max_ttl * 250
-  if free and ahead <= limit and -ahead <= limit and ahead <= 1000000 and -ahead <= TAIL * 800
-    and ahead <= (px - TAIL) * 1000 then
+  if free then
     local votes = #passport == 9
     if not votes then
       local known = call('GET', stamp)
-      local since = known and sub(known, 1, 2) == 's1' and sub(known, 16) == passport and tonumber(sub(known, 3, 15))
-      votes = since and (since == 0 or (since + max_ttl) * 1000 <= tonumber(text))
+      if known and sub(known, 1, 2) == 's1' and sub(known, 16) == passport then
+        local since = sub(known, 3, 15)
+        votes = since == '0000000000000' or tonumber(since) and (since + sub(passport, 1, 9)) * 1000 <= text + 0
+      end
     end
     if votes then
       call('SET', main, 'x1-' .. owner .. proposal .. label, 'PX', px)
