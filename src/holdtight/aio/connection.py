@@ -27,7 +27,6 @@ from holdtight.values import Owner
 
 __all__ = ["Connection"]
 
-FLUSH_AFTER = 32
 HELD_UP = 0.05
 MOST_UNHEARD = 1024
 _NEVER = float("inf")
@@ -35,6 +34,9 @@ _Push = hiredis.PushNotification
 
 
 class Connection:
+    flush_after = 32
+    """So many requests within a turn of the loop go out before its end."""
+
     def __init__(self, link: Link, loop: asyncio.AbstractEventLoop, post: Post) -> None:
         self._link = link
         self._post = post
@@ -84,7 +86,7 @@ class Connection:
         out.append(request)
         if len(out) == 1:
             self._call_soon(self._flush)
-        elif len(out) >= FLUSH_AFTER:
+        elif len(out) >= self.flush_after:
             self._flush()
         if deadline < self._sweep_at:
             self._arm(deadline)
