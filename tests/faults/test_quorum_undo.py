@@ -204,6 +204,40 @@ def test_votes_that_come_after_the_release_are_refused(nodes: Nodes, open_client
         other.release(other.acquire("a", wait=2))
 
 
+def test_a_node_that_voted_after_the_grant_is_told_of_the_release_however_late_that_is(
+    nodes: Nodes, open_client: OpenClient
+) -> None:
+    """Its answer came when nobody waited for it, and what it was asked cannot be on its way any more."""
+    with Side(nodes) as side:
+        client = open_client(side.urls)
+        for _ in range(5):
+            client.release(client.acquire("a"))
+        wait_for(lambda: free(nodes, "a"))
+        for index in (0, 1):
+            side.proxies[index].pause("replies")
+        lease = client.try_acquire("a", ttl=1.5, renew=False)
+        assert lease is not None
+        assert len(lease.nodes) == 3
+        wait_for(lambda: all(votes_of(nodes, "a")))
+        side.heal()
+        time.sleep(0.7)  # more than a third of the ttl, which is how long a node may take to vote if nobody waits
+        client.release(lease)
+        wait_for(lambda: free(nodes, "a"), within=0.5)
+
+
+def test_nodes_that_have_forgotten_the_scripts_are_sent_them_again(nodes: Nodes, open_client: OpenClient) -> None:
+    client = open_client(nodes.urls)
+    for _ in range(5):
+        client.release(client.acquire("a"))
+    for server in nodes.servers:
+        server.command("SCRIPT", "FLUSH")
+    lease = client.acquire("a", wait=0.5)
+    for server in nodes.servers:
+        server.command("SCRIPT", "FLUSH")
+    client.release(lease)
+    wait_for(lambda: free(nodes, "a"))
+
+
 def test_a_forked_child_owns_nothing_of_a_quorum_and_can_use_it(nodes: Nodes) -> None:
     with Locks(nodes.urls, ttl=2) as locks:
         lease = locks.lock("a").acquire()

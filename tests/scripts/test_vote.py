@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -85,8 +85,21 @@ def node(server: RunningServer) -> Any:
 class ClockworkNode(Node):
     """By a clock that the test sets, in seconds."""
 
+    cut = False
+    """Votes are asked for without the script's short cut."""
+
     def run(self, asked: Script, names: tuple[bytes, ...], *args: Any) -> Any:
-        return self.wire.call("EVAL", on_test_clock(asked.body), len(names), *names, *args)
+        text = asked.body.replace(_SHORT_CUT, b"if false and mode") if self.cut else asked.body
+        return self.wire.call("EVAL", on_test_clock(text), len(names), *names, *args)
+
+    def everything(self) -> dict[bytes, Any]:
+        """All that the server has, but for the clock."""
+        reads = {b"string": ("GET",), b"hash": ("HGETALL",), b"zset": ("ZRANGE", 0, -1, "WITHSCORES")}
+        found: dict[bytes, Any] = {}
+        for key in self.wire.call("KEYS", "*"):
+            verb, *rest = reads[self.wire.call("TYPE", key)]
+            found[key] = self.wire.call(verb, key, *rest)
+        return found
 
     def at(self, seconds: float) -> int:
         now = 1_800_000_000 * SECOND + round(seconds * SECOND)
@@ -267,6 +280,60 @@ def test_a_foreign_value_is_not_taken_for_ours(node: Node, key: bytes) -> None:
     with pytest.raises(ServerSaid, match="HTFOREIGN"):
         node.vote(ALICE, run=RUN, max_ttl=0)
     assert node.wire.call("GET", key) == b"something else"
+
+
+# The usual case has a short cut: it must do what the rest of the script would
+
+_SHORT_CUT = b"if mode == 'x' and waiter ~= ''"
+SETTINGS: dict[str, Callable[[ClockworkNode], object]] = {
+    "nothing": lambda node: None,
+    "given back": lambda node: (node.vote(BOB), node.resign(BOB)),
+    "given back a moment ago": lambda node: (node.vote(BOB), node.resign(BOB), node.at(0.5)),
+    "given back, and the clock set back": lambda node: (node.vote(BOB), node.resign(BOB), node.at(-30)),
+    "given back long ago": lambda node: (node.vote(BOB), node.resign(BOB), node.at(15)),
+    "held": lambda node: node.vote(BOB),
+    "ours": lambda node: node.vote(ALICE),
+    "expired": lambda node: (node.vote(BOB, ttl=1000), node.at(2)),
+    "read": lambda node: node.vote(BOB, mode="r"),
+    "withdrawn before it came": lambda node: node.withdraw(ALICE, node.now() // 1000 + 5000),
+    "another's withdrawn": lambda node: node.withdraw(BOB, node.now() // 1000 + 5000),
+    "agreed on more": lambda node: (node.vote(BOB), node.agree(BOB, node.now() + 3 * SECOND), node.resign(BOB)),
+}
+GUARDS: dict[str, Callable[[ClockworkNode], object]] = {
+    "without": lambda node: None,
+    "blessed": lambda node: node.bless(RUN),
+    "blessed for more": lambda node: node.bless(RUN, max_ttl=90_000),
+    "of another run": lambda node: node.bless(OTHER_RUN),
+    "waiting": lambda node: node.vote(CAROL, run=RUN),
+    "waited": lambda node: (node.vote(CAROL, run=RUN), node.at(61)),
+}
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_short_cut_does_what_the_whole_script_does(timed: ClockworkNode, setting: str, guard: str) -> None:
+    assert VOTE.body.count(_SHORT_CUT) == 1
+    asked: list[dict[str, Any]] = [
+        {"proposal": ahead, "ttl": ttl, "max_ttl": max_ttl}
+        for ahead in (0, -1, 300_000, -300_000, 999_999, 1_000_001, -9 * SECOND)
+        for ttl, max_ttl in ((10_000, 60_000), (900, 60_000), (1000, 3900))
+    ]
+    for each in [*asked, {"proposal": 0, "not_after": -1}]:
+        answers: list[Any] = []
+        for whole in (False, True):
+            timed.wire.call("FLUSHALL")
+            timed.cut = False
+            timed.at(0.4)
+            GUARDS[guard](timed)
+            SETTINGS[setting](timed)
+            timed.cut = whole
+            now, options = timed.now(), dict(each)
+            options["proposal"] += now
+            if "not_after" in options:
+                options["not_after"] += now
+            reply = timed.vote(ALICE, run=b"" if guard == "without" else RUN, **options)
+            answers.append((reply, timed.everything()))
+        assert answers[0] == answers[1], each
 
 
 # The agreed fence

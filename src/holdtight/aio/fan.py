@@ -30,8 +30,6 @@ MOST_OWED = 4096
 class NodeTransport(Transport):
     """To one node."""
 
-    connection: NodeConnection | None
-
     def __init__(self, place: Place, index: int, loop: asyncio.AbstractEventLoop, *, connect_timeout: float) -> None:
         super().__init__(place, loop, connect_timeout=connect_timeout)
         self._index = index
@@ -72,7 +70,8 @@ class QuorumTransport(Transport):
         return True
 
     def _find_ways(self) -> bool:
-        found = [node.connection for node in self.nodes if node.connection is not None and node.connection.alive]
+        connections = [node.connection for node in self.nodes]
+        found = [each for each in connections if isinstance(each, NodeConnection) and each.alive]
         if len(found) < len(self.nodes):
             self.ways = ()
             return False

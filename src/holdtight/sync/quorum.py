@@ -48,6 +48,8 @@ class QuorumLock(QuorumLockMixin, Lock):
         majority = store.majority
         try:
             crew.send_all(call, requests)
+            # While the nodes are at it.
+            tenure = QuorumTenure.of_one_moment(self.terms, self._tell, owner, 0, started, lot)
             crew.gather(call, majority, len(limits) - majority + 1, started + longest, clock)
             call.wanted = False
             fence = agreed_fence(call.answers, majority)
@@ -61,7 +63,7 @@ class QuorumLock(QuorumLockMixin, Lock):
             return self._by_plan(crew, found, wait, who, or_none)
         fleet.give(crew, started)
         store.learn(call.answers, started)
-        tenure = QuorumTenure.of_one_moment(self.terms, self._tell, owner, fence, started, lot)
+        tenure.fence = fence
         tenure.keep(started)
         lease = Lease(self, tenure)
         if self._unusual:
