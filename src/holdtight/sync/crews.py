@@ -38,7 +38,8 @@ class Crew:
         self._poller = select.poll()
         self._by_fd: dict[int, Wire] = {}
         self._later = select.poll()
-        """Of so many nodes that every majority has one of them."""
+        """So many of them that every majority has one, and so have as many as can say no to it."""
+        self._first_later = (count - 1) // 2
 
     def put(self, index: int, wire: Wire) -> None:
         self.tidy()  # a descriptor that was closed may be the new one's number
@@ -48,7 +49,7 @@ class Crew:
         self.words[index] = wire.link.inbox_word
         self._by_fd[wire.fd] = wire
         self._poller.register(wire.fd, select.POLLIN)
-        if index >= len(self.wires) // 2:
+        if index >= self._first_later:
             self._later.register(wire.fd, select.POLLIN)
 
     def tidy(self) -> None:
@@ -59,7 +60,7 @@ class Crew:
                 self.ways = tuple(self.wires)
                 del self._by_fd[wire.fd]
                 self._poller.unregister(wire.fd)
-                if index >= len(self.wires) // 2:
+                if index >= self._first_later:
                     self._later.unregister(wire.fd)
 
     def refresh(self, now: float) -> None:
@@ -139,15 +140,16 @@ class Crew:
         by_fd = self._by_fd
         yes = no = 0
         usual = not call.stuck
+        nothing_yet = enough > len(answers) // 2
         while True:
             left = until - clock()
             if not usual:
                 ready = self._poll(left)
-            elif yes or no:
-                ready = self._poller.poll(left * 1000 + 0.5 if left > 0 else 0)
-            else:
+            elif nothing_yet:  # one of these must answer before anything is certain: why wake up for the others?
                 self._later.poll(left * 1000 + 0.5 if left > 0 else 0)
                 ready = self._poller.poll(0)
+            else:
+                ready = self._poller.poll(left * 1000 + 0.5 if left > 0 else 0)
             counted = bool(ready)
             for fd, _ in ready:
                 wire = by_fd[fd]
@@ -166,6 +168,7 @@ class Crew:
                             ticket = pending.popleft()
                             if ticket is call or ticket.sheet is call:
                                 answers[wire.index] = item
+                                nothing_yet = False
                                 word = 1 if kind is bytes else item if kind is int else item[0]
                                 if word == 1:
                                     yes += 1
