@@ -70,7 +70,8 @@ class Burst:
         loop = self._transport.loop
         deadline = loop.time() + LONGEST_PATIENCE
         for connection, request in zip(connections, self._requests, strict=True):
-            connection.join(self, request, deadline)
+            if not connection.add(self, request, deadline):
+                self.failed(connection.index, connection, LinkDown("the connection is closed", sent=False))
         if patience < LONGEST_PATIENCE and self.wanted:
             self._timer = loop.call_later(patience, self._lose_patience)
 
@@ -143,15 +144,9 @@ class NodeConnection(Connection):
     index = 0
     """The node's, among all."""
 
-    def join(self, burst: Burst, request: bytes, deadline: float) -> None:
-        if self.alive:
-            self._add(burst, request, deadline)
-        else:
-            burst.failed(self.index, self, LinkDown("the connection is closed", sent=False))
-
     def _take(self, items: list[Any]) -> None:
         index = self.index
-        take, take_deadline = self._pending.popleft, self._deadlines.popleft
+        take, take_deadline = self._pending.popleft, self.deadlines.popleft
         for item in items:
             kind = item.__class__
             if kind is _Push:

@@ -5,7 +5,7 @@ loop. Everything that is asked for in one turn of the loop goes out in one write
 within a turn, so that client and server do not run in lockstep.
 
 # Invariants:
-# - `_pending` and `_deadlines` hold who is owed and a deadline per request under way, in the order of the requests;
+# - `_pending` and `deadlines` hold who is owed and a deadline per request under way, in the order of the requests;
 # - a future that is done (answered, cancelled, out of patience) stays in line to take its reply;
 # - `_sweep_at` is at or before the earliest deadline of all that are pending;
 # - a bell for an owner that is not listening (yet) is kept: reply and message may come in one read, before the
@@ -27,6 +27,7 @@ from holdtight.values import Owner
 
 __all__ = ["Connection"]
 
+FLUSH_AFTER = 32
 HELD_UP = 0.05
 MOST_UNHEARD = 1024
 _NEVER = float("inf")
@@ -34,9 +35,6 @@ _Push = hiredis.PushNotification
 
 
 class Connection:
-    flush_after = 32
-    """So many requests within a turn of the loop go out before its end."""
-
     def __init__(self, link: Link, loop: asyncio.AbstractEventLoop, post: Post) -> None:
         self._link = link
         self._post = post
@@ -48,7 +46,7 @@ class Connection:
         self._call_soon = loop.call_soon
         self._clock = loop.time
         self._pending: deque[Any] = deque()
-        self._deadlines: deque[float] = deque()
+        self.deadlines: deque[float] = deque()
         self._out: list[bytes] = []
         self._rest = b""
         self._sweep_at = _NEVER
@@ -73,23 +71,25 @@ class Connection:
     def ask(self, request: bytes, patience: float) -> "asyncio.Future[Any]":
         """Sends with this turn's other requests. The future ends with the reply, or with LinkDown."""
         future = self._new_future()
-        if self.alive:
-            self._add(future, request, self._clock() + patience)
-        else:
+        if not self.add(future, request, self._clock() + patience):
             future.set_exception(LinkDown("the connection is closed", sent=False))
         return future
 
-    def _add(self, owed: Any, request: bytes, deadline: float) -> None:
+    def add(self, owed: Any, request: bytes, deadline: float) -> bool:
+        """False if the connection is closed."""
+        if not self.alive:
+            return False
         self._pending.append(owed)
-        self._deadlines.append(deadline)
+        self.deadlines.append(deadline)
         out = self._out
         out.append(request)
         if len(out) == 1:
             self._call_soon(self._flush)
-        elif len(out) >= self.flush_after:
+        elif len(out) >= FLUSH_AFTER:
             self._flush()
         if deadline < self._sweep_at:
             self._arm(deadline)
+        return True
 
     def _flush(self) -> None:
         if not self._out or not self.alive:
@@ -125,7 +125,7 @@ class Connection:
         self._take(items)
 
     def _take(self, items: list[Any]) -> None:
-        take, take_deadline = self._pending.popleft, self._deadlines.popleft
+        take, take_deadline = self._pending.popleft, self.deadlines.popleft
         for item in items:
             if item.__class__ is _Push:
                 rung = bell_for(item)
@@ -192,14 +192,9 @@ class Connection:
     def owed(self) -> int:
         return len(self._pending)
 
-    @property
-    def first_deadline(self) -> float:
-        """Of the oldest request under way."""
-        return self._deadlines[0]
-
     def waiting_for(self, patience: float) -> float:
         """For how long the oldest request has been under way, if all are made with that patience."""
-        return self._clock() - (self._deadlines[0] - patience) if self._deadlines else 0.0
+        return self._clock() - (self.deadlines[0] - patience) if self.deadlines else 0.0
 
     @property
     def idle(self) -> bool:
@@ -209,7 +204,7 @@ class Connection:
     @property
     def silent(self) -> bool:
         """Somebody has run out of patience with it, and it has said nothing since."""
-        return bool(self._pending) and self._clock() >= self._deadlines[0]
+        return bool(self._pending) and self._clock() >= self.deadlines[0]
 
     def _arm(self, deadline: float) -> None:
         if self._sweeper is not None:
@@ -226,7 +221,7 @@ class Connection:
         if now > due + HELD_UP:
             self._arm(now + HELD_UP)  # the loop was blocked, not the server silent: first see what has come
             return
-        earliest = min(self._deadlines, default=_NEVER)
+        earliest = min(self.deadlines, default=_NEVER)
         if now >= earliest:
             self.fail(LinkDown("it did not answer in time", sent=True, silent=True))
         elif earliest < _NEVER:
@@ -242,7 +237,7 @@ class Connection:
         self._detach()
         self._link.close()
         pending, self._pending = self._pending, deque()
-        self._deadlines.clear()
+        self.deadlines.clear()
         listeners, self._listeners = self._listeners, {}
         for owed in pending:
             self._let_down(owed, LinkDown(cause.cause, sent=True, stale=cause.stale, silent=cause.silent))

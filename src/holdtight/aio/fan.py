@@ -57,17 +57,14 @@ class QuorumTransport(Transport):
 
     def all_ready(self) -> bool:
         """Every node can be asked, as far as is known; then `ways` says how."""
-        alive = bool(self.ways)
+        due = self.loop.time() + LONGEST_PATIENCE - SILENT_SECONDS
         for connection in self.ways:
             if not connection.alive:
-                alive = False
-        if not alive and not self._find_ways():
-            return False
-        latest = self.loop.time() + LONGEST_PATIENCE - SILENT_SECONDS
-        for connection in self.ways:
-            if connection.owed and (connection.owed >= MOST_OWED or connection.first_deadline < latest):
+                return self._find_ways() and self.all_ready()
+            deadlines = connection.deadlines
+            if deadlines and (deadlines[0] < due or len(deadlines) >= MOST_OWED):
                 return False
-        return True
+        return bool(self.ways) or (self._find_ways() and self.all_ready())
 
     def _find_ways(self) -> bool:
         connections = [node.connection for node in self.nodes]
