@@ -76,14 +76,20 @@ class FanDriver:
         sheet = Sheet(len(self._pools))
         try:
             self._collect(fan, sheet)
+            if sheet.forgotten:  # others may have as well, whose answers nobody may be there to read
+                self._leave_unanswered(fan, sheet)
         except BaseException:
-            for index, step in enumerate(fan.steps):  # whether it went out is not known
-                if step is not None and step.undo and sheet.answers[index] is None:
-                    self._pools[index].leave_to_the_keeper(step.otherwise or step)
+            self._leave_unanswered(fan, sheet)  # whether it went out is not known
             raise
         finally:
             sheet.wanted = False
         return fan.read(sheet.answers)
+
+    def _leave_unanswered(self, fan: Fan, sheet: Sheet) -> None:
+        """What must not be left undone, to the keeper."""
+        for index, step in enumerate(fan.steps):
+            if step is not None and step.undo and sheet.answers[index] is None:
+                self._pools[index].leave_to_the_keeper(step.otherwise or step)
 
     def _collect(self, fan: Fan, sheet: Sheet) -> None:
         clock = self._clock

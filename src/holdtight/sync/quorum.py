@@ -132,6 +132,11 @@ class QuorumLock(QuorumLockMixin, Lock):
             tenure.drop()
             self.leave_to_the_keeper(tenure, tenure.finish())
             raise
+        if call.forgotten:  # others may have as well, whose answers nobody may be there to read
+            for index, answer in enumerate(call.answers):
+                if answer is None:
+                    step = call.step_for(index)
+                    self._locks.fleet.pools[index].leave_to_the_keeper(step.otherwise or step)
         self._locks.fleet.give(crew, now)
         reason = None
         if call.answers.count(1) < ballot.majority:

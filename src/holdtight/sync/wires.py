@@ -36,7 +36,7 @@ _Push = hiredis.PushNotification
 class Sheet:
     """Where the answers of one Fan go; `raw`: as they come, to be read by who asked."""
 
-    __slots__ = ("answers", "wanted")
+    __slots__ = ("answers", "forgotten", "wanted")
 
     raw = False
 
@@ -44,6 +44,8 @@ class Sheet:
         self.answers: list[Any] = [None] * count
         self.wanted = True
         """Somebody waits for them."""
+        self.forgotten = False
+        """A node did not know the script any more."""
 
 
 NOBODYS = Sheet(0)
@@ -79,6 +81,7 @@ class RollCall(Sheet):
     def __init__(self, requests: Sequence[bytes], step_for: Callable[[int], Step], sent: float) -> None:
         self.answers = [None] * len(requests)
         self.wanted = True
+        self.forgotten = False
         self._requests = requests
         self._step_for = step_for
         self.sent = sent
@@ -153,6 +156,7 @@ class Wire:
         if isinstance(reply, hiredis.ReplyError):
             # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
             if str(reply).startswith("NOSCRIPT") and (sheet.wanted or step.undo):
+                sheet.forgotten = True
                 request = step.replacement(ticket.request_for(self.index))
                 self.ask(Ticket(sheet, step, request, self.pool.clock()))
             else:
