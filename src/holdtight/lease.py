@@ -165,9 +165,9 @@ class BaseLease:
         """Ends this handle. True if it was the last one of its grant, whose end is now the caller's to see to."""
         if self.closed:
             return False
-        self.shut()
         tenure = self.tenure
-        tenure.entered -= 1
+        tenure.entered -= 1  # before anything that an interrupt can come in between
+        self.shut()
         if tenure.entered:
             return False
         if self.who is not None:

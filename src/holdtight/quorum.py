@@ -77,7 +77,7 @@ class QuorumPlace(Place):
         self.nodes: list[RedisPlace] = []
         for each in target.nodes:
             assert isinstance(each, Single)
-            node = client.for_node(guarded=settings.restart_guard)
+            node = client.for_node(guarded=settings.restart_guard, max_ttl=settings.max_ttl)
             self.nodes.append(RedisPlace(each, node, post, settings.tls))
         self.names = _distinct([node.display for node in self.nodes])
         self.store = QuorumStore(

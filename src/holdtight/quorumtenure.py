@@ -11,13 +11,14 @@ makes a majority.
 """
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdtight.core.quorum import deadline_of
 from holdtight.core.renewal import next_ttl
 from holdtight.place import Place
 from holdtight.quorum import QuorumPlace
-from holdtight.redis.ballot import VOTE, Ballot, read_vote
+from holdtight.redis.ballot import VOTE, Ballot, Lot, read_vote
 from holdtight.redis.store import LONGEST_PATIENCE
 from holdtight.tenure import Deliver, Tenure, Terms
 from holdtight.values import Denied, Grant, Guarded, Late, LossReason, Owner, owner_text
@@ -29,6 +30,7 @@ __all__ = ["Finish", "QuorumTenure"]
 
 NOTICED_IN_TIME = 0.25
 SETTLED_SECONDS = 1.0
+_UNFOLDED = frozenset({"good_until", "markers", "under_way", "_ways", "_doubts", "_refusals", "_told_until"})
 
 
 class Finish(NamedTuple):
@@ -43,6 +45,11 @@ class QuorumTenure(Tenure):
     """One grant on a quorum."""
 
     place: QuorumPlace
+    lot: Lot | None = None
+    """What all nodes answered when they were asked once, if that is how it was granted."""
+    asked_since = False
+    """And some of them have been asked for more since then."""
+    charges: "Sequence[Charge]" = ()
 
     def __init__(
         self,
@@ -57,32 +64,39 @@ class QuorumTenure(Tenure):
     ) -> None:
         super().__init__(terms, deliver, owner, fence, grant_sent, 0)
         self._ballot = cast(Ballot, terms.prepared)
+        self._changing = threading.RLock()
         count = self._ballot.count
         self._begin([sent[index] + terms.valid if index in sent else 0.0 for index in range(count)], markers, ways)
         self._settle()
 
     @classmethod
     def of_one_moment(
-        cls,
-        terms: Terms,
-        deliver: Deliver,
-        owner: Owner,
-        fence: int,
-        sent: float,
-        granted: list[bool],
-        markers: dict[int, int],
-        ways: list[Any],
+        cls, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, lot: Lot
     ) -> "QuorumTenure":
-        """All nodes were asked then, and a majority has granted."""
+        """All nodes were asked then, and a majority has granted: the lot is not looked into before somebody asks."""
         tenure = cls.__new__(cls)
         Tenure.__init__(tenure, terms, deliver, owner, fence, sent, 0)
         tenure._ballot = cast(Ballot, terms.prepared)
-        until = sent + terms.valid
-        tenure._begin([until if yes else 0.0 for yes in granted], markers, ways)
+        tenure._changing = threading.RLock()
+        tenure.lot = lot
         return tenure
 
-    def _begin(self, good_until: list[float], markers: dict[int, int], ways: list[Any]) -> None:
-        self._changing = threading.RLock()
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str):
+            if attribute not in _UNFOLDED:
+                raise AttributeError(attribute)
+            with self._changing:
+                if attribute not in self.__dict__:
+                    self._unfold(self.__dict__["lot"])
+            return self.__dict__[attribute]
+
+    def _unfold(self, lot: Lot) -> None:
+        until = self.since + self.terms.valid
+        markers = {index: lot.marker(index) for index in range(len(lot.replies)) if lot.is_open(index)}
+        self._begin([until if yes else 0.0 for yes in lot.granted()], markers, lot.ways)
+
+    def _begin(self, good_until: list[float], markers: dict[int, int], ways: Sequence[Any]) -> None:
         self.good_until = good_until
         count = len(good_until)
         self.markers = [0] * count
@@ -97,7 +111,6 @@ class QuorumTenure(Tenure):
         self._doubts: dict[int, str] = {}
         self._refusals: dict[int, LossReason] = {}
         self._told_until = self.deadline
-        self.charges: list[Charge] = []
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -107,8 +120,9 @@ class QuorumTenure(Tenure):
     def keep(self, sent: float) -> None:
         """Most locks are given back long before a renewal is due: until then one charge stands for all nodes."""
         if self.terms.renew and self.interval > SETTLED_SECONDS and self.deadline > sent + SETTLED_SECONDS:
-            self.charges = [FirstCharge(self, sent)]
-            self.place.post.keeper.add(self.charges[0], sent)
+            first = FirstCharge(self, sent)
+            self.charges = [first]
+            self.place.post.keeper.add(first, sent)
         else:
             self.keep_each(sent)
 
@@ -126,6 +140,14 @@ class QuorumTenure(Tenure):
             for charge in self.charges:
                 self.place.post.keeper.drop(charge)
 
+    def finish_at_once(self) -> bool:
+        """The tenure is over, if all nodes can be told by the ways by which they were asked; otherwise see `finish`."""
+        with self._changing:
+            if self.lot is None or self.asked_since:
+                return False
+            self.ended = True
+        return True
+
     def finish(self) -> "Finish":
         """The tenure is over: which nodes may have our vote, and which may get a request of ours yet."""
         with self._changing:
@@ -138,8 +160,11 @@ class QuorumTenure(Tenure):
                 if under_way:
                     ways[index] = None
                 limit = under_way if under_way > self.markers[index] else self.markers[index]
-                if limit and not self._ballot.is_past(index, limit, now):
-                    markers[index] = limit
+                if limit:
+                    if self._ballot.is_past(index, limit, now):
+                        holding.add(index)  # nothing can come any more, but it may have voted without our knowing
+                    else:
+                        markers[index] = limit
         return Finish(holding, markers, ways)
 
     # Votes, as they come.
@@ -167,6 +192,7 @@ class QuorumTenure(Tenure):
         with self._changing:
             if not self.alive:
                 return
+            self.asked_since = True
             self.good_until[index] = 0.0
             self._refusals[index] = reason
             self._settle()
@@ -186,6 +212,7 @@ class QuorumTenure(Tenure):
         """After a renewal that somebody asked for: these nodes have it. The time left is set, never added to."""
         until = self.terms.prepared.store.drift.valid(asked)
         with self._changing:
+            self.asked_since = True
             earliest = min(sent.values())
             self.good_until = [
                 sent[index] + until if index in sent else min(each, earliest + until)
@@ -200,6 +227,7 @@ class QuorumTenure(Tenure):
     def left_open(self, index: int, limit: int) -> None:
         """A request that went unanswered may be carried out there until then."""
         with self._changing:
+            self.asked_since = True
             self._ways[index] = None
             self.markers[index] = max(self.markers[index], limit)
 
@@ -219,13 +247,13 @@ class FirstCharge:
     """A tenure that is young. When it is not any more, a charge for each node takes its place."""
 
     interval = SETTLED_SECONDS
+    alive = True
 
     def __init__(self, tenure: QuorumTenure, sent: float) -> None:
         self.tenure = tenure
         self.place: Place = tenure.place.nodes[0]
         self._sent = sent
         self.deadline = sent + SETTLED_SECONDS
-        self.alive = True
 
     def overdue(self) -> None:
         """The keeper says so when the deadline has come, without asking any node."""
@@ -278,6 +306,7 @@ class NodeCharge:
                 return None
             self._asked = next_ttl(tenure.ttl, now, tenure.hold_until, ballot.store.drift)
             self._leave_open()
+            tenure.asked_since = True
             tenure.under_way[self._index] = ballot.arrival_limit(self._index, now, patience)
         return ballot.renew_request(
             self._index, self._node.kept_run, tenure.owner, tenure.fence, now, self._asked, patience

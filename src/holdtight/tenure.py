@@ -185,7 +185,8 @@ class Tenure:
 
     @property
     def alive(self) -> bool:
-        return not self.ended and self.reason is None
+        """Somebody has it in hand, and it is not lost. What was let go, even if only just, is renewed no more."""
+        return self.entered > 0 and not self.ended and self.reason is None
 
     def request(self, now: float) -> bytes | None:
         """The next renewal; None if there is nothing to ask and only the deadline counts."""

@@ -12,7 +12,7 @@ import pytest
 from holdtight import LossReason, QuorumNotReached
 from holdtight.lease import BaseLease
 from tests.faults.clients import Client, OpenClient, release_lost, start
-from tests.faults.quorum import Nodes, Side, votes_of
+from tests.faults.quorum import Nodes, Side, StartNodes, votes_of
 from tests.support.processes import wait_for
 
 
@@ -95,6 +95,62 @@ def test_answers_that_come_in_pieces_count_as_soon_as_they_are_whole(nodes: Node
         side.heal()
 
 
+@pytest.mark.parametrize("silent", [(0, 1), (3, 4), (2, 4)])
+def test_a_majority_decides_as_soon_as_it_has_answered_whichever_it_is(
+    nodes: Nodes, open_client: OpenClient, silent: tuple[int, int]
+) -> None:
+    with Side(nodes) as side:
+        client = open_client(side.urls)
+        for _ in range(20):
+            client.release(client.acquire("a"))
+        for index in silent:
+            side.proxies[index].pause("replies")
+        started = time.monotonic()
+        client.release(client.acquire("a", wait=5))
+        assert time.monotonic() - started < 1.5, "it waits two seconds for who does not answer"
+        side.heal()
+
+
+def test_of_four_nodes_two_that_say_no_decide_whatever_the_others_do(
+    start_nodes: StartNodes, open_client: OpenClient
+) -> None:
+    nodes = start_nodes(4)
+    with Side(nodes) as side:
+        client = open_client(side.urls)
+        for _ in range(20):
+            client.release(client.acquire("a"))
+        for index in (0, 1):
+            nodes.servers[index].command("SET", "ht:{a}", b"x1-" + b"s" * 24 + b"1700000000000000", "PX", 100_000)
+        for index in (2, 3):
+            side.proxies[index].pause("replies")
+        started = time.monotonic()
+        assert client.try_acquire("a", ttl=30) is None
+        assert time.monotonic() - started < 1.5, "it waits two seconds for who does not answer"
+        side.heal()
+
+
+@pytest.mark.parametrize("late", [(0, 1), (3, 4)])
+def test_nodes_that_cannot_vote_and_answer_first_do_not_hide_the_answers_of_the_others(
+    nodes: Nodes, open_client: OpenClient, late: tuple[int, int]
+) -> None:
+    with Side(nodes) as side:
+        client = open_client(side.urls)
+        for _ in range(20):
+            client.release(client.acquire("a"))
+        for server in nodes.servers:
+            server.command("DEL", "ht:stamp")  # as after a start that has lost it: a vote is refused for max_ttl
+        for index in late:
+            side.proxies[index].pause("replies")
+        started = time.monotonic()
+        trying = start(lambda: client.try_acquire("a", ttl=30))
+        time.sleep(0.2)  # the first three answers are sure to have come: if not, this test shows nothing, and passes
+        for index in late:
+            side.proxies[index].resume("replies")
+        with pytest.raises(QuorumNotReached, match="restart guard"):
+            trying.result(10)
+        assert time.monotonic() - started < 1.5, "it waits two seconds for who does not answer"
+
+
 def test_a_lease_that_is_not_young_any_more_is_renewed_on_every_node(nodes: Nodes, open_client: OpenClient) -> None:
     """For its first second one charge of the keeper stands for all nodes, which may even be that of a dead one."""
     client = open_client(nodes.urls, ttl=4)
@@ -141,7 +197,7 @@ def test_nodes_that_have_forgotten_do_not_agree_to_an_old_proposal_and_the_fence
         server.command("DEL", "ht:{a}")
     store, ideas = client.locks.place.store, [60_000_000]
     right = store.proposal
-    monkeypatch.setattr(store, "proposal", lambda now: right(now) - (ideas.pop() if ideas else 0))
+    monkeypatch.setattr(store, "proposal", lambda *asked: right(*asked) - (ideas.pop() if ideas else 0))
     after = client.acquire("a", wait=5)
     assert not ideas
     assert after.fence > before.fence

@@ -17,7 +17,6 @@ from typing import NoReturn, cast
 import pytest
 
 from holdtight import AsyncLocks, Backoff, Locks, LossReason, QuorumNotReached
-from holdtight.aio.burst import ready
 from holdtight.aio.fan import QuorumTransport
 from holdtight.redis.ballot import RESIGN, RESIGN_WHOLE, VOTE
 from tests.faults.clients import OpenClient, asks
@@ -177,6 +176,7 @@ def test_interrupted_before_any_node_is_told_of_the_release_it_leaves_no_vote_be
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Locks(nodes.urls, ttl=30) as locks:
+        warm(locks, nodes)
         lease = locks.lock("a").acquire()
         monkeypatch.setattr(locks.fleet, "take_ready", _interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -207,7 +207,7 @@ def test_cancelled_while_nodes_refuse_the_release_it_is_seen_through_by_the_keep
     async def scene(side: Side) -> None:
         async with AsyncLocks(side.urls, ttl=30) as locks:
             async with locks.lock("a"), asyncio.timeout(10):
-                while ready(cast(QuorumTransport, locks.transport())) is None:
+                while not cast(QuorumTransport, locks.transport()).all_ready():
                     await asyncio.sleep(0.001)
             lease = await locks.lock("a").acquire()
             await asyncio.to_thread(wait_for, lambda: all(votes_of(nodes, "a")))
@@ -264,6 +264,40 @@ def test_votes_that_come_after_the_release_are_refused(nodes: Nodes, open_client
         time.sleep(0.2)
         assert free(nodes, "a")
         other.release(other.acquire("a", wait=2))
+
+
+def test_a_node_that_voted_after_the_grant_is_told_of_the_release_however_late_that_is(
+    nodes: Nodes, open_client: OpenClient
+) -> None:
+    """Its answer came when nobody waited for it, and what it was asked cannot be on its way any more."""
+    with Side(nodes) as side:
+        client = open_client(side.urls)
+        for _ in range(5):
+            client.release(client.acquire("a"))
+        wait_for(lambda: free(nodes, "a"))
+        for index in (0, 1):
+            side.proxies[index].pause("replies")
+        lease = client.try_acquire("a", ttl=1.5, renew=False)
+        assert lease is not None
+        assert len(lease.nodes) == 3
+        wait_for(lambda: all(votes_of(nodes, "a")))
+        side.heal()
+        time.sleep(0.7)  # more than a third of the ttl, which is how long a node may take to vote if nobody waits
+        client.release(lease)
+        wait_for(lambda: free(nodes, "a"), within=0.5)
+
+
+def test_nodes_that_have_forgotten_the_scripts_are_sent_them_again(nodes: Nodes, open_client: OpenClient) -> None:
+    client = open_client(nodes.urls)
+    for _ in range(5):
+        client.release(client.acquire("a"))
+    for server in nodes.servers:
+        server.command("SCRIPT", "FLUSH")
+    lease = client.acquire("a", wait=0.5)
+    for server in nodes.servers:
+        server.command("SCRIPT", "FLUSH")
+    client.release(lease)
+    wait_for(lambda: free(nodes, "a"))
 
 
 def test_a_forked_child_owns_nothing_of_a_quorum_and_can_use_it(nodes: Nodes) -> None:

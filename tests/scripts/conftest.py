@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from tests.scripts.nodes import ClockworkNode, Node
 from tests.scripts.workbench import Desk, Inbox
 from tests.support.servers import RunningServer
 
@@ -30,3 +31,22 @@ def listen(server: RunningServer) -> Iterator[Callable[[bytes], Inbox]]:
 def inbox(listen: Callable[[bytes], Inbox]) -> Inbox:
     """Listens on INBOX, where all of a test's waiters may be rung."""
     return listen(INBOX)
+
+
+@pytest.fixture
+def node(server: RunningServer) -> Iterator[Node]:
+    node = Node(server)
+    with closing(node.wire):
+        yield node
+
+
+@pytest.fixture
+def timed(server: RunningServer) -> Iterator[ClockworkNode]:
+    node = ClockworkNode(server)
+    with closing(node.wire):
+        yield node
+
+
+@pytest.fixture(params=["x", "r"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)

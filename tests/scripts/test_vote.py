@@ -2,114 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from holdtight.redis import keys, script
-from holdtight.redis.ballot import AGREE, BLESS, RESIGN, VOTE
-from holdtight.redis.script import Script
-from tests.scripts.clockwork import on_test_clock
-from tests.scripts.workbench import ALICE, BOB, CAROL, FAR, Inbox, Wire
+from holdtight.redis import script
+from holdtight.redis.ballot import VOTE
+from tests.scripts.nodes import (
+    HOLDERS,
+    MAIN,
+    NAMES,
+    SECOND,
+    SHORT_CUT,
+    STAMP,
+    WATCHERS,
+    ClockworkNode,
+    Node,
+    fence_of,
+)
+from tests.scripts.workbench import ALICE, BOB, CAROL, FAR, Inbox
 from tests.support.raw import ServerSaid
-from tests.support.servers import RunningServer
 
 RUN = b"a" * 40
 OTHER_RUN = b"b" * 40
-SECOND = 1_000_000
-NAMES = keys.keys_of("ht", "name")
-MAIN, QUEUE, WAITERS, HOLDERS = NAMES
-WATCHERS, STAMP = keys.watchers(MAIN), keys.stamp("ht")
-
-
-class Node:
-    def __init__(self, server: RunningServer) -> None:
-        self.server = server
-        self.wire = Wire(server)
-
-    def run(self, asked: Script, names: tuple[bytes, ...], *args: Any) -> Any:
-        return self.wire.call("EVAL", asked.body, len(names), *names, *args)
-
-    def vote(
-        self,
-        who: bytes,
-        *,
-        mode: str = "x",
-        ttl: int = 10_000,
-        proposal: int | None = None,
-        max_ttl: int = 60_000,
-        waiter: bytes | None = None,
-        inbox: bytes = b"",
-        run: bytes = b"",
-        not_after: int = FAR,
-    ) -> Any:
-        fence = self.now() if proposal is None else proposal
-        rung = who if waiter is None else waiter
-        names = (*NAMES, WATCHERS, STAMP)
-        return self.run(VOTE, names, mode, ttl, ttl + 10_000, "", max_ttl, rung, fence, inbox, run, not_after, who)
-
-    def renew(self, who: bytes, fence: int, **options: Any) -> Any:
-        return self.vote(who, proposal=fence, waiter=b"", **options)
-
-    def agree(self, who: bytes, fence: int) -> Any:
-        return self.run(AGREE, NAMES, who, fence, 10_000)
-
-    def resign(self, who: bytes) -> Any:
-        return self.run(RESIGN, (*NAMES, WATCHERS), who)
-
-    def withdraw(self, who: bytes, marker: int = 0) -> Any:
-        return self.run(script.WITHDRAW, NAMES, who, marker)
-
-    def bless(self, run: bytes, *, max_ttl: int = 60_000, not_after: int = FAR) -> Any:
-        return self.run(BLESS, (STAMP,), max_ttl, b"", run, not_after)
-
-    def now(self) -> int:
-        seconds, micros = self.wire.call("TIME")
-        return int(seconds) * SECOND + int(micros)
-
-    def left(self, key: bytes = MAIN) -> int:
-        return int(self.wire.call("PTTL", key))
-
-
-@pytest.fixture
-def node(server: RunningServer) -> Any:
-    node = Node(server)
-    yield node
-    node.wire.close()
-
-
-class ClockworkNode(Node):
-    """By a clock that the test sets, in seconds."""
-
-    def run(self, asked: Script, names: tuple[bytes, ...], *args: Any) -> Any:
-        return self.wire.call("EVAL", on_test_clock(asked.body), len(names), *names, *args)
-
-    def at(self, seconds: float) -> int:
-        now = 1_800_000_000 * SECOND + round(seconds * SECOND)
-        self.wire.call("SET", "~clock", now)
-        return now
-
-    def now(self) -> int:
-        return int(self.wire.call("GET", "~clock"))
-
-
-@pytest.fixture
-def timed(server: RunningServer) -> Iterator[ClockworkNode]:
-    node = ClockworkNode(server)
-    with closing(node.wire):
-        yield node
-
-
-@pytest.fixture(params=["x", "r"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def fence_of(reply: Any) -> int:
-    assert reply[0] == 1, reply
-    return int(reply[1])
 
 
 def test_the_fence_is_the_one_that_was_proposed(node: Node, mode: str) -> None:
@@ -260,6 +176,59 @@ def test_a_foreign_value_is_not_taken_for_ours(node: Node, key: bytes) -> None:
     with pytest.raises(ServerSaid, match="HTFOREIGN"):
         node.vote(ALICE, run=RUN, max_ttl=0)
     assert node.wire.call("GET", key) == b"something else"
+
+
+# The usual case has a short cut: it must do what the rest of the script would
+
+SETTINGS: dict[str, Callable[[ClockworkNode], object]] = {
+    "nothing": lambda node: None,
+    "given back": lambda node: (node.vote(BOB), node.resign(BOB)),
+    "given back a moment ago": lambda node: (node.vote(BOB), node.resign(BOB), node.at(0.5)),
+    "given back, and the clock set back": lambda node: (node.vote(BOB), node.resign(BOB), node.at(-30)),
+    "given back long ago": lambda node: (node.vote(BOB), node.resign(BOB), node.at(15)),
+    "held": lambda node: node.vote(BOB),
+    "ours": lambda node: node.vote(ALICE),
+    "expired": lambda node: (node.vote(BOB, ttl=1000), node.at(2)),
+    "read": lambda node: node.vote(BOB, mode="r"),
+    "withdrawn before it came": lambda node: node.withdraw(ALICE, node.now() // 1000 + 5000),
+    "another's withdrawn": lambda node: node.withdraw(BOB, node.now() // 1000 + 5000),
+    "agreed on more": lambda node: (node.vote(BOB), node.agree(BOB, node.now() + 3 * SECOND), node.resign(BOB)),
+}
+GUARDS: dict[str, Callable[[ClockworkNode], object]] = {
+    "without": lambda node: None,
+    "blessed": lambda node: node.bless(RUN),
+    "blessed for more": lambda node: node.bless(RUN, max_ttl=90_000),
+    "of another run": lambda node: node.bless(OTHER_RUN),
+    "waiting": lambda node: node.vote(CAROL, run=RUN),
+    "waited": lambda node: (node.vote(CAROL, run=RUN), node.at(61)),
+}
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_short_cut_does_what_the_whole_script_does(timed: ClockworkNode, setting: str, guard: str) -> None:
+    assert VOTE.body.count(SHORT_CUT) == 1
+    asked: list[dict[str, Any]] = [
+        {"proposal": ahead, "ttl": ttl, "max_ttl": max_ttl}
+        for ahead in (0, -1, 300_000, -300_000, 999_999, 1_000_001, -9 * SECOND)
+        for ttl, max_ttl in ((10_000, 60_000), (900, 60_000), (1000, 3900))
+    ]
+    for each in [*asked, {"proposal": 0, "not_after": -1}]:
+        answers: list[Any] = []
+        for whole in (False, True):
+            timed.wire.call("FLUSHALL")
+            timed.cut = False
+            timed.at(0.4)
+            GUARDS[guard](timed)
+            SETTINGS[setting](timed)
+            timed.cut = whole
+            now, options = timed.now(), dict(each)
+            options["proposal"] += now
+            if "not_after" in options:
+                options["not_after"] += now
+            reply = timed.vote(ALICE, run=b"" if guard == "without" else RUN, **options)
+            answers.append((reply, timed.everything()))
+        assert answers[0] == answers[1], each
 
 
 # The agreed fence

@@ -124,3 +124,10 @@ def test_waiting_for_the_loss_ends_with_the_release(world: World) -> None:
     world.now += 0.25
     thread.join(2)
     assert answers == [False]
+
+
+def test_a_release_that_is_interrupted_at_its_start_leaves_nothing_that_is_renewed(world: World) -> None:
+    lease = world.lease(tenure := world.tenure())
+    assert lease._close()
+    assert not tenure.alive
+    assert tenure.request(world.now) is None

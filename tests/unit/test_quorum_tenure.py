@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from holdtight import Locks, LossReason
+from holdtight.plan import LinkDown
 from holdtight.quorum import Breaker
 from holdtight.quorumtenure import FirstCharge, NodeCharge, QuorumTenure
+from holdtight.redis.ballot import Lot
 
 URLS = [f"redis://node-{number}" for number in range(5)]
 OWNER = b"o" * 24
@@ -43,9 +45,55 @@ def tenure_on(locks: Any, *nodes: int, markers: dict[int, int] | None = None, **
     return QuorumTenure(lock.terms, lambda hook: None, OWNER, 7, sent, markers or {}, [None] * 5, 1000.0)
 
 
+def test_a_tenure_that_all_nodes_were_asked_for_at_once_is_the_same_when_it_is_looked_into(
+    locks: Any, clock: Clock
+) -> None:
+    yes, limit = b"%016d%016d" % (7, 1_700_000_000_000_000), 1_700_000_002_000_000
+    replies = [yes, None, [1, b"7", 1_700_000_000_000, b""], LinkDown("gone", sent=True), yes]
+    ways: tuple[Any, ...] = ("a", "b", "c", "d", "e")
+    for node in locks.place.store.nodes:
+        node.learn(1_700_000_000.0, clock.now)
+    terms = locks.lock("a").terms
+    markers = {1: limit // 1000 + 50, 3: limit // 1000 + 50}
+    lot = Lot(replies, [limit] * 5, ways)
+    tenure = QuorumTenure.of_one_moment(terms, lambda hook: None, OWNER, 7, clock.now, lot)
+    known = tenure_on(locks, 0, 2, 4, markers=markers)
+    assert (tenure.deadline, tenure.good_until, tenure.nodes) == (known.deadline, known.good_until, known.nodes)
+    assert tenure.markers == known.markers
+    left = tenure.finish()
+    assert (left.holding, left.markers) == ({0, 2, 4}, markers)
+    assert [left.ways[index] for index in markers] == ["b", "d"]
+
+
+def test_when_nothing_can_come_any_more_a_node_that_may_have_voted_is_told_as_one_that_has(
+    locks: Any, clock: Clock
+) -> None:
+    for node in locks.place.store.nodes:
+        node.learn(1_700_000_000.0, clock.now)
+    tenure = tenure_on(locks, 0, 1, 2, markers={3: 1_700_000_002_000})
+    clock.now += 3
+    left = tenure.finish()
+    assert (left.holding, left.markers) == ({0, 1, 2, 3}, {})
+
+
+def test_it_ends_at_once_only_if_no_node_was_asked_for_more(locks: Any, clock: Clock) -> None:
+    def made() -> QuorumTenure:
+        lot = Lot([b"%016d%016d" % (7, 7)] * 5, [7] * 5, ())
+        return QuorumTenure.of_one_moment(locks.lock("a").terms, lambda hook: None, OWNER, 7, clock.now, lot)
+
+    renewed, refused, untouched = made(), made(), made()
+    assert charge(renewed, 3).request(clock.now) is not None
+    refused.refused_on(1, LossReason.TAKEN)
+    assert not renewed.finish_at_once()
+    assert not refused.finish_at_once()
+    assert not tenure_on(locks, 0, 1, 2).finish_at_once()
+    assert untouched.finish_at_once()
+    assert not untouched.alive
+
+
 def charge(tenure: QuorumTenure, index: int) -> NodeCharge:
     if not tenure.charges:  # as they are once it is not young any more
-        tenure.charges.extend(NodeCharge(tenure, number) for number in range(5))
+        tenure.charges = [NodeCharge(tenure, number) for number in range(5)]
     found = tenure.charges[index]
     assert isinstance(found, NodeCharge)
     return found

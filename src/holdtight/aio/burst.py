@@ -1,127 +1,181 @@
 """One request to every node of a quorum at once, with as little in between as there can be: the case without a plan.
 
-Replies are told within the read that brings them. Whatever is not usual is left in `replies` for a plan to go on with.
+Replies are told within the read that brings them, to one burst by all connections: only the burst's end is worth a turn
+of the loop. Whatever is not usual is left in `replies` for a plan to go on with.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import hiredis
 
 from holdtight.aio.connection import Connection
-from holdtight.aio.fan import MOST_OWED, QuorumTransport
 from holdtight.errand import Errand
 from holdtight.plan import LinkDown, ServerSaid, Step
-from holdtight.quorum import SILENT_SECONDS
+from holdtight.redis.link import bell_for
 from holdtight.redis.store import LONGEST_PATIENCE
 
-__all__ = ["Burst", "ready"]
+if TYPE_CHECKING:
+    from holdtight.aio.fan import QuorumTransport
 
+__all__ = ["Burst", "NodeConnection"]
 
-def ready(transport: QuorumTransport) -> list[Connection] | None:
-    """The connections to all nodes, if every one of them can be asked as far as is known."""
-    found: list[Connection] = []
-    for node in transport.nodes:
-        connection = node.connection
-        if connection is None or not connection.alive or connection.owed >= MOST_OWED:
-            return None
-        if connection.waiting_for(LONGEST_PATIENCE) > SILENT_SECONDS:
-            return None
-        found.append(connection)
-    return found
+_Push = hiredis.PushNotification
 
 
 class Burst:
-    """`steps` are what the requests are known by. A yes is 1, or begins with it; a no begins with 0."""
+    """A yes is 1, begins with it, or is a text; a no begins with 0. `over` ends when enough have said yes (then its
+    result is 1), too many no, or all have answered. What each request is known by is asked for only if something is not
+    usual."""
 
-    def __init__(self, transport: QuorumTransport, steps: Sequence[Step], *, enough: int, too_many: int) -> None:
+    __slots__ = (
+        "_no",
+        "_requests",
+        "_step_for",
+        "_timer",
+        "_too_many",
+        "_transport",
+        "enough",
+        "over",
+        "replies",
+        "wanted",
+        "yes",
+    )
+
+    def __init__(
+        self,
+        transport: "QuorumTransport",
+        requests: Sequence[bytes],
+        step_for: Callable[[int], Step],
+        *,
+        enough: int,
+        too_many: int,
+    ) -> None:
         self._transport = transport
-        self._steps = steps
-        self._enough = enough
+        self._requests = requests
+        self._step_for = step_for
+        self.enough = enough
         self._too_many = too_many
-        self._yes = self._no = 0
-        self.replies: list[Any] = [None] * len(steps)
-        self._over: asyncio.Future[None] = transport.loop.create_future()
+        self.yes = self._no = 0
+        self.replies: list[Any] = [None] * len(requests)
+        self.wanted = True
+        """It is not over, as far as is known here: who waits may have been cancelled."""
+        self.over: asyncio.Future[Any] = transport.loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def run(self, connections: Sequence[Connection], requests: Sequence[bytes], patience: float) -> None:
-        """Until enough have said yes, too many no, or all have answered. When the patience is over, those who have not
-        are answered for."""
-        for index, connection in enumerate(connections):
-            connection.ask_for(_Slot(self, index, connection, requests[index]), requests[index], LONGEST_PATIENCE)
-        if self._over.done():
-            return
-        timer = self._transport.loop.call_later(patience, self._lose_patience)
-        try:
-            await self._over
-        finally:
-            timer.cancel()
-            self._over.cancel()  # nobody waits any more
+    def send(self, connections: "Sequence[NodeConnection]", patience: float) -> None:
+        """When the patience is over, those who have not answered are answered for. The longest that there is needs no
+        timer: the connections have it themselves."""
+        loop = self._transport.loop
+        deadline = loop.time() + LONGEST_PATIENCE
+        for connection, request in zip(connections, self._requests, strict=True):
+            if not connection.add(self, request, deadline):
+                self.failed(connection.index, connection, LinkDown("the connection is closed", sent=False))
+        if patience < LONGEST_PATIENCE and self.wanted:
+            self._timer = loop.call_later(patience, self._lose_patience)
 
-    @property
-    def over(self) -> bool:
-        return self._over.done()
+    def end(self, outcome: Any) -> None:
+        """Nothing that comes later counts."""
+        self.wanted = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self.over.done():
+            self.over.set_result(outcome)
+        if self._transport.closed:
+            self._transport.loop.call_soon(self._transport.rest)
 
-    def told(self, index: int, reply: Any) -> None:
-        if self._over.done():
-            return
-        self.replies[index] = reply
-        kind = reply.__class__
-        word = reply if kind is int else reply[0] if kind is list else None
-        if word == 1:
-            self._yes += 1
-        elif word == 0:
-            self._no += 1
-        if self._yes >= self._enough or self._no >= self._too_many or None not in self.replies:
-            self._over.set_result(None)
+    def told(self, index: int, connection: "NodeConnection", reply: Any, *, again: bool = True) -> None:
+        """Anything but the usual yes, or one that took two requests."""
+        if isinstance(reply, hiredis.ReplyError):
+            step = self._step_for(index)
+            # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
+            wanted = step.undo or (self.wanted and not self.over.done())
+            if str(reply).startswith("NOSCRIPT") and again and connection.alive and wanted:
+                asked = connection.ask(step.replacement(self._requests[index]), LONGEST_PATIENCE)
+                asked.add_done_callback(lambda future: self._told_at_last(index, connection, future))
+                return
+            reply = ServerSaid(str(reply))
+        self._count(index, reply)
 
-    def failed(self, index: int, connection: Connection, error: LinkDown) -> None:
-        transport, step = self._transport, self._steps[index]
+    def failed(self, index: int, connection: "NodeConnection", error: LinkDown) -> None:
+        transport, step = self._transport, self._step_for(index)
         transport.breakers[index].failed_once(transport.place.clock(), str(error), connection)
         if step.undo:
             place = transport.nodes[index].place
             place.post.keeper.ask(Errand(place, step.otherwise or step))
-        self.told(index, error)
+        self._count(index, error)
 
-    def refused(self, index: int, connection: Connection, request: bytes, reply: hiredis.ReplyError) -> None:
-        step = self._steps[index]
-        # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
-        wanted = step.undo or not self._over.done()
-        if str(reply).startswith("NOSCRIPT") and request and connection.alive and wanted:
-            connection.ask_for(_Slot(self, index, connection, b""), step.replacement(request), LONGEST_PATIENCE)
+    def _told_at_last(self, index: int, connection: "NodeConnection", future: "asyncio.Future[Any]") -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if isinstance(error, LinkDown):
+            self.failed(index, connection, error)
         else:
-            self.told(index, ServerSaid(str(reply)))
+            self.told(index, connection, future.result(), again=False)
+
+    def _count(self, index: int, reply: Any) -> None:
+        if not self.wanted:
+            return
+        self.replies[index] = reply
+        kind = reply.__class__
+        word = 1 if kind is bytes else reply if kind is int else reply[0] if kind is list else None
+        if word == 1:
+            self.yes += 1
+        elif word == 0:
+            self._no += 1
+        if self.yes >= self.enough:
+            self.end(1)
+        elif self._no >= self._too_many or None not in self.replies:
+            self.end(self)
 
     def _lose_patience(self) -> None:
         for index, reply in enumerate(self.replies):
             if reply is None:
                 self.replies[index] = LinkDown("it did not answer in time", sent=True)
-        if not self._over.done():
-            self._over.set_result(None)
+        self.end(self)
 
 
-class _Slot:
-    """What one node owes a burst."""
+class NodeConnection(Connection):
+    """To one node of a quorum: what is pending there may be a burst, the same on all connections."""
 
-    __slots__ = ("_burst", "_connection", "_index", "_request", "_told")
+    index = 0
+    """The node's, among all."""
 
-    def __init__(self, burst: Burst, index: int, connection: Connection, request: bytes) -> None:
-        self._burst = burst
-        self._index = index
-        self._connection = connection
-        self._request = request
-        self._told = False
+    def _take(self, items: list[Any]) -> None:
+        index = self.index
+        take, take_deadline = self._pending.popleft, self.deadlines.popleft
+        for item in items:
+            kind = item.__class__
+            if kind is _Push:
+                rung = bell_for(item)
+                if rung is not None:
+                    self._ring(*rung)
+                continue
+            try:
+                owed = take()
+                take_deadline()
+            except IndexError:
+                self._answers_too_much()
+                return
+            if owed.__class__ is not Burst:
+                if not owed.done():
+                    owed.set_result(item)
+            elif kind is bytes or item == 1:
+                if owed.wanted:
+                    owed.replies[index] = item
+                    owed.yes += 1
+                    if owed.yes == owed.enough:
+                        owed.end(1)
+                    elif None not in owed.replies:
+                        owed.end(owed)
+            else:
+                owed.told(index, self, item)
 
-    def done(self) -> bool:
-        return self._told
-
-    def set_result(self, reply: Any) -> None:
-        self._told = True
-        if isinstance(reply, hiredis.ReplyError):
-            self._burst.refused(self._index, self._connection, self._request, reply)
+    def _let_down(self, owed: Any, error: LinkDown) -> None:
+        if owed.__class__ is Burst:
+            owed.failed(self.index, self, error)
         else:
-            self._burst.told(self._index, reply)
-
-    def set_exception(self, error: LinkDown) -> None:
-        self._told = True
-        self._burst.failed(self._index, self._connection, error)
+            super()._let_down(owed, error)

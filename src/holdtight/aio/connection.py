@@ -5,7 +5,7 @@ loop. Everything that is asked for in one turn of the loop goes out in one write
 within a turn, so that client and server do not run in lockstep.
 
 # Invariants:
-# - `_pending` and `_deadlines` hold a future and a deadline per request under way, in the order of the requests;
+# - `_pending` and `deadlines` hold who is owed and a deadline per request under way, in the order of the requests;
 # - a future that is done (answered, cancelled, out of patience) stays in line to take its reply;
 # - `_sweep_at` is at or before the earliest deadline of all that are pending;
 # - a bell for an owner that is not listening (yet) is kept: reply and message may come in one read, before the
@@ -14,7 +14,7 @@ within a turn, so that client and server do not run in lockstep.
 
 import asyncio
 from collections import deque
-from typing import Any, Protocol
+from typing import Any
 
 import hiredis
 
@@ -25,21 +25,13 @@ from holdtight.process import tell_of_fork
 from holdtight.redis.link import bell_for
 from holdtight.values import Owner
 
-__all__ = ["Connection", "Owed"]
+__all__ = ["Connection"]
 
 FLUSH_AFTER = 32
 HELD_UP = 0.05
 MOST_UNHEARD = 1024
 _NEVER = float("inf")
 _Push = hiredis.PushNotification
-
-
-class Owed(Protocol):
-    """What is told of a reply within the read that brings it: it must neither block nor raise."""
-
-    def done(self) -> bool: ...
-    def set_result(self, reply: Any, /) -> None: ...
-    def set_exception(self, error: LinkDown, /) -> None: ...
 
 
 class Connection:
@@ -53,8 +45,8 @@ class Connection:
         self._new_future = loop.create_future
         self._call_soon = loop.call_soon
         self._clock = loop.time
-        self._pending: deque[asyncio.Future[Any] | Owed] = deque()
-        self._deadlines: deque[float] = deque()
+        self._pending: deque[Any] = deque()
+        self.deadlines: deque[float] = deque()
         self._out: list[bytes] = []
         self._rest = b""
         self._sweep_at = _NEVER
@@ -79,17 +71,16 @@ class Connection:
     def ask(self, request: bytes, patience: float) -> "asyncio.Future[Any]":
         """Sends with this turn's other requests. The future ends with the reply, or with LinkDown."""
         future = self._new_future()
-        self.ask_for(future, request, patience)
+        if not self.add(future, request, self._clock() + patience):
+            future.set_exception(LinkDown("the connection is closed", sent=False))
         return future
 
-    def ask_for(self, future: "asyncio.Future[Any] | Owed", request: bytes, patience: float) -> None:
-        """The same for a future of the asker's own, or for what is told at once."""
+    def add(self, owed: Any, request: bytes, deadline: float) -> bool:
+        """False if the connection is closed."""
         if not self.alive:
-            future.set_exception(LinkDown("the connection is closed", sent=False))
-            return
-        deadline = self._clock() + patience
-        self._pending.append(future)
-        self._deadlines.append(deadline)
+            return False
+        self._pending.append(owed)
+        self.deadlines.append(deadline)
         out = self._out
         out.append(request)
         if len(out) == 1:
@@ -98,6 +89,7 @@ class Connection:
             self._flush()
         if deadline < self._sweep_at:
             self._arm(deadline)
+        return True
 
     def _flush(self) -> None:
         if not self._out or not self.alive:
@@ -130,7 +122,10 @@ class Connection:
         except (LinkDown, hiredis.ProtocolError) as error:
             self.fail(error if isinstance(error, LinkDown) else LinkDown(str(error), sent=True))
             return
-        take, take_deadline = self._pending.popleft, self._deadlines.popleft
+        self._take(items)
+
+    def _take(self, items: list[Any]) -> None:
+        take, take_deadline = self._pending.popleft, self.deadlines.popleft
         for item in items:
             if item.__class__ is _Push:
                 rung = bell_for(item)
@@ -141,10 +136,13 @@ class Connection:
                 future = take()
                 take_deadline()
             except IndexError:
-                self.fail(LinkDown("the server answered more than was asked", sent=True))
+                self._answers_too_much()
                 return
             if not future.done():
                 future.set_result(item)
+
+    def _answers_too_much(self) -> None:
+        self.fail(LinkDown("the server answered more than was asked", sent=True))
 
     # Bells.
 
@@ -196,7 +194,7 @@ class Connection:
 
     def waiting_for(self, patience: float) -> float:
         """For how long the oldest request has been under way, if all are made with that patience."""
-        return self._clock() - (self._deadlines[0] - patience) if self._deadlines else 0.0
+        return self._clock() - (self.deadlines[0] - patience) if self.deadlines else 0.0
 
     @property
     def idle(self) -> bool:
@@ -206,7 +204,7 @@ class Connection:
     @property
     def silent(self) -> bool:
         """Somebody has run out of patience with it, and it has said nothing since."""
-        return bool(self._pending) and self._clock() >= self._deadlines[0]
+        return bool(self._pending) and self._clock() >= self.deadlines[0]
 
     def _arm(self, deadline: float) -> None:
         if self._sweeper is not None:
@@ -223,7 +221,7 @@ class Connection:
         if now > due + HELD_UP:
             self._arm(now + HELD_UP)  # the loop was blocked, not the server silent: first see what has come
             return
-        earliest = min(self._deadlines, default=_NEVER)
+        earliest = min(self.deadlines, default=_NEVER)
         if now >= earliest:
             self.fail(LinkDown("it did not answer in time", sent=True, silent=True))
         elif earliest < _NEVER:
@@ -239,16 +237,19 @@ class Connection:
         self._detach()
         self._link.close()
         pending, self._pending = self._pending, deque()
-        self._deadlines.clear()
+        self.deadlines.clear()
         listeners, self._listeners = self._listeners, {}
-        for future in pending:
-            if not future.done():
-                future.set_exception(LinkDown(cause.cause, sent=True, stale=cause.stale, silent=cause.silent))
-                if isinstance(future, asyncio.Future):
-                    future.exception()  # who asked is told; where the loop ends before, nobody minds
+        for owed in pending:
+            self._let_down(owed, LinkDown(cause.cause, sent=True, stale=cause.stale, silent=cause.silent))
         for listener in listeners.values():
             if not listener.done():
                 listener.set_exception(LinkDown(cause.cause, sent=False))
+
+    def _let_down(self, owed: Any, error: LinkDown) -> None:
+        if not owed.done():
+            owed.set_exception(error)
+            if isinstance(owed, asyncio.Future):
+                owed.exception()  # who asked is told; where the loop ends before, nobody minds
 
     def close(self) -> None:
         self._flush()

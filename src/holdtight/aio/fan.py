@@ -4,17 +4,19 @@ Replies that nobody waits for any more are drained by the connections: a future 
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any
 
 import hiredis
 
+from holdtight.aio.burst import NodeConnection
 from holdtight.aio.connection import Connection
 from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
 from holdtight.errand import Errand
+from holdtight.place import Link, Place
 from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish
 from holdtight.quorum import SILENT_SECONDS, Breaker, QuorumPlace
 from holdtight.redis.store import LONGEST_PATIENCE
@@ -25,13 +27,65 @@ MOST_OWED = 4096
 """So many requests may be under way to one node, of all tasks."""
 
 
+class NodeTransport(Transport):
+    """To one node."""
+
+    def __init__(self, place: Place, index: int, loop: asyncio.AbstractEventLoop, *, connect_timeout: float) -> None:
+        super().__init__(place, loop, connect_timeout=connect_timeout)
+        self._index = index
+
+    def _connection(self, link: Link) -> Connection:
+        made = NodeConnection(link, self.loop, self.place.post)
+        made.index = self._index
+        return made
+
+
 class QuorumTransport(Transport):
     """A client's connections on one loop, one to each node. Nothing is ever asked of the quorum as a whole."""
 
     def __init__(self, place: QuorumPlace, loop: asyncio.AbstractEventLoop, *, connect_timeout: float) -> None:
         super().__init__(place, loop, connect_timeout=connect_timeout)
-        self.nodes = [Transport(node, loop, connect_timeout=connect_timeout) for node in place.nodes]
+        self.nodes = [
+            NodeTransport(node, index, loop, connect_timeout=connect_timeout) for index, node in enumerate(place.nodes)
+        ]
         self.breakers = [Breaker() for _ in place.nodes]
+        self.ways: tuple[NodeConnection, ...] = ()
+        """The connections to all nodes, always the same tuple while they are the same."""
+        self.words: list[bytes] = []
+        """Their inboxes, as they go into a request."""
+        self._knowing: tuple[Any, Sequence[Any]] = (None, ())
+
+    def all_ready(self) -> bool:
+        """Every node can be asked, as far as is known; then `ways` says how."""
+        due = self.loop.time() + LONGEST_PATIENCE - SILENT_SECONDS
+        for connection in self.ways:
+            if not connection.alive:
+                return self._find_ways() and self.all_ready()
+            deadlines = connection.deadlines
+            if deadlines and (deadlines[0] < due or len(deadlines) >= MOST_OWED):
+                return False
+        return bool(self.ways) or (self._find_ways() and self.all_ready())
+
+    def _find_ways(self) -> bool:
+        connections = [node.connection for node in self.nodes]
+        found = [each for each in connections if isinstance(each, NodeConnection) and each.alive]
+        if len(found) < len(self.nodes):
+            self.ways = ()
+            return False
+        self.ways = tuple(found)
+        self.words = [connection.inbox_word for connection in found]
+        return True
+
+    def all_know(self, replacement: Any) -> bool:
+        """All nodes have answered to that script, by these ways. Looked up once for them: they do not forget it."""
+        known, ways = self._knowing
+        if known is replacement and ways is self.ways:
+            return True
+        for connection in self.ways:
+            if replacement not in connection.knows:
+                return False
+        self._knowing = (replacement, self.ways)
+        return True
 
     def rest(self) -> None:
         for node in self.nodes:

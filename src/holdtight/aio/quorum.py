@@ -1,20 +1,20 @@
 """`AsyncLock` on a quorum."""
 
 import asyncio
+from functools import partial
 from typing import Any, cast
 
-from holdtight.aio.burst import Burst, ready
-from holdtight.aio.connection import Connection
+from holdtight.aio.burst import Burst
 from holdtight.aio.fan import FanDriver, QuorumTransport
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
 from holdtight.core.contend import acquire, patience
-from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, release_steps, renew
+from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
 from holdtight.identity import Identity
-from holdtight.plan import LinkDown, ServerSaid, Step
+from holdtight.plan import LinkDown, ServerSaid
 from holdtight.quorumlock import QuorumLockMixin
-from holdtight.quorumtenure import Finish, QuorumTenure
-from holdtight.redis.ballot import RESIGN_WHOLE, VOTED, agreed_fence, tally
+from holdtight.quorumtenure import QuorumTenure
+from holdtight.redis.ballot import RESIGN_WHOLE, Ballot, Lot, agreed_fence, voted
 from holdtight.tenure import Tenure
 from holdtight.values import LossReason
 
@@ -31,40 +31,37 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
 
     async def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> AsyncLease | None:
         """The usual path: all nodes asked once, a majority that agrees, no plan. What is not usual goes on with one."""
-        locks = self._locks
-        ballot = self.ballot
-        store, majority, clock = ballot.store, ballot.majority, locks.place.clock
+        locks, clock = self._locks, self._clock
+        ballot = cast(Ballot, self.prepared)
+        store = ballot.store
+        transport = self._transport()
         started = clock()
-        if locks.closed or not store.knows_all(started):
-            return await self._by_plan(None, wait, who, or_none)
-        transport = cast(QuorumTransport, locks.transport())
-        connections = ready(transport)
-        if connections is None:
+        leads = None if locks.closed else store.leads(started)
+        if leads is None or not transport.all_ready():
             return await self._by_plan(None, wait, who, or_none)
         owner = locks.client.owner()
-        longest = patience(ballot, wait, locks.settings.connect_timeout)
-        words = [connection.inbox_word for connection in connections]
-        requests, limits = ballot.vote_requests(owner, now=started, patience=longest, words=words)
-        found = Round(owner, limits)
-        found.ways = list(connections)
-        count = len(limits)
-        burst = Burst(transport, [VOTED] * count, enough=majority, too_many=count - majority + 1)
+        longest = self._patience
+        if wait is not self._wait:
+            longest = patience(ballot, wait, locks.settings.connect_timeout)
+        words, ways = transport.words, transport.ways
+        requests, limits = ballot.vote_requests(owner, now=started, patience=longest, leads=leads, words=words)
+        majority = store.majority
+        burst = Burst(transport, requests, voted, enough=majority, too_many=len(limits) - majority + 1)
+        lot = Lot(burst.replies, limits, ways)
+        burst.send(ways, longest)
         try:
-            await burst.run(connections, requests, longest)
+            await burst.over
         except BaseException as error:
-            await self._take_back(found, wait, or_none, error)
+            burst.end(None)
+            await self._take_back(Round(owner, lot.all_markers(), ways), wait, or_none, error)
             raise
-        finally:
-            transport.rest()
         fence = agreed_fence(burst.replies, majority)
         if fence is None or clock() - started >= ballot.valid:
+            found = Round(owner, lot.all_markers(), ways)
             found.answers = ballot.read_votes(burst.replies, started)
             return await self._by_plan(found, wait, who, or_none)
         store.learn(burst.replies, started)
-        granted, open_ = tally(burst.replies, limits)
-        tenure = QuorumTenure.of_one_moment(
-            self.terms, transport.deliver, owner, fence, started, granted, open_, found.ways
-        )
+        tenure = QuorumTenure.of_one_moment(self.terms, transport.deliver, owner, fence, started, lot)
         tenure.keep(started)
         lease = AsyncLease(self, tenure)
         if self._unusual:
@@ -72,6 +69,12 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         if locks.events.loud:
             locks.report_quick_grant(self._name, owner, fence)
         return lease
+
+    def _transport(self) -> QuorumTransport:
+        transport = self._locks.latest
+        if transport is None or transport.loop is not asyncio.get_running_loop():
+            transport = self._locks.transport()
+        return cast(QuorumTransport, transport)
 
     async def _take_back(self, found: Round, wait: float | None, or_none: bool, error: BaseException) -> None:
         """Cancelled while it asked: whatever the nodes have heard of it is withdrawn."""
@@ -105,44 +108,74 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
 
     async def give_back(self, tenure: Tenure) -> None:
         held = cast(QuorumTenure, tenure)
-        was_lost, left = self.finish(held)
+        asked = None if held.lost() else self._resign_at_once(held)
+        if asked is None:
+            await self._give_back_by_plan(held)
+            return
+        try:
+            answer = await asked
+        except asyncio.CancelledError:
+            self._leave_to_the_keeper(held)
+            raise
+        await self._give_back_slowly(None, held, False, answer)
+
+    def _give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
+        """The usual end of a block: see AsyncLock."""
+        if tenure.entered != 1 or self._unusual or not tenure.alive or tenure.lost():
+            return None
+        asked = self._resign_at_once(cast(QuorumTenure, tenure))
+        if asked is not None:
+            tenure.entered = 0
+        return asked
+
+    def _resign_at_once(self, tenure: QuorumTenure) -> "asyncio.Future[Any] | None":
+        """The usual path: one request to every node, by the ways of their votes. The future's result is 1 if a majority
+        was ours, or else the burst; None if there is more to it."""
+        transport, lot = self._transport(), tenure.lot
+        if lot is None or transport.closed or not transport.all_ready() or transport.ways is not lot.ways:
+            return None
+        if not transport.all_know(RESIGN_WHOLE) or not tenure.finish_at_once():
+            return None
+        tenure.drop()
+        ballot = self.ballot
+        requests = [ballot.resign_request(tenure.owner)] * len(lot.limits)
+        step_for = partial(ballot.resign_step_after, tenure.owner, lot)
+        burst = Burst(transport, requests, step_for, enough=ballot.majority, too_many=len(requests) + 1)
+        burst.send(transport.ways, RELEASE_SECONDS)
+        return burst.over
+
+    async def _give_back_slowly(self, transport: Any, tenure: Tenure, was_lost: bool, first: Any) -> None:
+        """Goes on from what came of `_resign_at_once`."""
+        held, majority = cast(QuorumTenure, tenure), self.ballot.majority
+        reason = None
+        if first != 1:
+            try:
+                reason = judge_release(self.ballot.read_releases(first.replies), held.place.names, majority)
+            except LinkDown as error:
+                raise self.not_released(held, error) from error
+        self.released(held, reason)
+
+    def _leave_to_the_keeper(self, tenure: Tenure) -> None:
+        held = cast(QuorumTenure, tenure)
+        self.leave_to_the_keeper(held, held.finish())
+
+    async def _give_back_by_plan(self, tenure: QuorumTenure) -> None:
+        was_lost, left = self.finish(tenure)
         if tenure.reason is LossReason.FORKED:
             return
-        transport = cast(QuorumTransport, self._locks.transport())
         try:
-            connections = None if was_lost else ready(transport)
-            if connections is not None and _can_take_all(connections, left):
-                reason = await self._resign_at_once(transport, connections, held, left)
-            else:
-                plan = release(self.ballot, held.place.names, tenure.owner, **left._asdict())
-                with self._driver() as driver:
-                    reason = await driver.run(plan)
+            plan = release(self.ballot, tenure.place.names, tenure.owner, **left._asdict())
+            with self._driver() as driver:
+                reason = await driver.run(plan)
         except (LinkDown, ServerSaid) as error:
             if was_lost:
                 return  # which is worse, and told by who asked
-            raise self.not_released(held, error) from error
+            raise self.not_released(tenure, error) from error
         except asyncio.CancelledError:
-            self.leave_to_the_keeper(held, left)
+            self.leave_to_the_keeper(tenure, left)
             raise
         if not was_lost:
-            self.released(held, reason)
-
-    async def _resign_at_once(
-        self, transport: QuorumTransport, connections: list[Connection], tenure: QuorumTenure, left: Finish
-    ) -> LossReason | None:
-        """The usual path: one request to every node, no plan."""
-        ballot = self.ballot
-        steps = cast("list[Step]", release_steps(ballot, tenure.owner, *left))
-        burst = Burst(transport, steps, enough=ballot.majority, too_many=len(steps) + 1)
-        try:
-            await burst.run(connections, [step.before for step in steps], RELEASE_SECONDS)
-        finally:
-            transport.rest()
-        answers = ballot.read_releases(burst.replies)
-        return judge_release(answers, tenure.place.names, ballot.majority)
-
-    def _give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
-        return None
+            self.released(tenure, reason)
 
     async def downgrade(self, tenure: Tenure) -> AsyncLease:
         raise self.refuse("downgrade")
@@ -156,16 +189,3 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         with self._driver() as driver:
             renewed = await driver.run(plan)
         self.renewed(held, terms, renewed)
-
-
-def _can_take_all(connections: list[Connection], left: Finish) -> bool:
-    """Every node is to be told, in one way: after what it was asked before, and by a name that it knows."""
-    for index, connection in enumerate(connections):
-        if RESIGN_WHOLE not in connection.knows:
-            return False
-        if index in left.markers:
-            if left.ways[index] is not connection:
-                return False
-        elif index not in left.holding:
-            return False
-    return True

@@ -97,10 +97,13 @@ class Transport:
             future.set_exception(error)
             ignore(future)  # whoever waits is told; a loop that ends in this turn tells nobody, and nobody minds
             return
-        self.connection = Connection(link, self.loop, self.place.post)
+        self.connection = self._connection(link)
         future.set_result(self.connection)
         if self.place.client.known:
             self.place.post.keeper.watch(self.place)
+
+    def _connection(self, link: Link) -> Connection:
+        return Connection(link, self.loop, self.place.post)
 
     def _connected(self, future: "asyncio.Future[Connection]") -> None:
         self._connecting = None

@@ -85,11 +85,11 @@ class Ballots(Protocol):
 class Round:
     """One asking of all nodes. `limits`: until when each may still carry the request out, in its own ms."""
 
-    def __init__(self, owner: Owner, limits: list[int]) -> None:
+    def __init__(self, owner: Owner, limits: list[int], ways: Sequence[Any] | None = None) -> None:
         self.owner = owner
         self.limits = limits
         self.answers: list[Any] = [None] * len(limits)
-        self.ways: list[Any] = [None] * len(limits)
+        self.ways: list[Any] = [None] * len(limits) if ways is None else list(ways)
 
     def granted(self) -> dict[int, Grant]:
         return {index: each for index, each in enumerate(self.answers) if each.__class__ is Grant}

@@ -3,6 +3,7 @@
 Loaded with the first client of a quorum, not with the package.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from holdtight.errors import LockError
 from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.redis import answers, keys, script
 from holdtight.redis.inspection import read_inspection
-from holdtight.redis.node import Client
+from holdtight.redis.node import Client, passport
 from holdtight.redis.resp import bulk, command
 from holdtight.redis.script import Script
 from holdtight.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, read_release, records_step
@@ -33,12 +34,12 @@ __all__ = [
     "RESIGN",
     "RESIGN_WHOLE",
     "VOTE",
-    "VOTED",
     "Ballot",
+    "Lot",
     "QuorumStore",
     "Vote",
     "agreed_fence",
-    "tally",
+    "voted",
 ]
 
 VOTE = Script("vote")
@@ -68,28 +69,37 @@ class QuorumStore:
     def prepare(self, claim: Claim) -> "Ballot":
         return Ballot(self, claim)
 
-    def proposal(self, now: float) -> int:
+    def proposal(self, now: float, leads: list[float] | None = None) -> int:
         """A fence that every node whose clock is right can agree to: the median of their clocks, as we know them.
 
         The higher one of two: a node whose clock is far ahead of it does not vote, and a majority must not be.
         """
-        times = sorted([node.server_time(now) for node in self.nodes])
-        return int(times[len(times) // 2] * 1e6)
+        times = sorted(leads or [node.server_time(now) - now for node in self.nodes])
+        return int((now + times[len(times) // 2]) * 1e6)
 
-    def knows_all(self, now: float) -> bool:
-        """Every node has told its time, and has our record."""
-        return all(node.lead is not None and now <= node.recorded_until for node in self.nodes)
+    def leads(self, now: float) -> list[float] | None:
+        """How far ahead of our clock the nodes' are, if every node has told its time and has our record."""
+        found: list[float] = []
+        for node in self.nodes:
+            lead = node.lead
+            if lead is None or now > node.recorded_until:
+                return None
+            found.append(lead)
+        return found
 
     def learn(self, replies: list[Any], sent: float) -> None:
         """What yes votes say of the time."""
         for node, reply in zip(self.nodes, replies, strict=True):
-            if reply.__class__ is list and reply[0] == 1:
+            kind = reply.__class__
+            if kind is bytes:
+                node.learn_usual(int(reply[16:]) / 1e6 - sent)
+            elif kind is list and reply[0] == 1:
                 node.learn(reply[2] / 1000, sent)
 
     def bless_step(self, index: int, now: float, patience: float) -> Step:
         limit = int((self.nodes[index].server_time(now) + patience) * 1e6)
         return Step(
-            BLESS.head(self.stamp) + bulk(self.max_ttl_ms),
+            BLESS.head(self.stamp),
             bulk(limit),
             lambda reply, sent: reply == 1,
             patience=patience,
@@ -131,7 +141,7 @@ class Ballot:
     def _head(self, ttl: float) -> bytes:
         ms = max(1, round(ttl * 1000))
         label = bulk(self.claim.label or "")
-        return self._vote + bulk(self._mode) + bulk(ms) + bulk(ms + TAIL_MS) + label + bulk(self.store.max_ttl_ms)
+        return self._vote + bulk(self._mode) + bulk(ms + TAIL_MS) + label
 
     def arrival_limit(self, index: int, now: float, patience: float) -> int:
         """`not_after` of a vote that is sent now, in that node's ms and rounded up: what a marker must outlive."""
@@ -159,26 +169,29 @@ class Ballot:
             )
             for limit, read in zip(limits, self.store.vote_readers, strict=True)
         ]
-        return steps, [limit // 1000 + _MARKER_SLACK_MS for limit in limits]
+        return steps, [_marker(limit) for limit in limits]
 
     def vote_requests(
-        self, owner: Owner, *, now: float, patience: float, words: list[bytes]
+        self, owner: Owner, *, now: float, patience: float, leads: list[float], words: Sequence[bytes]
     ) -> tuple[list[bytes], list[int]]:
-        """The same as bytes, and the limits. `words` are the inboxes as the connections have them."""
-        store = self.store
-        nodes = store.nodes
-        head = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (self._usual, owner, store.proposal(now))
+        """The same as bytes, and the limits. `leads` are the store's, `words` the inboxes as connections have them."""
+        head = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (self._usual, owner, self.store.proposal(now, leads))
         until = now + patience
-        limits = [int(node.server_time(until) * 1e6) for node in nodes]
-        return [
-            b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, words[index], limit, owner)
-            for index, limit in enumerate(limits)
-        ], [limit // 1000 + _MARKER_SLACK_MS for limit in limits]
+        limits = [int((until + lead) * 1e6) for lead in leads]
+        requests = [
+            b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, word, limit, owner)
+            for word, limit in zip(words, limits, strict=True)
+        ]
+        return requests, limits
+
+    def resign_request(self, owner: Owner) -> bytes:
+        """To every node, where the vote went before."""
+        return b"%b$24\r\n%b\r\n" % (self.resign_head, owner)
 
     def read_votes(self, replies: list[Any], sent: float) -> list[Any]:
         """Of replies to `vote_requests`, with what stands for those that are missing."""
         return [
-            reply if reply is None or isinstance(reply, Exception) else VOTED.made_of((node, reply), sent)
+            reply if reply is None or isinstance(reply, Exception) else _VOTED.made_of((node, reply), sent)
             for node, reply in zip(self.store.nodes, replies, strict=True)
         ]
 
@@ -198,7 +211,7 @@ class Ballot:
         return b"%b$0\r\n\r\n$16\r\n%016d\r\n$0\r\n\r\n%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (
             head,
             fence,
-            bulk(run),
+            bulk(passport(self.store.max_ttl_ms, run)),
             limit,
             owner,
         )
@@ -215,6 +228,10 @@ class Ballot:
     def resign_step(self, owner: Owner, marker: int = 0) -> Step:
         """With a marker: a vote of this owner may still be on its way, so that only the same way will do."""
         return _Resign(self, owner, marker)
+
+    def resign_step_after(self, owner: Owner, lot: "Lot", index: int) -> Step:
+        """What `resign_request` is known by on that node, where the vote went by the same way."""
+        return _Resign(self, owner, lot.marker(index))
 
     def withdraw_step(self, owner: Owner, marker: int) -> Step:
         return Step(
@@ -250,24 +267,56 @@ class Ballot:
 
 def agreed_fence(replies: list[Any], majority: int) -> int | None:
     """Of raw replies to a vote: what a majority has granted, if all who granted say the same, and nobody expired."""
-    yes = [reply for reply in replies if reply.__class__ is list and reply[0] == 1]
-    if len(yes) < majority:
-        return None
-    fence = yes[0][1]
-    for reply in yes:
-        if reply[1] != fence or reply[3]:
+    fence = None
+    yes = 0
+    for reply in replies:
+        kind = reply.__class__
+        if kind is bytes:
+            said = reply[:16]
+        elif kind is list and reply[0] == 1 and not reply[3]:
+            said = reply[1]
+        elif kind is list and reply[0] == 1:
             return None
-    return int(fence)
+        else:
+            continue
+        if fence is None:
+            fence = said
+        elif said != fence:
+            return None
+        yes += 1
+    return int(fence) if fence is not None and yes >= majority else None
 
 
-def tally(replies: list[Any], limits: list[int]) -> tuple[list[bool], dict[int, int]]:
-    """Who has granted; and those who may have done so without our knowing, or may yet, with their limits."""
-    granted = [reply.__class__ is list and reply[0] == 1 for reply in replies]
-    return granted, {
-        index: limits[index]
-        for index, reply in enumerate(replies)
-        if reply is None or (reply.__class__ is LinkDown and reply.sent)
-    }
+class Lot:
+    """What came of asking all nodes once, raw: their replies to `vote_requests`, or what stands for those that are
+    missing, and by which ways they were asked."""
+
+    __slots__ = ("limits", "replies", "ways")
+
+    def __init__(self, replies: list[Any], limits: list[int], ways: Sequence[Any]) -> None:
+        self.replies = replies
+        self.limits = limits
+        self.ways = ways
+
+    def granted(self) -> list[bool]:
+        return [reply.__class__ is bytes or (reply.__class__ is list and reply[0] == 1) for reply in self.replies]
+
+    def is_open(self, index: int) -> bool:
+        """It may have voted for us without our knowing, or may do so yet."""
+        reply = self.replies[index]
+        return reply is None or (isinstance(reply, LinkDown) and reply.sent)
+
+    def all_markers(self) -> list[int]:
+        return [_marker(limit) for limit in self.limits]
+
+    def marker(self, index: int) -> int:
+        """Until when, in that node's ms; 0 if its answer is known."""
+        return _marker(self.limits[index]) if self.is_open(index) else 0
+
+
+def _marker(limit: int) -> int:
+    """In ms and rounded up: what must outlive a request that is not carried out after `limit`."""
+    return limit // 1000 + _MARKER_SLACK_MS
 
 
 class _Resign(Step):
@@ -276,7 +325,7 @@ class _Resign(Step):
     __slots__ = ("_ballot", "_marker", "_owner")
 
     def __init__(self, ballot: Ballot, owner: Owner, marker: int) -> None:
-        self.before = b"%b$24\r\n%b\r\n" % (ballot.resign_head, owner)
+        self.before = ballot.resign_request(owner)
         self.after = None
         self.read = read_release
         self.patience = LONGEST_PATIENCE
@@ -291,6 +340,9 @@ class _Resign(Step):
 
 
 def read_vote(node: Client, reply: Any, sent: float) -> Vote:
+    if reply.__class__ is bytes:
+        node.learn(int(reply[16:]) / 1e6, sent)
+        return Grant(int(reply[:16]), sent)
     if reply[0] == 1:
         _, fence, now, expired = reply
         node.learn(now / 1000, sent)
@@ -307,10 +359,14 @@ def read_vote(node: Client, reply: Any, sent: float) -> Vote:
             return Withdrawn()
 
 
-VOTED = Step(
+_VOTED = Step(
     b"", None, lambda pair, sent: read_vote(pair[0], pair[1], sent), patience=LONGEST_PATIENCE, replacement=VOTE.whole
 )
 """What the answer to such a vote is known by: it is read by `read_votes`."""
+
+
+def voted(index: int) -> Step:
+    return _VOTED
 
 
 _RESIGNED = Step(b"", None, read_release, patience=LONGEST_PATIENCE, replacement=RESIGN_WHOLE)

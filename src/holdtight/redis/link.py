@@ -302,7 +302,7 @@ def open_link(address: "Address", client: Client, timeout: float, tls: "ssl.SSLC
         link.session = session
         link.set_timeout(USUAL_TIMEOUT)
         link.inbox = session.inbox
-        link.inbox_word = bulk(session.inbox) + (bulk(session.run) if client.in_quorum else b"")
+        link.inbox_word = client.word(session.inbox, session.run)
         return link
     except OSError as error:
         if sock is not None:

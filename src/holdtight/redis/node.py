@@ -19,10 +19,10 @@ import hiredis
 from holdtight.clock import Clock, boottime
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.redis import keys
-from holdtight.redis.resp import command
+from holdtight.redis.resp import bulk, command
 from holdtight.values import CLIENT_ID_SIZE, OWNER_SIZE, Owner
 
-__all__ = ["Client", "Greeting", "Session", "greet"]
+__all__ = ["Client", "Greeting", "Session", "greet", "passport"]
 
 RECORD_SECONDS = 60
 _BATCH = 128
@@ -36,8 +36,8 @@ class Client:
 
     known = True
     """Has a record and an inbox. A client that is not leaves nothing on a server but what it is told to."""
-    in_quorum = False
-    """It goes to one node of a quorum: what it asks for says to which run of the server."""
+    max_ttl_ms: int | None = None
+    """It goes to one node of a quorum: what it asks for says how long votes may count, and to which run it goes."""
     guarded = False
     """And that run is to be learned."""
 
@@ -46,10 +46,10 @@ class Client:
         self.clock = clock
         self.renew_identity()
 
-    def for_node(self, *, guarded: bool) -> "Client":
+    def for_node(self, *, guarded: bool, max_ttl: float) -> "Client":
         """The same client as one node of a quorum knows it: one id everywhere, the time of each."""
         node = Client(self.namespace, self.clock)
-        node.in_quorum, node.guarded = True, guarded
+        node.max_ttl_ms, node.guarded = round(max_ttl * 1000), guarded
         node.renew_identity(self.id)
         return node
 
@@ -77,6 +77,10 @@ class Client:
             self.owners.extend(fresh)
             return last
 
+    def word(self, inbox: bytes, run: bytes) -> bytes:
+        """How requests name the connection that they go by."""
+        return bulk(inbox) if self.max_ttl_ms is None else bulk(inbox) + bulk(passport(self.max_ttl_ms, run))
+
     def inbox(self) -> bytes:
         return keys.inbox(self.namespace, self.id, next(self._inboxes))
 
@@ -99,12 +103,28 @@ class Client:
         """From any reply that tells the server's time (seconds)."""
         self.lead = server_time - sent
 
+    def learn_usual(self, lead: float) -> None:
+        """The same from a reply that came as it should, of many: what took less time on its way says more. So a fence
+        that is proposed is seldom ahead of a node's clock, which the next taker would have to wait for or exceed."""
+        known = self.lead
+        if known is None or lead < known or lead > known + MUCH_AHEAD:
+            self.lead = lead
+        else:
+            self.lead = known + (lead - known) / 16
+
     def server_time(self, now: float) -> float:
         """What the server's clock shows at our `now`, a little late rather than early."""
         return now + (self.lead if self.lead is not None else time.time() - self.clock())
 
 
 _STARTED = time.time()
+MUCH_AHEAD = 0.5
+"""Seconds by which no reply is late: the server's clock was set."""
+
+
+def passport(max_ttl_ms: int, run: bytes) -> bytes:
+    """What a node's stamp must end with for it to vote: see lua/lib/guard.lua. Without a run there is no guard."""
+    return b"%09d%b" % (max_ttl_ms, run)
 
 
 class Session(NamedTuple):

@@ -4,7 +4,7 @@ The header of a script names its KEYS and ARGV in order; the loader turns those 
 header that does not fit its body does not run. A last `...` stands for any number more, which the body finds
 in K and A. `call` and `sub` are there too. `--@include x` puts `lua/lib/x.lua`, with what that includes, in that
 place, which lets a script answer its fast path before it pays for functions that it will not need; nor does it pay for
-names that are used only after a line `--@rest`.
+names and locals that are used only after a line `--@rest`.
 """
 
 import os
@@ -107,7 +107,8 @@ class Script:
         body = "local K, A, call, sub = KEYS, ARGV, redis.call, string.sub\n"
         body += self._names(used.__contains__) + first
         if rest:
-            body += self._names(lambda name: name not in used) + rest
+            # A function of its own: the room for its many locals is made when it is called, not with every run.
+            body += f"return (function()\n{self._names(lambda name: name not in used)}{rest}end)()\n"
         self.body = body.encode("ascii")
         self.sha = sha1(self.body, usedforsecurity=False).hexdigest()
         self._by_hash = bulk("EVALSHA") + bulk(self.sha)

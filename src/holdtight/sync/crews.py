@@ -5,22 +5,24 @@ there (a bell, an error, a node that fails) is left to the wire it came by.
 """
 
 import select
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
 
 from holdtight import process
 from holdtight.clock import Clock
-from holdtight.plan import LinkDown, Step
+from holdtight.plan import LinkDown
 from holdtight.quorum import MOST_OWED, SILENT_SECONDS, QuorumPlace
-from holdtight.redis.link import MUCH, NOTHING
+from holdtight.redis.link import NOTHING
 from holdtight.redis.store import LONGEST_PATIENCE
-from holdtight.sync.wires import Ear, Pool, Sheet, Ticket, Wire
+from holdtight.sync.wires import Ear, Pool, RollCall, Wire
 
 __all__ = ["Crew", "Fleet"]
 
 RESTED = 0.05
+LITTLE = 4096
+"""Is read at once where a few short replies are all that is owed. Of more, poll will tell."""
 
 
 class Crew:
@@ -28,27 +30,38 @@ class Crew:
 
     def __init__(self, count: int) -> None:
         self.wires: list[Wire | None] = [None] * count
+        self.ways: tuple[Wire | None, ...] = ()
+        """The same wires, always: made anew whenever one of them changes."""
         self.words: list[bytes] = [b""] * count
         """The inboxes of the wires, as they go into a request."""
         self.used = 0.0
         self._poller = select.poll()
         self._by_fd: dict[int, Wire] = {}
+        self._later = select.poll()
+        """So many of them that every majority has one, and so have as many as can say no to it."""
+        self._first_later = (count - 1) // 2
 
     def put(self, index: int, wire: Wire) -> None:
         self.tidy()  # a descriptor that was closed may be the new one's number
         wire.bells.clear()
         self.wires[index] = wire
+        self.ways = tuple(self.wires)
         self.words[index] = wire.link.inbox_word
         self._by_fd[wire.fd] = wire
         self._poller.register(wire.fd, select.POLLIN)
+        if index >= self._first_later:
+            self._later.register(wire.fd, select.POLLIN)
 
     def tidy(self) -> None:
         """Lets go of wires that have failed."""
         for index, wire in enumerate(self.wires):
             if wire is not None and not wire.alive:
                 self.wires[index] = None
+                self.ways = tuple(self.wires)
                 del self._by_fd[wire.fd]
                 self._poller.unregister(wire.fd)
+                if index >= self._first_later:
+                    self._later.unregister(wire.fd)
 
     def refresh(self, now: float) -> None:
         """Before it is used: what came while it rested is read, and silence noticed."""
@@ -105,58 +118,75 @@ class Crew:
                 wire.bells.clear()
         return True
 
-    def send_all(self, sheet: Sheet, requests: Sequence[bytes], steps: Sequence[Step], now: float) -> None:
-        """To a crew that is ready. `steps` are what the requests are known by."""
-        for index, request in enumerate(requests):
-            wire: Any = self.wires[index]
-            wire.pending.append(Ticket(sheet, index, steps[index], request, now))
+    def send_all(self, call: RollCall, requests: Sequence[bytes]) -> None:
+        """To a crew that is ready."""
+        wires: Any = self.wires
+        for wire, request in zip(wires, requests, strict=True):
+            wire.pending.append(call)
             try:
                 sent = wire.bare.send(request)
             except OSError:
                 wire.flush(request)  # nothing went: again, and properly
+                call.stuck = True
             else:
                 if sent != len(request):
                     wire.out = request[sent:]
+                    call.stuck = True
 
-    def gather(self, sheet: Sheet, enough: int, too_many: int, until: float, clock: Clock) -> None:
-        """Until enough have said yes (1, or begins with it), too many no (begins with 0), or all have answered. When
-        the time has come, those who have not are answered for."""
-        answers = sheet.answers
+    def gather(self, call: RollCall, enough: int, too_many: int, until: float, clock: Clock) -> None:
+        """Until enough have said yes (1, or begins with it, or is a text), too many no (begins with 0), or all have
+        answered. When the time has come, those who have not are answered for."""
+        answers = call.answers
+        by_fd = self._by_fd
         yes = no = 0
+        usual = not call.stuck
+        nothing_yet = enough > len(answers) // 2
         while True:
-            ready = self._poll(until - clock())
+            left = until - clock()
+            if not usual:
+                ready = self._poll(left)
+            elif nothing_yet:  # one of these must answer before anything is certain: why wake up for the others?
+                self._later.poll(left * 1000 + 0.5 if left > 0 else 0)
+                ready = self._poller.poll(0)
+            else:
+                ready = self._poller.poll(left * 1000 + 0.5 if left > 0 else 0)
             counted = bool(ready)
             for fd, _ in ready:
-                wire = self._by_fd[fd]
-                bare: Any = wire.bare
+                wire = by_fd[fd]
                 pending = wire.pending
+                bare: Any = wire.bare
+                _, recv, feed, gets = bare
                 try:
-                    bare.feed(bare.recv(MUCH))
-                    item = bare.gets()
+                    feed(recv(LITTLE))
+                    item = gets()
                     if item is NOTHING:
                         counted = False
                         wire.pump()  # closed, or a piece: it will see
                     while item is not NOTHING:
                         kind = item.__class__
-                        if (kind is list or kind is int) and pending:
+                        if (kind is bytes or kind is int or kind is list) and pending:
                             ticket = pending.popleft()
-                            if ticket.sheet is sheet:
-                                answers[ticket.index] = item
-                                word = item if kind is int else item[0]
-                                yes += word == 1
-                                no += word == 0
+                            if ticket is call or ticket.sheet is call:
+                                answers[wire.index] = item
+                                nothing_yet = False
+                                word = 1 if kind is bytes else item if kind is int else item[0]
+                                if word == 1:
+                                    yes += 1
+                                elif word == 0:
+                                    no += 1
                         else:
                             counted = False
                             wire.take_in(item)
-                        item = bare.gets()
+                        item = gets()
                 except OSError:
                     counted = False
                     wire.pump()  # broken, or nothing there: it will see
                 except hiredis.ProtocolError as error:
+                    counted = False
                     wire.fail(str(error))
             if not counted:  # a wire may have told something as well
-                words = [each[0] if each.__class__ is list else each for each in answers]
-                yes, no = words.count(1), words.count(0)
+                yes, no = _count(answers)
+                usual = False
             if yes >= enough or no >= too_many or None not in answers:
                 return
             if clock() >= until:
@@ -199,7 +229,7 @@ class Fleet:
 
     def __init__(self, place: QuorumPlace, *, connect_timeout: float) -> None:
         self.place = place
-        self.pools = [Pool(node, connect_timeout) for node in place.nodes]
+        self.pools = [Pool(node, index, connect_timeout) for index, node in enumerate(place.nodes)]
         self.idle: list[Crew] = []
         self.closed = False
         process.tell_of_fork(self)
@@ -223,13 +253,21 @@ class Fleet:
 
     def take_ready(self, ways: Sequence[Wire | None], now: float) -> Crew | None:
         """One that can ask every node at once, if there is one at hand."""
-        if not self.idle:
+        try:
+            crew = self.idle.pop()
+        except IndexError:
             return None
-        crew = self.take(ways)
+        if ways and crew.ways is not ways:
+            self.idle.append(crew)
+            crew = self.take(ways)
         if crew.is_ready(now):
             return crew
         self.idle.append(crew)
         return None
+
+    def know(self, replacement: Callable[[bytes], bytes]) -> bool:
+        """All nodes know that script."""
+        return all(replacement in pool.knows for pool in self.pools)
 
     def give(self, crew: Crew, now: float) -> None:
         crew.used = now
@@ -257,3 +295,9 @@ class Fleet:
         self.idle = []
         for pool in self.pools:
             pool.after_fork()
+
+
+def _count(answers: list[Any]) -> tuple[int, int]:
+    """How many say yes, and no."""
+    words = [each[0] if each.__class__ is list else 1 if each.__class__ is bytes else each for each in answers]
+    return words.count(1), words.count(0)

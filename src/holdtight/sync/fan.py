@@ -51,14 +51,20 @@ class FanDriver(PlanRunner):
         sheet = Sheet(len(self._pools))
         try:
             self._collect(fan, sheet)
+            if sheet.forgotten:  # others may have as well, whose answers nobody may be there to read
+                self._leave_unanswered(fan, sheet)
         except BaseException:
-            for index, step in enumerate(fan.steps):  # whether it went out is not known
-                if step is not None and step.undo and sheet.answers[index] is None:
-                    self._pools[index].leave_to_the_keeper(step.otherwise or step)
+            self._leave_unanswered(fan, sheet)  # whether it went out is not known
             raise
         finally:
             sheet.wanted = False
         return fan.read(sheet.answers)
+
+    def _leave_unanswered(self, fan: Fan, sheet: Sheet) -> None:
+        """What must not be left undone, to the keeper."""
+        for index, step in enumerate(fan.steps):
+            if step is not None and step.undo and sheet.answers[index] is None:
+                self._pools[index].leave_to_the_keeper(step.otherwise or step)
 
     def _collect(self, fan: Fan, sheet: Sheet) -> None:
         clock = self._clock
@@ -114,14 +120,14 @@ class FanDriver(PlanRunner):
         client = pool.place.client
         if now > client.recorded_until and client.announcement_due():
             record = client.record()
-            wire.ask(Ticket(NOBODYS, index, Step(record, None, _nothing, patience=1.0, replacement=bytes), record, now))
+            wire.ask(Ticket(NOBODYS, Step(record, None, _nothing, patience=1.0, replacement=bytes), record, now))
             pool.place.post.keeper.watch(pool.place)
         if fan.ways is not None:
             fan.ways[index] = wire
         request = step.packed(wire.link.inbox_word)
         if step.undo and step.replacement not in pool.knows:
             request = step.replacement(request)
-        wire.ask(Ticket(sheet, index, step, request, now))
+        wire.ask(Ticket(sheet, step, request, now))
 
     def _refuse(self, pool: Pool, index: int, step: Step, answers: list[Any], cause: str) -> None:
         if step.undo:

@@ -355,9 +355,9 @@ class Lock(BaseLock):
         ):
             lease.leave(error)
             return
-        lease.shut()
         tenure.entered = 0
         tenure.ended = True
+        lease.shut()
         if self._lane.charges.pop(tenure, None) is None:
             self._post.keeper.drop(tenure)
         try:

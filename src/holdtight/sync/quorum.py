@@ -1,20 +1,21 @@
 """`Lock` on a quorum, for blocking code."""
 
+from functools import partial
 from types import TracebackType
 from typing import Any, cast
 
 from holdtight.core.contend import acquire, patience
-from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, release_steps, renew
+from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
 from holdtight.identity import Identity, identity
-from holdtight.plan import LinkDown, ServerSaid, Step
+from holdtight.plan import LinkDown, ServerSaid
 from holdtight.quorumlock import QuorumLockMixin
-from holdtight.quorumtenure import Finish, QuorumTenure
-from holdtight.redis.ballot import RESIGN_WHOLE, VOTED, agreed_fence, tally
-from holdtight.sync.crews import Crew, Fleet
+from holdtight.quorumtenure import QuorumTenure
+from holdtight.redis.ballot import RESIGN_WHOLE, Ballot, Lot, agreed_fence, voted
+from holdtight.sync.crews import Crew
 from holdtight.sync.fan import FanDriver
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
-from holdtight.sync.wires import Sheet
+from holdtight.sync.wires import RollCall
 from holdtight.tenure import Tenure
 from holdtight.values import LossReason
 
@@ -29,37 +30,40 @@ class QuorumLock(QuorumLockMixin, Lock):
     def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> Lease | None:
         """The usual path: all nodes asked once, a majority that agrees, no plan. What is not usual goes on with one."""
         locks = self._locks
-        fleet, ballot, clock = locks.fleet, self.ballot, self._clock
-        store, majority = ballot.store, ballot.majority
+        fleet, clock = locks.fleet, self._clock
+        ballot = cast(Ballot, self.prepared)
+        store = ballot.store
         started = clock()
-        crew = fleet.take_ready((), started) if not locks.closed and store.knows_all(started) else None
-        if crew is None:
+        leads = None if locks.closed else store.leads(started)
+        crew = None if leads is None else fleet.take_ready((), started)
+        if leads is None or crew is None:
             return self._by_plan(None, None, wait, who, or_none)
         owner = locks.client.owner()
         longest = self._patience
         if wait is not self._wait:
             longest = patience(ballot, wait, locks.settings.connect_timeout)
-        requests, limits = ballot.vote_requests(owner, now=started, patience=longest, words=crew.words)
-        count = len(limits)
-        found = Round(owner, limits)
-        found.ways = ways = list(crew.wires)
-        sheet = Sheet(count, raw=True)
+        requests, limits = ballot.vote_requests(owner, now=started, patience=longest, leads=leads, words=crew.words)
+        call = RollCall(requests, voted, started)
+        lot = Lot(call.answers, limits, crew.ways)
+        majority = store.majority
         try:
-            crew.send_all(sheet, requests, [VOTED] * count, started)
-            crew.gather(sheet, majority, count - majority + 1, started + longest, clock)
-            sheet.wanted = False
-            fence = agreed_fence(sheet.answers, majority)
+            crew.send_all(call, requests)
+            # While the nodes are at it.
+            tenure = QuorumTenure.of_one_moment(self.terms, self._tell, owner, 0, started, lot)
+            crew.gather(call, majority, len(limits) - majority + 1, started + longest, clock)
+            call.wanted = False
+            fence = agreed_fence(call.answers, majority)
         except BaseException as error:
-            sheet.wanted = False
-            self._take_back(crew, found, wait, or_none, error)
+            call.wanted = False
+            self._take_back(crew, Round(owner, lot.all_markers(), lot.ways), wait, or_none, error)
             raise
         if fence is None or clock() - started >= ballot.valid:
-            found.answers = ballot.read_votes(sheet.answers, started)
+            found = Round(owner, lot.all_markers(), lot.ways)
+            found.answers = ballot.read_votes(call.answers, started)
             return self._by_plan(crew, found, wait, who, or_none)
         fleet.give(crew, started)
-        store.learn(sheet.answers, started)
-        granted, open_ = tally(sheet.answers, limits)
-        tenure = QuorumTenure.of_one_moment(self.terms, self._tell, owner, fence, started, granted, open_, ways)
+        store.learn(call.answers, started)
+        tenure.fence = fence
         tenure.keep(started)
         lease = Lease(self, tenure)
         if self._unusual:
@@ -101,44 +105,69 @@ class QuorumLock(QuorumLockMixin, Lock):
 
     def give_back(self, tenure: Tenure) -> None:
         held = cast(QuorumTenure, tenure)
-        was_lost, left = self.finish(held)
+        if held.lot is not None and not held.lost():
+            now = self._clock()
+            try:
+                crew = self._locks.fleet.take_ready(held.lot.ways, now)
+            except BaseException:
+                held.drop()
+                self.leave_to_the_keeper(held, held.finish())
+                raise
+            if crew is not None:
+                if crew.ways is held.lot.ways and self._locks.fleet.know(RESIGN_WHOLE) and held.finish_at_once():
+                    self._resign_at_once(crew, held, held.lot, now)
+                    return
+                self._locks.fleet.give(crew, now)
+        self._give_back_by_plan(held)
+
+    def _resign_at_once(self, crew: Crew, tenure: QuorumTenure, lot: Lot, now: float) -> None:
+        """The usual path: one request to every node, by the ways of their votes; no plan."""
+        ballot = self.ballot
+        request = ballot.resign_request(tenure.owner)
+        requests = [request] * len(lot.limits)
+        call = RollCall(requests, partial(ballot.resign_step_after, tenure.owner, lot), now)
+        try:
+            crew.send_all(call, requests)
+            tenure.drop()
+            crew.gather(call, ballot.majority, len(requests) + 1, now + RELEASE_SECONDS, self._clock)
+            call.wanted = False
+        except BaseException:
+            call.wanted = False
+            crew.break_off()
+            tenure.drop()
+            self.leave_to_the_keeper(tenure, tenure.finish())
+            raise
+        if call.forgotten:  # others may have as well, whose answers nobody may be there to read
+            for index, answer in enumerate(call.answers):
+                if answer is None:
+                    step = call.step_for(index)
+                    self._locks.fleet.pools[index].leave_to_the_keeper(step.otherwise or step)
+        self._locks.fleet.give(crew, now)
+        reason = None
+        if call.answers.count(1) < ballot.majority:
+            try:
+                reason = judge_release(ballot.read_releases(call.answers), tenure.place.names, ballot.majority)
+            except LinkDown as error:
+                raise self.not_released(tenure, error) from error
+        self.released(tenure, reason)
+
+    def _give_back_by_plan(self, tenure: QuorumTenure) -> None:
+        was_lost, left = self.finish(tenure)
         if tenure.reason is LossReason.FORKED:
             return
-        fleet = self._locks.fleet
         try:
-            now = self._clock()
-            crew = None if was_lost else fleet.take_ready(left.ways, now)
-            if crew is not None and _can_take_all(crew, fleet, left):
-                reason = self._resign_at_once(crew, held, left, now)
-            else:
-                plan = release(self.ballot, held.place.names, tenure.owner, **left._asdict())
-                with FanDriver(fleet, left.ways, crew=crew) as driver:
-                    reason = driver.run(plan)
+            plan = release(self.ballot, tenure.place.names, tenure.owner, **left._asdict())
+            with FanDriver(self._locks.fleet, left.ways) as driver:
+                reason = driver.run(plan)
         except (LinkDown, ServerSaid) as error:
             if was_lost:
                 return  # which is worse, and told by who asked
-            raise self.not_released(held, error) from error
+            raise self.not_released(tenure, error) from error
         except BaseException:
-            self.leave_to_the_keeper(held, left)
+            self.leave_to_the_keeper(tenure, left)
             raise
         if not was_lost:
-            self.released(held, reason)
-
-    def _resign_at_once(self, crew: Crew, tenure: QuorumTenure, left: Finish, now: float) -> LossReason | None:
-        """The usual path: one request to every node, no plan."""
-        ballot = self.ballot
-        steps = cast("list[Step]", release_steps(ballot, tenure.owner, *left))
-        sheet = Sheet(len(steps), raw=True)
-        try:
-            crew.send_all(sheet, [step.before for step in steps], steps, now)
-            crew.gather(sheet, ballot.majority, len(steps) + 1, now + RELEASE_SECONDS, self._clock)
-        except BaseException:
-            crew.break_off()
-            raise
-        finally:
-            sheet.wanted = False
-        self._locks.fleet.give(crew, now)
-        return judge_release(ballot.read_releases(sheet.answers), tenure.place.names, ballot.majority)
+            self.released(tenure, reason)
 
     def downgrade(self, tenure: Tenure) -> Lease:
         raise self.refuse("downgrade")
@@ -158,14 +187,3 @@ class QuorumLock(QuorumLockMixin, Lock):
     ) -> None:
         lease: Any = identity().leave_block(self.key)
         lease.leave(error)
-
-
-def _can_take_all(crew: Crew, fleet: Fleet, left: Finish) -> bool:
-    """Every node is to be told, in one way: by this crew, after what it was asked before, and by a name it knows."""
-    for index, wire in enumerate(crew.wires):
-        if index in left.markers:
-            if left.ways[index] is not wire:
-                return False
-        elif index not in left.holding:
-            return False
-    return all(RESIGN_WHOLE in pool.knows for pool in fleet.pools)

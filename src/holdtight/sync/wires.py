@@ -13,7 +13,7 @@ it was sent before it was noticed.
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
@@ -28,7 +28,7 @@ from holdtight.redis.link import Link as SocketLink
 from holdtight.redis.link import bell_for
 from holdtight.values import Owner
 
-__all__ = ["NOBODYS", "Ear", "Pool", "Sheet", "Ticket", "Wire", "may_ask"]
+__all__ = ["NOBODYS", "Ear", "Pool", "RollCall", "Sheet", "Ticket", "Wire", "may_ask"]
 
 _Push = hiredis.PushNotification
 
@@ -36,13 +36,16 @@ _Push = hiredis.PushNotification
 class Sheet:
     """Where the answers of one Fan go; `raw`: as they come, to be read by who asked."""
 
-    __slots__ = ("answers", "raw", "wanted")
+    __slots__ = ("answers", "forgotten", "wanted")
 
-    def __init__(self, count: int, *, raw: bool = False) -> None:
+    raw = False
+
+    def __init__(self, count: int) -> None:
         self.answers: list[Any] = [None] * count
-        self.raw = raw
         self.wanted = True
         """Somebody waits for them."""
+        self.forgotten = False
+        """A node did not know the script any more."""
 
 
 NOBODYS = Sheet(0)
@@ -52,19 +55,48 @@ NOBODYS.wanted = False
 class Ticket:
     """What one node owes one asker."""
 
-    __slots__ = ("index", "request", "sent", "sheet", "step")
+    __slots__ = ("_request", "_step", "sent", "sheet")
 
-    def __init__(self, sheet: Sheet, index: int, step: Step, request: bytes, sent: float) -> None:
+    def __init__(self, sheet: Sheet, step: Step, request: bytes, sent: float) -> None:
         self.sheet = sheet
-        self.index = index
-        self.step = step
-        self.request = request
+        self._step = step
+        self._request = request
         self.sent = sent
 
-    def tell(self, answer: Any) -> None:
-        sheet = self.sheet
-        if sheet.wanted and sheet.answers[self.index] is None:
-            sheet.answers[self.index] = answer
+    def step_for(self, index: int) -> Step:
+        return self._step
+
+    def request_for(self, index: int) -> bytes:
+        return self._request
+
+
+class RollCall(Sheet):
+    """One request to every node: a sheet that is its own ticket, the same on all wires. What each request is known by
+    is asked for only if something is not usual."""
+
+    __slots__ = ("_requests", "_step_for", "sent", "stuck")
+
+    raw = True
+
+    def __init__(self, requests: Sequence[bytes], step_for: Callable[[int], Step], sent: float) -> None:
+        self.answers = [None] * len(requests)
+        self.wanted = True
+        self.forgotten = False
+        self._requests = requests
+        self._step_for = step_for
+        self.sent = sent
+        self.stuck = False
+        """A wire did not take its request whole at once."""
+
+    @property
+    def sheet(self) -> Sheet:
+        return self
+
+    def step_for(self, index: int) -> Step:
+        return self._step_for(index)
+
+    def request_for(self, index: int) -> bytes:
+        return self._requests[index]
 
 
 class Wire:
@@ -75,7 +107,8 @@ class Wire:
         self.bare = link.bare() if isinstance(link, SocketLink) else None
         """What crews do in one go needs its socket and its parser; None if it has none to give (TLS)."""
         self.pool = pool
-        self.pending: deque[Ticket] = deque()
+        self.index = pool.index
+        self.pending: deque[Ticket | RollCall] = deque()
         self.out = b""
         self.alive = True
         self.bells: set[Owner] = set()
@@ -83,7 +116,7 @@ class Wire:
 
     def ask(self, ticket: Ticket) -> None:
         self.pending.append(ticket)
-        self.flush(ticket.request)
+        self.flush(ticket.request_for(self.index))
 
     def flush(self, more: bytes = b"") -> None:
         try:
@@ -118,20 +151,24 @@ class Wire:
         else:
             self._told(self.pending.popleft(), item)
 
-    def _told(self, ticket: Ticket, reply: Any) -> None:
+    def _told(self, ticket: Ticket | RollCall, reply: Any) -> None:
+        step, sheet = ticket.step_for(self.index), ticket.sheet
         if isinstance(reply, hiredis.ReplyError):
             # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
-            if str(reply).startswith("NOSCRIPT") and (ticket.sheet.wanted or ticket.step.undo):
-                again = Ticket(ticket.sheet, ticket.index, ticket.step, b"", self.pool.clock())
-                again.request = ticket.step.replacement(ticket.request)
-                self.ask(again)
+            if str(reply).startswith("NOSCRIPT") and (sheet.wanted or step.undo):
+                sheet.forgotten = True
+                request = step.replacement(ticket.request_for(self.index))
+                self.ask(Ticket(sheet, step, request, self.pool.clock()))
             else:
-                ticket.tell(ServerSaid(str(reply)))
+                self._write(sheet, ServerSaid(str(reply)))
             return
-        step = ticket.step
         self.pool.knows.add(step.replacement)
-        if ticket.sheet.wanted:
-            ticket.tell(reply if ticket.sheet.raw else step.made_of(reply, ticket.sent))
+        if sheet.wanted:
+            self._write(sheet, reply if sheet.raw else step.made_of(reply, ticket.sent))
+
+    def _write(self, sheet: Sheet, answer: Any) -> None:
+        if sheet.wanted and sheet.answers[self.index] is None:
+            sheet.answers[self.index] = answer
 
     def silent_for(self, now: float) -> float:
         return now - self.pending[0].sent if self.pending else 0.0
@@ -145,19 +182,22 @@ class Wire:
         self.pool.knows.clear()
         pending, self.pending = self.pending, deque()
         for ticket in pending:
-            if ticket.step.undo:
-                self.pool.leave_to_the_keeper(ticket.step.otherwise or ticket.step)
-            ticket.tell(LinkDown(cause, sent=True))
+            self._leave_undone(ticket)
+            self._write(ticket.sheet, LinkDown(cause, sent=True))
         if not resting:
             self.pool.breaker.failed(self.pool.clock(), cause)
+
+    def _leave_undone(self, ticket: Ticket | RollCall) -> None:
+        step = ticket.step_for(self.index)
+        if step.undo:
+            self.pool.leave_to_the_keeper(step.otherwise or step)
 
     def __del__(self) -> None:
         """An interrupt between two statements may have dropped it: its end can lose what it was sent last."""
         try:
             if self.alive and self._epoch == process.current.epoch:
                 for ticket in self.pending:
-                    if ticket.step.undo:
-                        self.pool.leave_to_the_keeper(ticket.step.otherwise or ticket.step)
+                    self._leave_undone(ticket)
         except AttributeError:
             pass  # it was never finished
 
@@ -196,8 +236,10 @@ class Ear:
 class Pool:
     """The wires to one node."""
 
-    def __init__(self, place: Place, connect_timeout: float) -> None:
+    def __init__(self, place: Place, index: int, connect_timeout: float) -> None:
         self.place = place
+        self.index = index
+        """The node's, among all."""
         self.clock = place.clock
         self.breaker = Breaker()
         self.idle: list[Wire] = []

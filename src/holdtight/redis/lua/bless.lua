@@ -1,12 +1,13 @@
 -- An operator vouches for a node: no vote that still counts was lost in its last start. It votes at once.
 -- KEYS    stamp
--- ARGV    max_ttl inbox run not_after
+-- ARGV    inbox passport not_after
 -- RETURN  1 | {-1, now} late
--- run is that of the server at the other end of the very connection: a bless can never be meant for another start.
+-- passport is as in vote.lua; its run is that of the server at the other end of the very connection: a bless can never be meant for another start.
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 if now_us > tonumber(not_after) then return {-1, now} end
+local max_ttl, run = sub(passport, 1, 9), sub(passport, 10)
 --@include guard
 call('SET', stamp, string.format('s1%013.0f%09.0f', 0, longest_ttl) .. run)
 return 1

@@ -2,31 +2,45 @@
 -- KEYS    main queue waiters holders watchers
 -- ARGV    owner
 -- RETURN  1 given back | {0, holder} not ours: '' if it is gone, free or shared by others
+--@include constants
 local value = call('GET', main)
 if not value then return {0, ''} end
 local time = call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local now = math.floor(now_us / 1000)
---@include constants
+local seconds, micros = time[1], time[2]
+local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
 local done
-if sub(value, 1, 2) == 'x1' then
-  if sub(value, 4, 27) ~= owner then return {0, sub(value, 4, 27)} end
-  local text = sub(value, 28, 43)
-  local last = #value >= 43 and tonumber(text)
-  if not last then
-    return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
+if sub(value, 1, 27) == 'x1-' .. owner then
+  local fence = sub(value, 28, 43)
+  if #text == 16 and #fence == 16 and tonumber(fence) and fence < text then
+    -- The usual case. The next taker is to see this fence.
+    done = redis.pcall('SET', main, 't1-' .. fence, 'PX', '10000')
+    if done.err then call('DEL', main) end
+    if call('EXISTS', watchers) == 0 then return 1 end
   end
-  local ahead = last > now_us and math.ceil((last - now_us) / 1000) or 0 -- it is remembered until the clock has passed it
-  done = redis.pcall('SET', main, 't1' .. sub(value, 3, 3) .. text, 'PX', ahead + TAIL)
-else
+end
+--@rest
+local now_us = seconds * 1000000 + micros
+local now = math.floor(now_us / 1000)
+if not done then
+  if sub(value, 1, 2) == 'x1' then
+    if sub(value, 4, 27) ~= owner then return {0, sub(value, 4, 27)} end
+    local text = sub(value, 28, 43)
+    local last = #value >= 43 and tonumber(text)
+    if not last then
+      return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
+    end
+    local ahead = last > now_us and math.ceil((last - now_us) / 1000) or 0 -- it is remembered until the clock has passed it
+    done = redis.pcall('SET', main, 't1' .. sub(value, 3, 3) .. text, 'PX', ahead + TAIL)
+  else
 --@include main
 --@include line
-  if not shared or call('ZREM', holders, owner) == 0 then return {0, ''} end
-  call('HDEL', waiters, 'h' .. owner)
-  if call('ZCARD', holders) > 0 then return 1 end
-  done = redis.pcall('SET', main, 't1' .. (flagged and 'q' or '-') .. fence_text(last), 'PX', memory_of(last))
+    if not shared or call('ZREM', holders, owner) == 0 then return {0, ''} end
+    call('HDEL', waiters, 'h' .. owner)
+    if call('ZCARD', holders) > 0 then return 1 end
+    done = redis.pcall('SET', main, 't1' .. (flagged and 'q' or '-') .. fence_text(last), 'PX', memory_of(last))
+  end
+  if done.err then call('DEL', main) end
 end
-if done.err then call('DEL', main) end
 if call('EXISTS', watchers) == 1 then
   local some = call('ZRANGEBYSCORE', watchers, '(' .. now, '+inf', 'LIMIT', 0, 3)
   for i = 1, #some do

@@ -2,21 +2,55 @@
 -- renewal and healing alike. Nobody stands in line here; who is denied can be rung. What is ours is never shortened:
 -- a late renewal must not undo a newer one that came by another connection.
 -- KEYS    main queue waiters holders watchers stamp
--- ARGV    mode ttl px label max_ttl waiter proposal inbox run not_after owner
--- RETURN  {1, fence, now, expired_owner} | {0, now, holder, left}
+-- ARGV    mode px label waiter proposal inbox passport not_after owner
+-- RETURN  fence(16) now(16), both in µs | {1, fence, now, expired_owner} | {0, now, holder, left}
 -- RETURN  {-1, now} late | {-3, now} withdrawn | {-4, now, left} guarded: too soon after a start
--- px is ttl + TAIL; not_after and proposal are in µs; run is the server's run id, '' to vote without the guard.
--- waiter is whom to ring, '' for the renewal of a lease: proposal is then its fence, which may be old.
+-- px is ttl + TAIL; not_after and proposal are in µs. waiter is whom to ring, '' for the renewal of a lease: proposal is
+-- then its fence, which may be old. passport is max_ttl(9) run, as in the node's stamp: run is the server's run id, '' to
+-- vote without the guard.
+--@include constants
 local value = call('GET', main)
 local time = call('TIME')
-local now_us = time[1] * 1000000 + time[2]
+local seconds, micros = time[1], time[2]
+-- A fence is 16 digits: seconds, then six of microseconds. As texts they compare as the numbers do.
+local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
+if mode == 'x' and waiter ~= '' and #text == 16 and #proposal == 16 and text <= not_after
+  and sub(proposal, 1, 10) == seconds and passport >= '000004000' and (#px > 5 or px >= '11000') then
+  -- The usual case: nothing is there but, perhaps, what the last holder left, and the proposal is of this very second. So
+  -- it can be agreed to, with a ttl of a second and a max_ttl of four: see below. Texts are compared, since turning them
+  -- into numbers costs more than all else here.
+  local free
+  if not value then
+    free = call('EXISTS', waiters) == 0
+  elseif #value == 19 and sub(value, 1, 3) == 't1-' then
+    local last = sub(value, 4)
+    free = tonumber(last) and last < text and last < proposal
+  end
+  if free then
+    local votes = #passport == 9
+    if not votes then
+      local known = call('GET', stamp)
+      if known and sub(known, 1, 2) == 's1' and sub(known, 16) == passport then
+        local since = sub(known, 3, 15)
+        votes = since == '0000000000000' or tonumber(since) and (since + sub(passport, 1, 9)) * 1000 <= text + 0
+      end
+    end
+    if votes then
+      call('SET', main, 'x1-' .. owner .. proposal .. label, 'PX', px)
+      return proposal .. text
+    end
+  end
+end
+
+--@rest
+local now_us = seconds * 1000000 + micros
 local now = math.floor(now_us / 1000)
 if now_us > tonumber(not_after) then return {-1, now} end
-if #time[1] ~= 10 then
+if #seconds ~= 10 then
   return redis.error_reply("HTCLOCK the server's clock is not set: fences are made of its time")
 end
 
---@include constants
+local ttl, max_ttl, run = px - TAIL, sub(passport, 1, 9), sub(passport, 10)
 if run ~= '' then
 --@include guard
   if unguarded_at > now then return {-4, now, unguarded_at - now} end
@@ -32,7 +66,7 @@ local oldest = waiter == '' and 0 or now_us - math.min(TAIL * 800, quarter)
 if mode == 'x' and left <= 0 and not flagged and not shared and last < now_us then
   local fence = math.max(last + 1, floor)
   if fence >= oldest and fence <= now_us + ttl * 1000 then
-    -- The usual case, before anything is paid for that it does not need.
+    -- Before anything is paid for that it does not need.
     local text = string.format('%.0f', fence)
     call('SET', main, 'x1-' .. owner .. text .. label, 'PX', px)
     return {1, text, now, expired}
@@ -73,12 +107,12 @@ else
     if last < oldest then return {-1, now} end
     if mode == 'x' then
       call('SET', main, 'x1' .. (flagged and 'q' or '-') .. owner .. fence_text(last) .. label, 'PX', px)
-      keep_floor(last, tonumber(ttl))
+      keep_floor(last, ttl)
       if was_shared then tighten() end
     else
       call('ZADD', holders, now + ttl, owner)
       call('HSET', waiters, 'h' .. owner, string.format('r%09.0f%.0f%s', 1, last, label))
-      shared, longest = 'r', tonumber(ttl)
+      shared, longest = 'r', ttl
       settle(flagged and 'q' or '-')
     end
     return {1, fence_text(last), now, expired}

@@ -1,0 +1,107 @@
+"""One node of a quorum, asked for its vote without a client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdtight.redis import keys, script
+from holdtight.redis.ballot import AGREE, BLESS, RESIGN, VOTE
+from holdtight.redis.node import passport
+from holdtight.redis.script import Script
+from tests.scripts.clockwork import on_test_clock
+from tests.scripts.workbench import FAR, Wire
+from tests.support.servers import RunningServer
+
+SECOND = 1_000_000
+NAMES = keys.keys_of("ht", "name")
+MAIN, QUEUE, WAITERS, HOLDERS = NAMES
+WATCHERS, STAMP = keys.watchers(MAIN), keys.stamp("ht")
+SHORT_CUT = b"if mode == 'x' and waiter ~= ''"
+
+
+class Node:
+    def __init__(self, server: RunningServer) -> None:
+        self.server = server
+        self.wire = Wire(server)
+
+    def run(self, asked: Script, names: tuple[bytes, ...], *args: Any) -> Any:
+        return self.wire.call("EVAL", asked.body, len(names), *names, *args)
+
+    def vote(
+        self,
+        who: bytes,
+        *,
+        mode: str = "x",
+        ttl: int = 10_000,
+        proposal: int | None = None,
+        max_ttl: int = 60_000,
+        waiter: bytes | None = None,
+        inbox: bytes = b"",
+        run: bytes = b"",
+        not_after: int = FAR,
+    ) -> Any:
+        fence = self.now() if proposal is None else proposal
+        rung = who if waiter is None else waiter
+        names = (*NAMES, WATCHERS, STAMP)
+        passed = passport(max_ttl, run)
+        return as_list(self.run(VOTE, names, mode, ttl + 10_000, "", rung, fence, inbox, passed, not_after, who))
+
+    def renew(self, who: bytes, fence: int, **options: Any) -> Any:
+        return self.vote(who, proposal=fence, waiter=b"", **options)
+
+    def agree(self, who: bytes, fence: int) -> Any:
+        return self.run(AGREE, NAMES, who, fence, 10_000)
+
+    def resign(self, who: bytes) -> Any:
+        return self.run(RESIGN, (*NAMES, WATCHERS), who)
+
+    def withdraw(self, who: bytes, marker: int = 0) -> Any:
+        return self.run(script.WITHDRAW, NAMES, who, marker)
+
+    def bless(self, run: bytes, *, max_ttl: int = 60_000, not_after: int = FAR) -> Any:
+        return self.run(BLESS, (STAMP,), b"", passport(max_ttl, run), not_after)
+
+    def now(self) -> int:
+        seconds, micros = self.wire.call("TIME")
+        return int(seconds) * SECOND + int(micros)
+
+    def left(self, key: bytes = MAIN) -> int:
+        return int(self.wire.call("PTTL", key))
+
+
+class ClockworkNode(Node):
+    """By a clock that the test sets, in seconds."""
+
+    cut = False
+    """Votes are asked for without the script's short cut."""
+
+    def run(self, asked: Script, names: tuple[bytes, ...], *args: Any) -> Any:
+        text = asked.body.replace(SHORT_CUT, b"if false and mode") if self.cut else asked.body
+        return self.wire.call("EVAL", on_test_clock(text), len(names), *names, *args)
+
+    def everything(self) -> dict[bytes, Any]:
+        """All that the server has, but for the clock."""
+        reads = {b"string": ("GET",), b"hash": ("HGETALL",), b"zset": ("ZRANGE", 0, -1, "WITHSCORES")}
+        found: dict[bytes, Any] = {}
+        for key in self.wire.call("KEYS", "*"):
+            verb, *rest = reads[self.wire.call("TYPE", key)]
+            found[key] = self.wire.call(verb, key, *rest)
+        return found
+
+    def at(self, seconds: float) -> int:
+        now = 1_800_000_000 * SECOND + round(seconds * SECOND)
+        self.wire.call("SET", "~clock", now)
+        return now
+
+    def now(self) -> int:
+        return int(self.wire.call("GET", "~clock"))
+
+
+def as_list(reply: Any) -> Any:
+    """The usual yes is a text of the same meaning."""
+    return [1, reply[:16], int(reply[16:]) // 1000, b""] if isinstance(reply, bytes) else reply
+
+
+def fence_of(reply: Any) -> int:
+    assert reply[0] == 1, reply
+    return int(reply[1])
