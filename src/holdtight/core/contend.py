@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from holdtight.core.deadlock import Watch
     from holdtight.core.quorum import Poll
 
-__all__ = ["Answer", "Asking", "Granted", "Question", "abandon", "acquire", "patience"]
+__all__ = ["SHORTEST_PATIENCE", "Answer", "Asking", "Granted", "Question", "abandon", "acquire", "patience"]
 
 SHORTEST_PATIENCE = 0.1
 LONGEST_PATIENCE = 2.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdtight.baselock import BaseLock
 from holdtight.clock import wait_seconds
-from holdtight.core.contend import Answer, abandon, acquire, patience
+from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
 from holdtight.core.ending import downgrade, release
 from holdtight.degraded import may_degrade
 from holdtight.errand import TOUCH_SECONDS, Errand
@@ -177,19 +177,22 @@ class Lock(BaseLock):
                 answer = queued._replace(look=min(look, bell.look) if bell and bell.look is not None else look)
             else:
                 sent = clock()
-                limit = store.not_after(sent, self._patience)
+                longest = self._patience
+                if wait is not None:
+                    longest = min(longest, max(started + wait - sent, SHORTEST_PATIENCE))
+                limit = store.not_after(sent, longest)
                 request = b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (self.prepared.attempt, link.inbox_word, limit, owner)
-                answer = self._understood(link.call(request, self._patience), sent)
+                answer = self._understood(link.call(request, longest), sent)
         except LinkDown as down:
             transport.lose(link, down)
             down.sent = True  # the attempt that has put us in line, if not the last one
-            return self._slowly(None, owner, wait, started, down, limit // 1000 + 50, who, False)
+            return self._slowly(None, owner, wait, started, down, limit // 1000 + 50, who, False, since)
         except BaseException:
             with Driver(transport, link) as driver:
                 driver.run(abandon(self.asking(owner, wait, started, or_none=False), limit // 1000 + 50))
             raise
         if not isinstance(answer, Grant) or answer.expired or clock() - sent >= self.prepared.valid:
-            return self._slowly(link, owner, wait, started, answer, 0, who, False, since + TOUCH_SECONDS)
+            return self._slowly(link, owner, wait, started, answer, 0, who, False, since)
         transport.give(link)
         return self.granted(owner, answer.fence, sent, 0, who)
 
@@ -203,7 +206,7 @@ class Lock(BaseLock):
         limit: int,
         who: Identity,
         or_none: bool,
-        touch_at: float = 0.0,
+        in_line_since: float | None = None,
     ) -> Lease | None:
         """All other ways: no connection yet, somebody else holds it, the server is not well."""
         locks = self._locks
@@ -211,6 +214,10 @@ class Lock(BaseLock):
             raise RuntimeError(f"{locks!r} is closed")
         asking = self.asking(owner, wait, started, who, or_none=or_none)
         try:
+            touch_at = 0.0
+            if in_line_since is not None:
+                asking.answered = asking.in_line = asking.queued = True
+                touch_at = in_line_since + TOUCH_SECONDS
             with Driver(locks.transport, link, touch_at=touch_at) as driver:
                 granted = driver.run(acquire(asking, first, limit))
         except BaseException as error:
