@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
 from holdtight import Unavailable
 from holdtight.redis import script
-from tests.faults.clients import OpenClient, asks, load_scripts, start, tidy, waiting
+from tests.faults.clients import Client, OpenClient, asks, load_scripts, start, tidy, waiting
 from tests.support.processes import wait_for
 from tests.support.proxy import Order, Proxy
 from tests.support.servers import RunningServer
@@ -202,16 +204,22 @@ def test_a_reply_that_is_lost_while_in_line_keeps_the_place(
     first = start(lambda: client.acquire("a", ttl=2.5))
     lost.wait()
     proxy.wait_for_request(asks(script.ATTEMPT), times=2)
+    _is_served_before_who_comes_now(private_server, client, first, holder, held)
+
+
+def _is_served_before_who_comes_now(
+    server: RunningServer, client: Client, waiter: Future[Any], holder: Client, held: Any
+) -> None:
     second = start(lambda: holder.acquire("a"))
-    wait_for(lambda: waiting(private_server, "a") == 2)
+    wait_for(lambda: waiting(server, "a") == 2)
     holder.release(held)
-    lease = first.result(10)
+    lease = waiter.result(10)
     assert not second.done()
     client.release(lease)
     last = second.result(10)
     assert last.fence > lease.fence > held.fence
     holder.release(last)
-    tidy(private_server)
+    tidy(server)
 
 
 @WARM
@@ -227,16 +235,7 @@ def test_who_stands_in_line_when_the_connection_breaks_keeps_the_place(
     proxy.clear()
     assert proxy.cut() >= 1
     proxy.wait_for_request(asks(script.ATTEMPT))
-    second = start(lambda: holder.acquire("a"))
-    wait_for(lambda: waiting(private_server, "a") == 2)
-    holder.release(held)
-    lease = first.result(10)
-    assert not second.done()
-    client.release(lease)
-    last = second.result(10)
-    assert last.fence > lease.fence > held.fence
-    holder.release(last)
-    tidy(private_server)
+    _is_served_before_who_comes_now(private_server, client, first, holder, held)
 
 
 @WARM
