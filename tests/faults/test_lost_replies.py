@@ -109,11 +109,7 @@ def test_a_lost_reply_to_a_confirmation_is_asked_again(
     private_server: RunningServer, proxy: Proxy, open_client: OpenClient, cut: bool, warm: bool
 ) -> None:
     client, holder = open_client(proxy.url, connect_timeout=5), open_client(private_server.url)
-    if warm:
-        client.release(client.acquire("warm"))
-    held = holder.acquire("a")
-    waiter = start(lambda: client.acquire("a", ttl=6))
-    wait_for(lambda: waiting(private_server, "a") == 1)
+    held, waiter = _one_in_line(private_server, client, holder, warm=warm, ttl=6)
     lost = proxy.swallow_reply(asks(script.ATTEMPT), cut=cut)
     holder.release(held)
     lease = waiter.result(10)
@@ -207,6 +203,18 @@ def test_a_reply_that_is_lost_while_in_line_keeps_the_place(
     _is_served_before_who_comes_now(private_server, client, first, holder, held)
 
 
+def _one_in_line(
+    server: RunningServer, client: Client, holder: Client, *, warm: bool, **options: Any
+) -> tuple[Any, Future[Any]]:
+    """What the holder holds, and the client's wait for it."""
+    if warm:
+        client.release(client.acquire("warm"))
+    held = holder.acquire("a")
+    waiter = start(lambda: client.acquire("a", **options))
+    wait_for(lambda: waiting(server, "a") == 1)
+    return held, waiter
+
+
 def _is_served_before_who_comes_now(
     server: RunningServer, client: Client, waiter: Future[Any], holder: Client, held: Any
 ) -> None:
@@ -227,11 +235,7 @@ def test_who_stands_in_line_when_the_connection_breaks_keeps_the_place(
     private_server: RunningServer, proxy: Proxy, open_client: OpenClient, warm: bool
 ) -> None:
     client, holder = open_client(proxy.url), open_client(private_server.url)
-    if warm:
-        client.release(client.acquire("warm"))
-    held = holder.acquire("a")
-    first = start(lambda: client.acquire("a", ttl=2.5))
-    wait_for(lambda: waiting(private_server, "a") == 1)
+    held, first = _one_in_line(private_server, client, holder, warm=warm, ttl=2.5)
     proxy.clear()
     assert proxy.cut() >= 1
     proxy.wait_for_request(asks(script.ATTEMPT))
@@ -244,11 +248,7 @@ def test_who_gives_up_while_the_server_is_gone_is_not_handed_the_lock(
 ) -> None:
     """In line, the connection breaks, and no other can be had: the withdrawal comes when one can."""
     client, holder = open_client(proxy.url), open_client(private_server.url)
-    if warm:
-        client.release(client.acquire("warm"))
-    held = holder.acquire("a")
-    waiter = start(lambda: client.acquire("a", wait=1.5))
-    wait_for(lambda: waiting(private_server, "a") == 1)
+    held, waiter = _one_in_line(private_server, client, holder, warm=warm, wait=1.5)
     proxy.refuse()
     proxy.cut()
     assert isinstance(waiter.exception(10), Unavailable)
