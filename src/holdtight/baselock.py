@@ -124,7 +124,7 @@ class BaseLock:
         )
 
     def entered_by(self, who: Identity) -> Tenure | None:
-        """The tenure to share if this identity holds the lock and may enter again, counted; None if it must ask.
+        """The tenure to share if this identity holds the lock and may enter again; None if it must ask.
 
         A reader's entry into its own write grant shares that; the other way round would wait for itself.
         """
@@ -133,8 +133,8 @@ class BaseLock:
             return None
         in_block = next((lease.tenure for key, lease in reversed(who.stack) if key == self.key), None)
         tenure: Tenure | None = (who.grants.get(self.key) if self.options.reentrant else None) or in_block
-        if tenure is None or tenure.ended or tenure.epoch != process.current.epoch:
-            return None  # what a forked child finds here is its parent's
+        if tenure is None or tenure.ended or not tenure.entered or tenure.epoch != process.current.epoch:
+            return None  # what a forked child finds here is its parent's; what was let go, however far, is not entered
         if tenure.kind is Kind.PERMITS:
             return None  # the server refuses that, and says why
         if self.options.kind is Kind.EXCLUSIVE and tenure.kind is Kind.SHARED:
@@ -143,7 +143,6 @@ class BaseLock:
             raise DeadlockDetected.with_self(self._name, who.what)
         if tenure.lost():
             raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
-        tenure.entered += 1
         return tenure
 
     def _not_more_than_there_are(self, who: Identity) -> None:

@@ -55,17 +55,43 @@ class Identity:
         stack = self.stack
         if stack and stack[-1][0] is key:
             lease = stack.pop()[1]
-            if not stack:
-                self._tidy()
-            return lease
-        for at in range(len(stack) - 1, -1, -1):
-            if stack[at][0] == key:
-                lease = stack.pop(at)[1]
-                self._tidy()
-                return lease
+        else:
+            lease = stack.pop(self._innermost(key))[1]
+        if not stack:
+            self._tidy()
+        return lease
+
+    def lease_of(self, key: Key) -> Any:
+        """The lease of the innermost open block on this key."""
+        return self.stack[self._innermost(key)][1]
+
+    def _innermost(self, key: Key) -> int:
+        for at in range(len(self.stack) - 1, -1, -1):
+            if self.stack[at][0] == key:
+                return at
         raise RuntimeError(
             f"the block on {key[1]!r} was left in another thread or task than it was entered in: use hold() for that"
         )
+
+    # An interrupt (Ctrl-C) may come between any two steps of a block's beginning and of its end. Whoever is interrupted
+    # says what he knows; what is not certain to be in the user's hands is forsaken.
+
+    def break_off(self, depth: int) -> None:
+        """The beginning of blocks was interrupted, when so many others were open."""
+        for _, lease in self.stack[depth:]:
+            lease.forsake()
+        del self.stack[depth:]
+        self._tidy()
+
+    def break_off_end(self, key: Key, lease: Any) -> None:
+        """The end of the innermost block on this key was interrupted; it had this lease, if it had got that far."""
+        if lease is None:
+            lease = next((each for entered, each in reversed(self.stack) if entered == key), None)
+        if lease is not None:
+            lease.forsake()
+            gone = (lease, *getattr(lease, "parts", ()))
+            self.stack[:] = [entry for entry in self.stack if not any(entry[1] is each for each in gone)]
+            self._tidy()
 
     def remember(self, key: Key, tenure: "Tenure") -> None:
         self._shared = True
@@ -90,6 +116,20 @@ class Identity:
 class _Threads(threading.local):
     def __init__(self) -> None:
         self.identity = Identity()
+        self.end = _End(self.identity)
+
+
+class _End:
+    """Goes with its thread. A block may outlive that, in a generator that somebody else has: nobody can leave it."""
+
+    __slots__ = ("_identity",)
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
+    def __del__(self) -> None:
+        for _, lease in self._identity.stack:
+            lease.watch()
 
 
 _threads = _Threads()
@@ -117,9 +157,20 @@ def task_identity(task: Any) -> Identity:
 
 
 def identity() -> Identity:
-    events = sys.modules.get("asyncio.events")
-    if events is not None and events._get_running_loop() is not None:
+    if _running_loop is None:
+        return _threads.identity if "asyncio.events" not in sys.modules else _with_asyncio()
+    if _running_loop() is not None:
         task = sys.modules["asyncio.tasks"].current_task()
         if task is not None:
             return task_identity(task)
     return _threads.identity
+
+
+_running_loop: Any = None
+
+
+def _with_asyncio() -> Identity:
+    """From the moment that somebody has loaded it."""
+    global _running_loop
+    _running_loop = getattr(sys.modules["asyncio.events"], "_get_running_loop", None)
+    return _threads.identity if _running_loop is None else identity()  # which is not there while it is being loaded

@@ -4,7 +4,7 @@ import base64
 import binascii
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from holdtight.degraded import take_over
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
@@ -58,7 +58,8 @@ class BaseLease:
     who: Identity | None = None
     """The identity whose re-entrant grant this is, if it is one."""
     witness: Witness | None = None
-    """Sees it dropped; None once this handle is closed, and of a lease whose parts have their own."""
+    """Sees it dropped; None once this handle is closed, of a lease whose parts have their own, and of one that a `with`
+    block keeps, which cannot be dropped."""
     successor: Any = None
     """The reader's lease that this one was downgraded to: the end of our block is its end."""
 
@@ -66,6 +67,18 @@ class BaseLease:
         self.lock = lock
         self.tenure = tenure
         self.witness = summon(tenure)
+
+    @classmethod
+    def again(cls, lock: Any, tenure: Tenure, who: Identity) -> Self:
+        """Another handle on a grant that this identity enters again."""
+        lease = cls.__new__(cls)
+        lease.lock = tenure.stand_in or lock
+        lease.tenure = tenure
+        lease.who = who
+        lease.witness = witness = summon(None)
+        tenure.entered += 1  # no interrupt can come between this and the next
+        witness.tenure = tenure
+        return lease
 
     @property
     def tenures(self) -> tuple[Tenure, ...]:
@@ -173,6 +186,17 @@ class BaseLease:
         if self.who is not None:
             self.who.forget(self.lock.key)
         return True
+
+    def forsake(self) -> None:
+        """Interrupted before it was in anybody's hands, or at the end of its block: it is renewed no more, and ends
+        with its ttl at the latest."""
+        if self._close():
+            self.tenure.ended = True
+
+    def watch(self) -> None:
+        """The block that kept it is gone without its end: from now on it matters whether somebody else has it."""
+        if self.witness is None and not self.closed:
+            self.witness = summon(self.tenure)
 
     def _not_if_lost(self, verb: str) -> None:
         """A loss is final, whatever the server says. A forked child, which never owned it, is told elsewhere."""

@@ -105,8 +105,11 @@ class Tenure:
         self.interval = terms.interval
         self.deadline = sent + terms.valid
         self.epoch = process.current.epoch
-        if marker:
-            self.marker = marker
+        # Read again by the end of every block: Python is quicker to find them here than in the class.
+        self.entered = 1
+        self.reason = None
+        self.ended = False
+        self.marker = marker
         if terms.max_hold is not None:
             self.hold_until = sent + terms.max_hold
             self.deadline = min(self.deadline, self.hold_until)

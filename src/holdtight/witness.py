@@ -49,7 +49,7 @@ class Witness:
             warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
 
 
-def summon(tenure: Tenure) -> Witness:
+def summon(tenure: Tenure | None) -> Witness:
     try:
         witness = _spare.pop()
     except IndexError:

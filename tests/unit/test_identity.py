@@ -20,6 +20,11 @@ KEY = ("client", "orders")
 class Lease:
     """Stands for a lease: identities only keep it."""
 
+    watched = False
+
+    def watch(self) -> None:
+        self.watched = True
+
 
 def in_thread() -> Identity:
     found: list[Identity] = []
@@ -42,6 +47,15 @@ def test_a_new_thread_never_inherits_what_an_old_one_of_the_same_id_held() -> No
             found = pool.submit(identity).result()
             assert found.stack == []
             found.stack.append((KEY, Lease()))
+
+
+def test_what_a_thread_leaves_in_a_block_is_watched_when_it_ends() -> None:
+    left = Lease()
+    thread = threading.Thread(target=lambda: identity().stack.append((KEY, left)))
+    thread.start()
+    thread.join()
+    gc.collect()
+    assert left.watched
 
 
 def test_a_pooled_thread_stays_itself_from_job_to_job() -> None:

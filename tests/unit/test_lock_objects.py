@@ -168,8 +168,18 @@ def test_a_lock_held_outside_a_block_may_be_waited_for(locks: Locks) -> None:
 def test_re_entry_shares_the_grant_whatever_the_other_options(locks: Locks, block: bool) -> None:
     who = Identity()
     tenure = held(locks, who, block=block, reentrant=True)
-    assert locks.lock("orders", reentrant=True, ttl=9).entered_by(who) is tenure
-    assert tenure.entered == 2
+    again = locks.lock("orders", reentrant=True, ttl=9)
+    assert again.entered_by(who) is tenure
+    lease = Lease.again(again, tenure, who)
+    assert (lease.tenure, lease.who, tenure.entered) == (tenure, who, 2)
+    assert not lease._close()
+    assert tenure.entered == 1
+
+
+def test_what_was_let_go_is_not_entered_again_however_far_its_end_has_come(locks: Locks) -> None:
+    who = Identity()
+    held(locks, who, block=False, reentrant=True).entered = 0  # and there an interrupt came
+    assert locks.lock("orders", reentrant=True).entered_by(who) is None
 
 
 def test_re_entry_into_a_lost_grant_is_a_loss(locks: Locks) -> None:

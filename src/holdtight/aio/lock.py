@@ -23,6 +23,7 @@ from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.identity import Identity, identity, task_identity
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
+from holdtight.redis.store import marker_for
 from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.tenure import Tenure
@@ -74,14 +75,14 @@ class AsyncLock(BaseLock):
             except DeadlockDetected:
                 return None
             if held is not None:
-                return self._handle(held, who)
+                return AsyncLease.again(self, held, who)
         return await self._attempt(0.0, who, True)
 
     async def take(self, wait: float | None, who: Identity) -> AsyncLease:
         if who.stack or who.grants:
             held = self.entered_by(who)
             if held is not None:
-                return self._handle(held, who)
+                return AsyncLease.again(self, held, who)
         lease = await self._attempt(wait, who, False)
         assert lease is not None
         return lease
@@ -108,7 +109,7 @@ class AsyncLock(BaseLock):
             longest = self._patience
         else:
             longest = patience(prepared, wait, locks.settings.connect_timeout)
-        limit = int((started + lead + longest) * 1e6)
+        limit = (started + lead + longest) * 1e6
         head = prepared.ask if wait == 0 else prepared.attempt
         try:
             reply = await connection.ask(
@@ -116,11 +117,11 @@ class AsyncLock(BaseLock):
             )
         except LinkDown as down:
             return await self._slowly(
-                transport, connection, owner, wait, started, down, limit // 1000 + 50, who, or_none
+                transport, connection, owner, wait, started, down, marker_for(limit), who, or_none
             )
         except BaseException:
             with Driver(transport, connection) as driver:
-                await driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit // 1000 + 50))
+                await driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), marker_for(limit)))
             raise
         if reply.__class__ is not bytes:
             answer: Answer | None
@@ -137,6 +138,10 @@ class AsyncLock(BaseLock):
                 transport, connection, owner, wait, started, Grant(fence, started), 0, who, or_none
             )
         tenure = Tenure(self.terms, transport.deliver, owner, fence, started, 0)
+        lease = _new(AsyncLease)
+        lease.lock = self
+        lease.tenure = tenure
+        lease.witness = summon(tenure)  # before anybody renews it: an interrupt may come between any two of these
         lane = self._lane
         if lane.epoch != current.epoch:
             lane = self._lane = self._post.keeper.lane(tenure.interval)
@@ -147,10 +152,6 @@ class AsyncLock(BaseLock):
             lane.charges[tenure] = lane.latest = due
             if not lane.armed:
                 self._post.keeper.arm(lane, due)
-        lease = _new(AsyncLease)
-        lease.lock = self
-        lease.tenure = tenure
-        lease.witness = summon(tenure)
         if self._unusual:
             self.see_to(lease, who)
         if locks.events.loud:
@@ -191,16 +192,10 @@ class AsyncLock(BaseLock):
         self, transport: Transport, owner: Owner, fence: int, sent: float, marker: int, who: Identity
     ) -> AsyncLease:
         tenure = Tenure(self.terms, transport.deliver, owner, fence, sent, marker)
-        self._post.keeper.add(tenure, sent)
         lease = AsyncLease(self, tenure)
+        self._post.keeper.add(tenure, sent)
         if self._unusual:
             self.see_to(lease, who)
-        return lease
-
-    def _handle(self, tenure: Tenure, who: Identity) -> AsyncLease:
-        """Another handle on a grant that is entered again."""
-        lease = AsyncLease(tenure.stand_in or self, tenure)
-        lease.who = who
         return lease
 
     # Giving back and renewing, for leases.

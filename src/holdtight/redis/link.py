@@ -41,7 +41,9 @@ _Push = hiredis.PushNotification
 SHORTEST_TIMEOUT = 0.001
 USUAL_TIMEOUT = 1.0
 """With default settings nobody asks for another."""
-_PIECE = 8192
+_PIECE = 448
+"""More than a usual reply or bell, and little enough to come from Python's own store of small pieces of memory."""
+_LONG = 8192
 MUCH = 65536
 """As much as is read at once. Memory for more would be asked of the system anew each time."""
 
@@ -73,6 +75,7 @@ class Link:
     """One connection, greeted."""
 
     __slots__ = (
+        "_bare",
         "_feed",
         "_gets",
         "_kept",
@@ -94,6 +97,7 @@ class Link:
         self._gets = reader.gets
         self._recv = sock.recv
         self._send = sock.send
+        self._bare = (sock.sendall, sock.recv, reader.feed, reader.gets)
         self._timeout = -1.0
         self._send_timeout = float("inf")
         self._kept: list[Any] = []
@@ -121,9 +125,7 @@ class Link:
     def send(self, request: bytes) -> None:
         self.owed += 1
         try:
-            sent = self._send(request)
-            if sent != len(request):
-                self.sock.sendall(request[sent:])
+            self.sock.sendall(request)
         except OSError as error:
             raise _down(error) from error
 
@@ -139,7 +141,7 @@ class Link:
                     if left <= 0:
                         raise TimeoutError  # the kernel counts from the last byte: bells must not put it off
                     self.set_timeout(left)
-                    data = self._recv(_PIECE)
+                    data = self._recv(_LONG)
                     if not data:
                         raise _closed()
                     self._feed(data)
@@ -164,23 +166,24 @@ class Link:
         of the time is waited for."""
         if timeout != self._timeout and not timeout / 4 <= self._timeout <= timeout:
             self.set_timeout(timeout)
+        send_all, recv, feed, gets = self._bare
         self.owed = 1
-        sent = 0
         try:
-            sent = self._send(request)
-            if sent != len(request):
-                self.sock.sendall(request[sent:])
-            data = self._recv(_PIECE)
+            send_all(request)
+        except OSError as error:
+            raise _down(error) from error
+        try:
+            data = recv(_PIECE)
             if not data:
                 raise _closed()
-            self._feed(data)
-            reply = self._gets()
+            feed(data)
+            reply = gets()
         except (OSError, hiredis.ProtocolError) as error:
-            if sent == len(request) and self._timeout < timeout and isinstance(error, OSError) and _is_silence(error):
+            if self._timeout < timeout and isinstance(error, OSError) and _is_silence(error):
                 self.set_timeout(timeout - self._timeout)
                 return self.reply()
             raise _down(error) from error
-        if reply is NOTHING or reply.__class__ is _Push:
+        if reply is NOTHING or type(reply) is _Push:
             return self.reply()
         self.owed = 0
         return reply
@@ -322,7 +325,7 @@ def _answers(link: Link, count: int, until: float) -> list[Any]:
         item = link._gets()  # pyright: ignore[reportPrivateUsage]
         if item is NOTHING:
             link.set_timeout(_left(until))
-            data = link.sock.recv(_PIECE)
+            data = link.sock.recv(_LONG)
             if not data:
                 raise LinkDown("the server closed the connection", sent=False)
             link._feed(data)  # pyright: ignore[reportPrivateUsage]

@@ -30,7 +30,7 @@ from holdtight.values import (
     owner_text,
 )
 
-__all__ = ["Prepared", "Store", "read_record", "read_release", "records_step"]
+__all__ = ["Prepared", "Store", "marker_for", "read_record", "read_release", "records_step"]
 
 LONGEST_PATIENCE = 2.0
 TAIL_MS = 10_000
@@ -38,6 +38,11 @@ _MARKER_SLACK_MS = 50
 """Another thread may learn the server's time between two looks at it."""
 LISTED = 500
 _MODES = {Kind.SHARED: "r", Kind.PERMITS: "p"}
+
+
+def marker_for(limit: float) -> int:
+    """Until when (server's ms) an attempt that is too late after `limit` (its µs) may still be taken for in time."""
+    return int(limit) // 1000 + _MARKER_SLACK_MS
 
 
 class Prepared:
@@ -93,7 +98,7 @@ class Prepared:
             self.store.read_attempt,
             patience=patience,
             replacement=script.ATTEMPT.whole if self.claim.kind is Kind.EXCLUSIVE else script.SHARE.whole,
-            limit=limit // 1000 + _MARKER_SLACK_MS,
+            limit=marker_for(limit),
         )
 
     def release_step(self, owner: Owner) -> Step:

@@ -1,29 +1,27 @@
 """`Lock` for blocking code: the uncontended path, bare, and the way to the driver for everything else."""
 
-import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from holdtight.baselock import BaseLock
 from holdtight.clock import wait_seconds
 from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
-from holdtight.core.ending import downgrade, release
 from holdtight.degraded import may_degrade
-from holdtight.errand import TOUCH_SECONDS, Errand
+from holdtight.errand import TOUCH_SECONDS
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.identity import Identity, identity
 from holdtight.place import Link
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
-from holdtight.renewing import Renewal
+from holdtight.redis.store import marker_for
 from holdtight.settings import UNSET, Options
 from holdtight.sync.driver import Driver
+from holdtight.sync.giving import Giving
 from holdtight.sync.hold import Hold, under
 from holdtight.sync.lease import Lease
 from holdtight.sync.open import without_the_server
 from holdtight.tenure import Tenure
-from holdtight.values import Grant, LockInfo, LossReason, Owner, Queued
+from holdtight.values import Grant, LockInfo, Owner, Queued
 from holdtight.witness import summon
 
 if TYPE_CHECKING:
@@ -35,28 +33,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _new = object.__new__
-_PATIENCE = 2.0
-_ENOUGH = 1.0
 
 
-class Lock(BaseLock):
+class Lock(Giving):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
-    __slots__ = ("_clock", "_give_patience", "_lane", "_patience", "_post", "_tell", "_unusual", "_wait")
-
-    _locks: "Locks"
+    __slots__ = ("_lane", "_tell", "_unusual", "_wait")
 
     def __init__(self, locks: "Locks", name: str, options: Options) -> None:
         super().__init__(locks, name, options)
         self._wait = options.wait
         self._unusual = options.reentrant or options.max_hold is not None
-        self._clock = locks.place.clock
-        self._post = locks.place.post
         self._tell = self._post.tell
         self._lane = self._post.keeper.lane(self.terms.interval)
-        self._patience = patience(self.prepared, options.wait, locks.settings.connect_timeout)
-        # As much as for taking, if that is enough: another deadline for the reply costs the socket two system calls.
-        self._give_patience = self._patience if self._patience >= _ENOUGH else _PATIENCE
 
     # Taking.
 
@@ -73,20 +62,20 @@ class Lock(BaseLock):
             except DeadlockDetected:
                 return None
             if held is not None:
-                return self._handle(held, who)
-        return self._attempt(0.0, who, True)
+                return Lease.again(self, held, who)
+        return self._attempt(0.0, who, True, False)
 
     def take(self, wait: float | None, who: Identity) -> Lease:
         if who.stack or who.grants:
             held = self.entered_by(who)
             if held is not None:
-                return self._handle(held, who)
-        lease = self._attempt(wait, who, False)
+                return Lease.again(self, held, who)
+        lease = self._attempt(wait, who, False, False)
         assert lease is not None
         return lease
 
-    def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> Lease | None:
-        """The uncontended path: one request, one reply, no plan."""
+    def _attempt(self, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
+        """The uncontended path: one request, one reply, no plan. A lease that is in a block by now has no witness."""
         locks = self._locks
         client = locks.client
         transport = locks.transport
@@ -108,18 +97,18 @@ class Lock(BaseLock):
             longest = self._patience
         else:
             longest = patience(prepared, wait, locks.settings.connect_timeout)
-        limit = int((started + lead + longest) * 1e6)
-        head = prepared.ask if wait == 0 else prepared.attempt
+        limit = (started + lead + longest) * 1e6
+        head = prepared.attempt if wait is None or wait else prepared.ask
         try:
             reply = link.call(b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner), longest)
         except LinkDown as down:
             transport.lose(link, down)
-            return self._slowly(None, owner, wait, started, down, limit // 1000 + 50, who, or_none)
+            return self._slowly(None, owner, wait, started, down, marker_for(limit), who, or_none)
         except BaseException:
             with Driver(transport, link) as driver:
-                driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), limit // 1000 + 50))
+                driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), marker_for(limit)))
             raise
-        if reply.__class__ is not bytes:
+        if type(reply) is not bytes:
             answer = self._understood(reply, started)
             if isinstance(answer, Queued) and link.inbox and not who.stack and not locks.events.loud:
                 return self._briefly(link, owner, wait, started, answer, limit, who)
@@ -133,25 +122,33 @@ class Lock(BaseLock):
         if clock() - started >= prepared.valid:  # we were paused: the plan asks once more
             return self._slowly(None, owner, wait, started, Grant(fence, started), 0, who, or_none)
         tenure = Tenure(self.terms, self._tell, owner, fence, started, 0)
-        lane = self._lane
-        if lane.epoch != current.epoch:
-            lane = self._lane = self._post.keeper.lane(tenure.interval)
-        due = started + lane.interval
-        if due < lane.latest - lane.slack:
-            self._post.keeper.add(tenure, started)  # the answer took long: it does not belong at the end of the lane
-        else:
-            lane.charges[tenure] = lane.latest = due
-            if not lane.armed:
-                self._post.keeper.arm(lane, due)
         lease = _new(Lease)
         lease.lock = self
         lease.tenure = tenure
-        lease.witness = summon(tenure)
-        if self._unusual:
-            self.see_to(lease, who)
-        if locks.events.loud:
-            locks.report_quick_grant(self._name, owner, fence)
-        return lease
+        try:  # an interrupt may come between any two of these
+            if in_block:
+                lease.witness = None
+                who.stack.append((self.key, lease))
+            else:
+                lease.witness = summon(tenure)
+            lane = self._lane
+            if lane.epoch != current.epoch:
+                lane = self._lane = self._post.keeper.lane(tenure.interval)
+            due = started + lane.interval
+            if due < lane.latest - lane.slack:
+                self._post.keeper.add(tenure, started)  # the answer took long: not to the end of the lane
+            else:
+                lane.charges[tenure] = lane.latest = due
+                if not lane.armed:
+                    self._post.keeper.arm(lane, due)
+            if self._unusual:
+                self.see_to(lease, who)
+            if locks.events.loud:
+                locks.report_quick_grant(self._name, owner, fence)
+            return lease
+        except BaseException:
+            lease.forsake()
+            raise
 
     def _understood(self, reply: Any, sent: float) -> Answer | None:
         """None if nothing has run: begin again."""
@@ -162,7 +159,7 @@ class Lock(BaseLock):
         return answer
 
     def _briefly(
-        self, link: Link, owner: Owner, wait: float | None, started: float, queued: Queued, limit: int, who: Identity
+        self, link: Link, owner: Owner, wait: float | None, started: float, queued: Queued, limit: float, who: Identity
     ) -> Lease | None:
         """The usual wait, which is short: rung before its place in line needs to be kept, it confirms without a plan.
         Whatever else happens is the plan's business, which goes on from there."""
@@ -186,10 +183,10 @@ class Lock(BaseLock):
         except LinkDown as down:
             transport.lose(link, down)
             down.sent = True  # the attempt that has put us in line, if not the last one
-            return self._slowly(None, owner, wait, started, down, limit // 1000 + 50, who, False, since)
+            return self._slowly(None, owner, wait, started, down, marker_for(limit), who, False, since)
         except BaseException:
             with Driver(transport, link) as driver:
-                driver.run(abandon(self.asking(owner, wait, started, or_none=False), limit // 1000 + 50))
+                driver.run(abandon(self.asking(owner, wait, started, or_none=False), marker_for(limit)))
             raise
         if not isinstance(answer, Grant) or answer.expired or clock() - sent >= self.prepared.valid:
             return self._slowly(link, owner, wait, started, answer, 0, who, False, since)
@@ -232,145 +229,71 @@ class Lock(BaseLock):
 
     def granted(self, owner: Owner, fence: int, sent: float, marker: int, who: Identity) -> Lease:
         tenure = Tenure(self.terms, self._tell, owner, fence, sent, marker)
-        self._post.keeper.add(tenure, sent)
         lease = Lease(self, tenure)
+        self._post.keeper.add(tenure, sent)
         if self._unusual:
             self.see_to(lease, who)
         return lease
-
-    def _handle(self, tenure: Tenure, who: Identity) -> Lease:
-        """Another handle on a grant that is entered again."""
-        lease = Lease(tenure.stand_in or self, tenure)
-        lease.who = who
-        return lease
-
-    # Giving back and renewing, for leases.
-
-    def give_back(self, tenure: Tenure) -> None:
-        self._post.keeper.drop(tenure)
-        was_lost = tenure.lost()
-        tenure.ended = True
-        if tenure.reason is LossReason.FORKED:
-            return
-        if was_lost or tenure.marker:
-            self._give_back_slowly(tenure, was_lost, None)
-        else:
-            self._give_back_at_once(tenure)
-
-    def _give_back_at_once(self, tenure: Tenure) -> None:
-        """The usual path: one request, one reply, no plan."""
-        locks = self._locks
-        transport = locks.transport
-        try:
-            link = transport.idle.pop()
-        except IndexError:
-            self._give_back_slowly(tenure, False, None)
-            return
-        try:
-            reply = link.call(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), self._give_patience)
-        except LinkDown as down:
-            transport.lose(link, down)
-            self._give_back_slowly(tenure, False, down)
-            return
-        except BaseException:
-            transport.scrap(link)
-            self._post.keeper.ask(Errand(locks.place, self.prepared.release_step(tenure.owner)))
-            self.handed_on(tenure)
-            raise
-        if transport.unlimited:
-            transport.idle.append(link)
-        else:
-            transport.give(link)
-        if reply == 3:
-            self.handed_on(tenure)
-        elif reply != 1:
-            self._give_back_slowly(tenure, False, reply)
-            return
-        if locks.events.loud:
-            locks.report_release(tenure)
-
-    def _give_back_slowly(self, tenure: Tenure, was_lost: bool, first: Any) -> None:
-        locks = self._locks
-        marker = locks.marker_of(tenure)
-        try:
-            with Driver(locks.transport, beyond=True) as driver:
-                reason = driver.run(release(self.prepared, tenure.owner, marker=marker, first=first))
-        except (LinkDown, ServerSaid) as error:
-            raise locks.report_no_release(self.prepared, tenure, error, marker) from error
-        if was_lost:
-            return
-        if reason is not None:
-            tenure.reason = reason
-            raise NotOwner.on("release", self._name, reason)
-        self.handed_on(tenure)
-        if locks.events.wanted:
-            locks.report_release(tenure)
-
-    def downgrade(self, tenure: Tenure) -> Lease:
-        """The reader's lease in place of the writer's."""
-        lock = self.reading()
-        tenure.waiting = True
-        self._post.keeper.drop(tenure)
-        try:
-            grant = self._locks.run(downgrade(lock.prepared, tenure.owner, clock=self._clock), self._name)
-        except BaseException as error:
-            self.not_downgraded(tenure, error)
-            raise
-        self._locks.report_downgraded(tenure, grant.fence)
-        return lock.granted(tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
-
-    def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
-        done = threading.Event()
-        renewal = Renewal(tenure, ttl, done.set, last=last)
-        renewal.start()
-        done.wait(min(_PATIENCE, max(0.0, tenure.deadline - self._clock()) + 0.05))
-        renewal.conclude()
 
     # As a context manager and as a decorator.
 
     def __enter__(self) -> Lease:
         who = identity()
+        depth = len(who.stack)
         lease: Any  # None only if it was asked for
-        if who.stack or who.grants:
-            lease = self.take(self._wait, who)
-        else:
-            lease = self._attempt(self._wait, who, False)
-        if who.task is None:
-            who.stack.append((self.key, lease))
-        else:
-            who.enter_block(self.key, lease)
-        return lease  # type: ignore[no-any-return]
+        try:
+            if depth or who.grants:
+                lease = self.take(self._wait, who)
+            else:
+                lease = self._attempt(self._wait, who, False, who.task is None)
+            if lease.witness is not None:
+                who.enter_block(self.key, lease)
+            return lease  # type: ignore[no-any-return]
+        except BaseException:
+            who.break_off(depth)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        who = identity()
-        stack = who.stack
-        if who.task is None and stack and stack[-1][0] is self.key:
-            lease: Lease = stack.pop()[1]
-        else:
-            lease = who.leave_block(self.key)
-        tenure = lease.tenure
-        if (
-            tenure.entered != 1
-            or tenure.reason is not None
-            or tenure.ended
-            or tenure.marker
-            or self._unusual
-            or tenure.epoch != current.epoch
-            or self._clock() >= tenure.deadline
-        ):
-            lease.leave(error)
-            return
-        tenure.entered = 0
-        tenure.ended = True
-        lease.shut()
-        if self._lane.charges.pop(tenure, None) is None:
-            self._post.keeper.drop(tenure)
+        lease: Any = None
         try:
-            self._give_back_at_once(tenure)
-        except (NotOwner, Unavailable) as failure:
-            lease.conclude(failure, error)
+            who = identity()
+            stack = who.stack
+            if who.task is None and stack and stack[-1][0] is self.key:
+                lease = stack[-1][1]
+                del stack[-1]
+            else:
+                lease = who.lease_of(self.key)
+                who.leave_block(self.key)
+            tenure: Tenure = lease.tenure
+            clock = self._clock
+            if (
+                tenure.entered != 1
+                or tenure.reason is not None
+                or tenure.ended
+                or tenure.marker
+                or self._unusual
+                or tenure.epoch != current.epoch
+                or clock() >= tenure.deadline
+            ):
+                lease.leave(error)
+                return
+            tenure.entered = 0
+            tenure.ended = lease.closed = True
+            if lease.witness is not None:
+                lease.shut()
+            try:
+                del self._lane.charges[tenure]
+            except KeyError:
+                self._post.keeper.drop(tenure)
+            try:
+                self._give_back_at_once(tenure)
+            except (NotOwner, Unavailable) as failure:
+                lease.conclude(failure, error)
+        except BaseException:
+            identity().break_off_end(self.key, lease)
+            raise
 
     def hold(self, *, wait: Any = UNSET) -> Hold:
         """A single-use context manager that carries its lease: enter and exit may be in different threads."""

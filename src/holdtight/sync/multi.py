@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from holdtight.clock import wait_seconds
 from holdtight.core.multi import at_once
@@ -43,6 +43,14 @@ class MultiLease(MultiLeaseMixin, Lease):
         if failures:
             raise failures[0]
 
+    def forsake(self) -> None:
+        self.closed = True
+        for part in self.parts:
+            part.forsake()
+
+    def watch(self) -> None:
+        """Its parts see to that."""
+
     def detach(self, ttl: Any = None) -> str:
         raise self._refuse("detach", "several locks cannot be handed over in one step")
 
@@ -72,18 +80,25 @@ class Multi(BaseMulti[Lock]):
 
     def try_acquire(self) -> Lease | None:
         """One lease on all, or None if any is held by somebody else. Never waits."""
-        who = identity()
-        leases = self._take(None, who, or_none=True)
-        if leases is None:
-            return None
-        self.step_out(who)
-        return MultiLease(self, leases)
+        return self._take_out(None, identity(), or_none=True)
 
     def take(self, wait: float | None, who: Identity) -> Lease:
-        leases = self._take(wait, who)
-        assert leases is not None
-        self.step_out(who)
-        return MultiLease(self, leases)
+        lease = self._take_out(wait, who)
+        assert lease is not None
+        return lease
+
+    def _take_out(self, wait: float | None, who: Identity, *, or_none: bool = False) -> Lease | None:
+        """A lease that is in no block."""
+        depth = len(who.stack)
+        try:
+            leases = self._take(wait, who, or_none=or_none)
+            if leases is None:
+                return None
+            self.step_out(who)
+            return MultiLease(self, leases)
+        except BaseException:
+            who.break_off(depth)
+            raise
 
     def _take(self, wait: float | None, who: Identity, *, or_none: bool = False) -> tuple[Lease, ...] | None:
         """Leases on all parts, which count as held in blocks: who waits for the last holds the first."""
@@ -135,19 +150,30 @@ class Multi(BaseMulti[Lock]):
 
     def __enter__(self) -> Lease:
         who = identity()
-        leases = self._take(self._wait, who)
-        assert leases is not None
-        lease = MultiLease(self, leases)
-        who.enter_block(self.key, lease)
-        return lease
+        depth = len(who.stack)
+        try:
+            leases = self._take(self._wait, who)
+            assert leases is not None
+            lease = MultiLease(self, leases)
+            who.enter_block(self.key, lease)
+            return lease
+        except BaseException:
+            who.break_off(depth)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        who = identity()
-        lease: MultiLease = who.leave_block(self.key)
-        self.step_out(who)
-        lease.leave(error)
+        lease: MultiLease | None = None
+        try:
+            who = identity()
+            lease = cast(MultiLease, who.lease_of(self.key))
+            who.leave_block(self.key)
+            self.step_out(who)
+            lease.leave(error)
+        except BaseException:
+            identity().break_off_end(self.key, lease)
+            raise
 
     def hold(self, *, wait: Any = UNSET) -> Hold:
         """A single-use context manager that carries its lease: enter and exit may be in different threads."""

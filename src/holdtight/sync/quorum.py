@@ -27,7 +27,7 @@ class QuorumLock(QuorumLockMixin, Lock):
 
     __slots__ = ()
 
-    def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> Lease | None:
+    def _attempt(self, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
         """The usual path: all nodes asked once, a majority that agrees, no plan. What is not usual goes on with one."""
         locks = self._locks
         fleet, clock = locks.fleet, self._clock
@@ -64,8 +64,8 @@ class QuorumLock(QuorumLockMixin, Lock):
         fleet.give(crew, started)
         store.learn(call.answers, started)
         tenure.fence = fence
+        lease = Lease(self, tenure)  # before it is renewed: an interrupt may come between any two of these
         tenure.keep(started)
-        lease = Lease(self, tenure)
         if self._unusual:
             self.see_to(lease, who)
         if locks.events.loud:

@@ -1,0 +1,121 @@
+"""How a `Lock` for blocking code gives back, and renews, what one of its leases holds."""
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from holdtight.baselock import BaseLock
+from holdtight.core.contend import patience
+from holdtight.core.ending import downgrade, release
+from holdtight.errand import Errand
+from holdtight.errors import NotOwner
+from holdtight.identity import identity
+from holdtight.plan import LinkDown, ServerSaid
+from holdtight.renewing import Renewal
+from holdtight.settings import Options
+from holdtight.sync.driver import Driver
+from holdtight.tenure import Tenure
+from holdtight.values import LossReason
+
+if TYPE_CHECKING:
+    from holdtight.sync.lease import Lease
+    from holdtight.sync.locks import Locks
+
+__all__ = ["Giving"]
+
+_PATIENCE = 2.0
+_ENOUGH = 1.0
+
+
+class Giving(BaseLock):
+    __slots__ = ("_clock", "_give_patience", "_patience", "_post")
+
+    _locks: "Locks"
+
+    def __init__(self, locks: "Locks", name: str, options: Options) -> None:
+        super().__init__(locks, name, options)
+        self._clock = locks.place.clock
+        self._post = locks.place.post
+        self._patience = patience(self.prepared, options.wait, locks.settings.connect_timeout)
+        # As much as for taking, if that is enough: another deadline for the reply costs the socket two system calls.
+        self._give_patience = self._patience if self._patience >= _ENOUGH else _PATIENCE
+
+    def give_back(self, tenure: Tenure) -> None:
+        self._post.keeper.drop(tenure)
+        was_lost = tenure.lost()
+        tenure.ended = True
+        if tenure.reason is LossReason.FORKED:
+            return
+        if was_lost or tenure.marker:
+            self._give_back_slowly(tenure, was_lost, None)
+        else:
+            self._give_back_at_once(tenure)
+
+    def _give_back_at_once(self, tenure: Tenure) -> None:
+        """The usual path: one request, one reply, no plan."""
+        locks = self._locks
+        transport = locks.transport
+        try:
+            link = transport.idle.pop()
+        except IndexError:
+            self._give_back_slowly(tenure, False, None)
+            return
+        try:
+            reply = link.call(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), self._give_patience)
+        except LinkDown as down:
+            transport.lose(link, down)
+            self._give_back_slowly(tenure, False, down)
+            return
+        except BaseException:
+            transport.scrap(link)
+            self._post.keeper.ask(Errand(locks.place, self.prepared.release_step(tenure.owner)))
+            self.handed_on(tenure)
+            raise
+        if transport.unlimited:
+            transport.idle.append(link)
+        else:
+            transport.give(link)
+        if reply == 3:
+            self.handed_on(tenure)
+        elif reply != 1:
+            self._give_back_slowly(tenure, False, reply)
+            return
+        if locks.events.loud:
+            locks.report_release(tenure)
+
+    def _give_back_slowly(self, tenure: Tenure, was_lost: bool, first: Any) -> None:
+        locks = self._locks
+        marker = locks.marker_of(tenure)
+        try:
+            with Driver(locks.transport, beyond=True) as driver:
+                reason = driver.run(release(self.prepared, tenure.owner, marker=marker, first=first))
+        except (LinkDown, ServerSaid) as error:
+            raise locks.report_no_release(self.prepared, tenure, error, marker) from error
+        if was_lost:
+            return
+        if reason is not None:
+            tenure.reason = reason
+            raise NotOwner.on("release", self._name, reason)
+        self.handed_on(tenure)
+        if locks.events.wanted:
+            locks.report_release(tenure)
+
+    def downgrade(self, tenure: Tenure) -> "Lease":
+        """The reader's lease in place of the writer's."""
+        lock: Any = self.reading()
+        tenure.waiting = True
+        self._post.keeper.drop(tenure)
+        try:
+            grant = self._locks.run(downgrade(lock.prepared, tenure.owner, clock=self._clock), self._name)
+        except BaseException as error:
+            self.not_downgraded(tenure, error)
+            raise
+        self._locks.report_downgraded(tenure, grant.fence)
+        lease: Lease = lock.granted(tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
+        return lease
+
+    def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
+        done = threading.Event()
+        renewal = Renewal(tenure, ttl, done.set, last=last)
+        renewal.start()
+        done.wait(min(_PATIENCE, max(0.0, tenure.deadline - self._clock()) + 0.05))
+        renewal.conclude()

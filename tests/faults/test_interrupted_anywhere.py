@@ -1,0 +1,134 @@
+"""A Ctrl-C that the program survives, as in a notebook: wherever it comes, no lock is held for longer than its ttl."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+
+import pytest
+
+from holdtight import Lease, Locks
+from holdtight.identity import identity
+from tests.support.interrupts import interrupted_at
+from tests.support.processes import wait_for
+from tests.support.servers import RunningServer
+
+TTL = 0.5
+
+
+@pytest.fixture
+def locks(private_server: RunningServer) -> Iterator[Locks]:
+    with Locks(private_server.url, ttl=TTL) as locks:
+        yield locks
+
+
+def block(locks: Locks, name: str) -> None:
+    with locks.lock(name):
+        pass
+
+
+def handle(locks: Locks, name: str) -> None:
+    locks.lock(name).acquire().release()
+
+
+def try_handle(locks: Locks, name: str) -> None:
+    lease = locks.lock(name).try_acquire()
+    assert lease is not None
+    lease.release()
+
+
+def hold(locks: Locks, name: str) -> None:
+    with locks.lock(name).hold():
+        pass
+
+
+def entered_twice(locks: Locks, name: str) -> None:
+    lock = locks.lock(name, reentrant=True)
+    with lock, lock:
+        pass
+
+
+def several(locks: Locks, name: str) -> None:
+    with locks.multi(name, f"{name} too"):
+        pass
+
+
+def several_handle(locks: Locks, name: str) -> None:
+    locks.multi(name, f"{name} too").acquire().release()
+
+
+def permit(locks: Locks, name: str) -> None:
+    with locks.semaphore(name, permits=2):
+        pass
+
+
+USES = [block, handle, try_handle, hold, entered_twice, several, several_handle, permit]
+
+
+@pytest.mark.filterwarnings("ignore:the lease on .* was dropped without release:ResourceWarning")
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
+def test_interrupted_anywhere_it_leaves_nothing_behind(locks: Locks, use: Callable[[Locks, str], None]) -> None:
+    where: dict[str, str] = {}
+    while True:
+        name = f"n{len(where)}"
+        use(locks, name)  # so that it is the usual path that is interrupted: connected, and the lock object there
+        # At the very call of a block's end nothing of ours runs yet that could catch it.
+        place = interrupted_at(len(where), partial(use, locks, name), spared=frozenset(["__exit__"]))
+        if place is None:
+            break
+        where[name] = place
+        assert not identity().stack, place
+        assert not [tenure for tenure in identity().grants.values() if tenure.alive], place
+    assert len(where) > 50
+    left = {each for name in where for each in (name, f"{name} too")}
+
+    def all_free() -> bool:
+        left.difference_update([name for name in left if not locks.lock(name).locked()])
+        return not left
+
+    try:
+        wait_for(all_free, within=5)
+    except AssertionError:
+        pytest.fail("still held:\n" + "\n".join(sorted({where[name.split()[0]] for name in left})))
+
+
+def with_a_name(locks: Locks) -> Generator[Lease | None, None, None]:
+    with locks.lock("a") as lease:
+        yield lease
+
+
+def without_a_name(locks: Locks) -> Generator[Lease | None, None, None]:
+    with locks.lock("a"):
+        yield None
+
+
+@pytest.mark.parametrize("work", [with_a_name, without_a_name])
+def test_a_block_that_outlives_its_thread_ends_with_its_lease(
+    locks: Locks, work: Callable[[Locks], Generator[Lease | None, None, None]]
+) -> None:
+    """In a generator that somebody else has: nobody can leave the block any more. Its lease is held for as long as it
+    is in somebody's hands."""
+    generator = work(locks)
+    held: list[Lease | None] = []
+    thread = threading.Thread(target=lambda: held.append(next(generator)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        thread.start()
+        thread.join()
+        gc.collect()
+        lease = held.pop()
+        if lease is not None:
+            until = time.monotonic() + lease.remaining()
+            wait_for(lambda: time.monotonic() + lease.remaining() > until + TTL / 4, what="a renewal")
+            with pytest.raises(RuntimeError, match="left in another thread"):
+                generator.close()
+            del lease
+        wait_for(lambda: not locks.lock("a").locked())
+    assert any("'a' was dropped without release" in str(each.message) for each in caught)
+    if work is without_a_name:
+        with pytest.raises(RuntimeError, match="left in another thread"):
+            generator.close()
