@@ -26,7 +26,7 @@ from holdtight.process import current
 from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.tenure import Tenure
-from holdtight.values import Grant, LockInfo, LossReason, Owner
+from holdtight.values import Grant, LockInfo, LossReason, Owner, shared
 from holdtight.witness import summon
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class AsyncLock(BaseLock):
         self._clock = locks.place.clock
         self._post = locks.place.post
         self._lane = self._post.keeper.lane(self.terms.interval)
-        self._patience = patience(self.prepared, options.wait, locks.settings.connect_timeout)
+        self._patience = shared(patience(self.prepared, options.wait, locks.settings.connect_timeout))
 
     # Taking.
 

@@ -23,7 +23,7 @@ from holdtight.sync.hold import Hold, under
 from holdtight.sync.lease import Lease
 from holdtight.sync.open import without_the_server
 from holdtight.tenure import Tenure
-from holdtight.values import Grant, LockInfo, LossReason, Owner, Queued
+from holdtight.values import Grant, LockInfo, LossReason, Owner, Queued, shared
 from holdtight.witness import summon
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Lock(BaseLock):
         self._post = locks.place.post
         self._tell = self._post.tell
         self._lane = self._post.keeper.lane(self.terms.interval)
-        self._patience = patience(self.prepared, options.wait, locks.settings.connect_timeout)
+        self._patience = shared(patience(self.prepared, options.wait, locks.settings.connect_timeout))
         # As much as for taking, if that is enough: another deadline for the reply costs the socket two system calls.
         self._give_patience = self._patience if self._patience >= _ENOUGH else _PATIENCE
 
