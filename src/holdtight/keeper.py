@@ -20,13 +20,13 @@ import os
 import select
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
 
 from holdtight import process
 from holdtight.clock import Clock, boottime
 from holdtight.herald import report, tell
+from holdtight.lane import Charge, Lane
 from holdtight.place import Place
 from holdtight.post import Post
 from holdtight.station import Station
@@ -44,38 +44,6 @@ LONGEST_SLEEP = 3600.0
 """A poll cannot wait for much more than three weeks, and a lease may last longer."""
 SHORT_INTERVAL = 1.0
 """Below it there is no time to connect when the first renewal is due: other threads may hold the interpreter."""
-
-
-class Charge(Protocol):
-    place: Place
-
-    @property
-    def interval(self) -> float: ...
-    @property
-    def deadline(self) -> float: ...
-    @property
-    def alive(self) -> bool: ...
-    def request(self, now: float) -> bytes | None: ...
-    def whole(self, request: bytes) -> bytes: ...
-    def answered(self, reply: Any, sent: float) -> bool: ...
-    def unanswered(self, cause: str) -> None: ...
-    def overdue(self) -> None: ...
-
-
-class Lane:
-    """Charges of one interval. `latest` is the last due time given; what is due well before it (its grant took long)
-    does not belong at the end of the lane and goes on the agenda."""
-
-    __slots__ = ("armed", "charges", "check_at", "epoch", "interval", "latest", "slack")
-
-    def __init__(self, interval: float) -> None:
-        self.interval = interval
-        self.epoch = process.current.epoch
-        self.check_at = 0.0
-        self.latest = 0.0
-        self.slack = interval / 10
-        self.charges: OrderedDict[Charge, float] = OrderedDict()
-        self.armed = False
 
 
 class Keeper:

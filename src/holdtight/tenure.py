@@ -201,9 +201,8 @@ class Tenure:
             asked = next_ttl(asked, now, self.hold_until, terms.prepared.store.drift)
         if asked != terms.ttl or self._asked:
             self._asked = asked
-        return terms.prepared.renew_request(
-            self.owner, now, asked, left if left < LONGEST_PATIENCE else LONGEST_PATIENCE
-        )
+        patience = left if left < LONGEST_PATIENCE else LONGEST_PATIENCE
+        return terms.prepared.renew_request(self.owner, now, asked, patience)
 
     def whole(self, request: bytes) -> bytes:
         return script.RENEW.whole(request)

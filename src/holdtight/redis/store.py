@@ -4,7 +4,7 @@ A `Prepared` claim keeps the parts of its requests that never change already pac
 once, so that the uncontended path only appends an owner and a time.
 """
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from holdtight.clock import Drift
 from holdtight.errors import LockError
@@ -39,50 +39,55 @@ _MARKER_SLACK_MS = 50
 """Another thread may learn the server's time between two looks at it."""
 LISTED = 500
 _MODES = {Kind.SHARED: "r", Kind.PERMITS: "p"}
-_HEADS = {"attempt": 1, "ask": 2, "release": 4}
+_ATTEMPT, _ASK, _RELEASE = 1, 2, 4
 
 
 class Prepared:
     """One claim on one store. The requests of every acquisition are packed as far as they can be, and kept from the
     second time on that they are needed: a process may hold a hundred thousand locks that it takes once."""
 
-    __slots__ = ("_used", "ask", "attempt", "claim", "main", "patience", "release", "store", "valid")
-
-    attempt: bytes
-    ask: bytes
-    """As `attempt`, without joining a line."""
-    release: bytes
+    __slots__ = ("_packed", "ask", "attempt", "claim", "main", "max_waiters", "patience", "release", "store", "valid")
 
     def __init__(self, store: "Store", claim: Claim) -> None:
         self.store = store
         self.claim = claim
+        self.max_waiters = store.max_waiters
         self.main = keys.main_key(store.client.namespace, claim.name)
         self.valid = shared(store.drift.valid(claim.ttl))
         self.patience = min(self.valid, LONGEST_PATIENCE)
-        self._used = 0
+        self.attempt: bytes | None = None
+        self.ask: bytes | None = None
+        """As `attempt`, without joining a line."""
+        self.release: bytes | None = None
+        self._packed = 0
+        """Which of them have been asked for."""
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, attribute: str):
-            if attribute not in _HEADS:
-                raise AttributeError(attribute)
-            packed = self._head(attribute)
-            if self._used & _HEADS[attribute]:
-                setattr(self, attribute, packed)
-            self._used |= _HEADS[attribute]
-            return packed
-
-    def _head(self, which: str) -> bytes:
-        claim = self.claim
-        names = keys.pack(self.main)
-        if which == "release":
-            return script.RELEASE.start + names
+    def pack_attempt(self, *, queue: bool) -> bytes:
+        """`attempt`, or `ask`, for somebody who has found none."""
+        claim, names, ttl_ms = self.claim, keys.pack(self.main), self.ttl_ms
         if claim.kind is Kind.EXCLUSIVE:
             head = script.ATTEMPT.start + names
         else:
             head = script.SHARE.start + names + bulk(_MODES[claim.kind]) + bulk(claim.n) + bulk(claim.permits)
-        ttl_ms, limit = self.ttl_ms, self.max_waiters if which == "attempt" else 0
-        return head + bulk(ttl_ms) + bulk(ttl_ms + TAIL_MS) + bulk(limit) + bulk(claim.label or "")
+        limit = self.max_waiters if queue else 0
+        packed = head + bulk(ttl_ms) + bulk(ttl_ms + TAIL_MS) + bulk(limit) + bulk(claim.label or "")
+        if not self._is_first(_ATTEMPT if queue else _ASK):
+            if queue:
+                self.attempt = packed
+            else:
+                self.ask = packed
+        return packed
+
+    def pack_release(self) -> bytes:
+        packed = script.RELEASE.start + keys.pack(self.main)
+        if not self._is_first(_RELEASE):
+            self.release = packed
+        return packed
+
+    def _is_first(self, what: int) -> bool:
+        seen = self._packed & what
+        self._packed |= what
+        return not seen
 
     @property
     def keys(self) -> keys.Keys:
@@ -92,15 +97,11 @@ class Prepared:
     def ttl_ms(self) -> int:
         return max(1, round(self.claim.ttl * 1000))
 
-    @property
-    def max_waiters(self) -> int:
-        return self.store.max_waiters
-
     def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step:
         """Asks for the lock; the same question serves a first request, a confirmation and a retry."""
         limit = self.store.not_after(now, patience)
         return Step(
-            self.attempt if queue else self.ask,
+            (self.attempt if queue else self.ask) or self.pack_attempt(queue=queue),
             b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (limit, owner),
             self.store.read_attempt,
             patience=patience,
@@ -110,7 +111,7 @@ class Prepared:
 
     def release_step(self, owner: Owner) -> Step:
         return Step(
-            self.release + bulk(owner),
+            (self.release or self.pack_release()) + bulk(owner),
             None,
             read_release,
             patience=LONGEST_PATIENCE,

@@ -109,7 +109,7 @@ class Lock(BaseLock):
         else:
             longest = patience(prepared, wait, locks.settings.connect_timeout)
         limit = int((started + lead + longest) * 1e6)
-        head = prepared.ask if wait == 0 else prepared.attempt
+        head = (prepared.ask if wait == 0 else prepared.attempt) or prepared.pack_attempt(queue=wait != 0)
         try:
             reply = link.call(b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner), longest)
         except LinkDown as down:
@@ -181,7 +181,8 @@ class Lock(BaseLock):
                 if wait is not None:
                     longest = min(longest, max(started + wait - sent, SHORTEST_PATIENCE))
                 limit = store.not_after(sent, longest)
-                request = b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (self.prepared.attempt, link.inbox_word, limit, owner)
+                head = self.prepared.attempt or self.prepared.pack_attempt(queue=True)
+                request = b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner)
                 answer = self._understood(link.call(request, longest), sent)
         except LinkDown as down:
             transport.lose(link, down)
@@ -267,7 +268,8 @@ class Lock(BaseLock):
             self._give_back_slowly(tenure, False, None)
             return
         try:
-            reply = link.call(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), self._give_patience)
+            head = self.prepared.release or self.prepared.pack_release()
+            reply = link.call(b"%b$24\r\n%b\r\n" % (head, tenure.owner), self._give_patience)
         except LinkDown as down:
             transport.lose(link, down)
             self._give_back_slowly(tenure, False, down)
