@@ -40,6 +40,7 @@ SLICE = 25
 GLANCE = 3.0
 """Longer than a server is given to answer: most looks find nobody."""
 SHORTEST_RETRY = 0.01
+_FAILED = "a charge of the keeper's failed: %r"
 LONGEST_SLEEP = 3600.0
 """A poll cannot wait for much more than three weeks, and a lease may last longer."""
 SHORT_INTERVAL = 1.0
@@ -244,19 +245,15 @@ class Keeper:
             except RuntimeError:
                 continue  # changed under our eyes: look again
             taken: list[Charge] = []
-            upcoming: tuple[Charge, float] | None = None
             for charge, due in first:
                 if due > now:
-                    upcoming = charge, due
-                    break
+                    self._dispatch(taken, now)
+                    if lane.interval < SHORT_INTERVAL:
+                        self._station(charge.place).warm_up(now)
+                    return due
                 if charges.pop(charge, None) is not None:
                     taken.append(charge)
             self._dispatch(taken, now)
-            if upcoming is not None:
-                charge, due = upcoming
-                if lane.interval < SHORT_INTERVAL:
-                    self._station(charge.place).warm_up(now)
-                return due
             if len(first) == SLICE:
                 return now  # the poll in between lets other threads run
         if lane.check_at > now:
@@ -274,7 +271,7 @@ class Keeper:
         return now
 
     def _dispatch(self, charges: list[Charge], now: float) -> None:
-        sent: list[Charge] = []
+        sent = list[Charge]()
         for charge in charges:
             try:
                 if not charge.alive:
@@ -284,14 +281,13 @@ class Keeper:
                 else:
                     self._station(charge.place).enqueue(charge)
                     sent.append(charge)
-            except Exception as error:
-                self._stumbled(charge, error)
+            except Exception as error:  # one in a bad state must not harm the others
+                report(_FAILED, error, charge)
         self._look_after(sent, now)
 
     def _look_after(self, charges: list[Charge], now: float) -> None:
         """They are with their stations, which have the answers long before `look`, as a rule."""
-        look = now + GLANCE
-        away: list[Charge] = []
+        look, away = now + GLANCE, list[Charge]()
         for charge in charges:
             deadline = charge.deadline
             if deadline < float("inf"):
@@ -308,23 +304,18 @@ class Keeper:
                 try:
                     self._watch(charge, now)
                 except Exception as error:
-                    self._stumbled(charge, error)
+                    report(_FAILED, error, charge)
 
     def _watch(self, charge: Charge, now: float) -> None:
         """One entry on the agenda for each charge that is away for long: it moves on with the deadline."""
         self._watched.discard(charge)
-        if not charge.alive:
+        if not charge.alive or charge.deadline <= now:
             self._away.discard(charge)
-        elif charge.deadline <= now:
-            self._away.discard(charge)
-            charge.overdue()
+            if charge.alive:
+                charge.overdue()
         elif charge in self._away:
             self._watched.add(charge)
             heapq.heappush(self._agenda, (charge.deadline, next(self._count), charge))
-
-    def _stumbled(self, charge: Charge, error: Exception) -> None:
-        """One in a bad state must not harm the others."""
-        report("a charge of the keeper's failed: %r", error, charge)
 
     def _later(self, when: float, what: Callable[[float], None]) -> None:
         heapq.heappush(self._agenda, (when, next(self._count), what))
@@ -375,11 +366,10 @@ class Keeper:
 
     def settled(self, charge: Charge, *, well: bool, sent: float, now: float) -> None:
         """A charge has its answer, or none: put it where it is next due."""
-        if not charge.alive:
+        if well or not charge.alive:
             self._away.discard(charge)
-        elif well:
-            self._away.discard(charge)
-            self.add(charge, sent)  # and not now: its time has been running since then
+            if charge.alive:
+                self.add(charge, sent)  # and not now: its time has been running since then
         elif charge.deadline > now:
             pause = max(SHORTEST_RETRY, min(1.0, charge.interval / RETRY_SHARE))
             self._later(min(now + pause, charge.deadline), lambda when: self._again(charge, when))
