@@ -201,7 +201,7 @@ def test_a_forked_child_owns_nothing_and_waits_like_anyone_else(
 
 
 def test_a_request_that_is_packed_once_is_not_kept_and_from_the_second_time_on_it_is(locks: Locks) -> None:
-    prepared = locks.lock("a", ttl=30).prepared
+    prepared: Any = locks.lock("a", ttl=30).prepared
     first = prepared.pack_attempt(queue=True)
     assert prepared.attempt is None
     assert prepared.pack_attempt(queue=True) == first == prepared.attempt
