@@ -55,6 +55,8 @@ class BaseLocks(Reports, Generic[L]):
         for place in self._places():
             place.refreshers.append(self.events.refresh)
         self._cache: dict[object, Any] = {}
+        self._options: dict[Options, Options] = {}
+        """One of each: what locks were made with is the same for many names, as a rule."""
         self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
         """The lock that a name was last asked for with, and the very arguments: code in a loop gives the same ones."""
         self._waits: Waits | None = None
@@ -112,7 +114,9 @@ class BaseLocks(Reports, Generic[L]):
         options = Options.checked(
             self.settings, name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
         )
-        made = cast(L, self.lock_type(self, name, options))
+        if len(self._options) >= CACHED_LOCKS:
+            self._options.clear()
+        made = cast(L, self.lock_type(self, name, self._options.setdefault(options, options)))
         self._keep(key, made)
         return made
 

@@ -8,7 +8,8 @@ small batches and never blocks, so that servers do not wait for one another.
 
 # Invariants:
 # - the thread runs no foreign code: callbacks go to the herald, connects to threads of their own;
-# - every charge that has been taken off its lane is watched on the agenda until its deadline;
+# - every charge that was given to a station is *away* until it is back on its lane, or over. Who is away is looked
+#   at soon, many at a time; whoever is still away then is watched on the agenda until its deadline;
 # - a lane that holds charges is armed: the thread wakes for it. Adding to an unarmed lane wakes the thread, so
 #   a lock taken and released over and over wakes it once an interval, not every time.
 """
@@ -19,13 +20,13 @@ import os
 import select
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
 
 from holdtight import process
 from holdtight.clock import Clock, boottime
 from holdtight.herald import report, tell
+from holdtight.lane import Charge, Lane
 from holdtight.place import Place
 from holdtight.post import Post
 from holdtight.station import Station
@@ -35,44 +36,15 @@ __all__ = ["Charge", "Keeper", "keeper", "post"]
 RECORD_TICK = 2.5
 THREAD_NAME = "holdtight-keeper"
 RETRY_SHARE = 8
-SLICE = 50
+SLICE = 25
+GLANCE = 3.0
+"""Longer than a server is given to answer: most looks find nobody."""
 SHORTEST_RETRY = 0.01
+_FAILED = "a charge of the keeper's failed: %r"
 LONGEST_SLEEP = 3600.0
 """A poll cannot wait for much more than three weeks, and a lease may last longer."""
 SHORT_INTERVAL = 1.0
 """Below it there is no time to connect when the first renewal is due: other threads may hold the interpreter."""
-
-
-class Charge(Protocol):
-    place: Place
-
-    @property
-    def interval(self) -> float: ...
-    @property
-    def deadline(self) -> float: ...
-    @property
-    def alive(self) -> bool: ...
-    def request(self, now: float) -> bytes | None: ...
-    def whole(self, request: bytes) -> bytes: ...
-    def answered(self, reply: Any, sent: float) -> bool: ...
-    def unanswered(self, cause: str) -> None: ...
-    def overdue(self) -> None: ...
-
-
-class Lane:
-    """Charges of one interval. `latest` is the last due time given; what is due well before it (its grant took long)
-    does not belong at the end of the lane and goes on the agenda."""
-
-    __slots__ = ("armed", "charges", "check_at", "epoch", "interval", "latest", "slack")
-
-    def __init__(self, interval: float) -> None:
-        self.interval = interval
-        self.epoch = process.current.epoch
-        self.check_at = 0.0
-        self.latest = 0.0
-        self.slack = interval / 10
-        self.charges: OrderedDict[Charge, float] = OrderedDict()
-        self.armed = False
 
 
 class Keeper:
@@ -86,7 +58,9 @@ class Keeper:
         self._agenda: list[tuple[float, int, Callable[[float], None] | Charge]] = []
         """What to do, or whose deadline to look at."""
         self._count = itertools.count()
+        self._away: set[Charge] = set()
         self._watched: set[Charge] = set()
+        """Those with an entry of their own on the agenda."""
         self._stations: dict[Place, Station] = {}
         self._poller = select.poll()
         self._starting = threading.Lock()
@@ -142,7 +116,11 @@ class Keeper:
 
     def ask(self, charge: Charge) -> None:
         """Sends this charge's request next, ahead of renewals that are due."""
-        self.post(lambda: self._station(charge.place).enqueue_first(charge))
+        self.post(lambda: self._ask(charge))
+
+    def _ask(self, charge: Charge) -> None:
+        self._station(charge.place).enqueue_first(charge)
+        self._look_after([charge], self.clock())
 
     def wake(self) -> None:
         if self._thread is None:
@@ -192,6 +170,7 @@ class Keeper:
             "charges": sum(len(lane.charges) for lane in list(self._armed)),
             "lanes": len(self._lanes),
             "agenda": len(self._agenda),
+            "away": len(self._away),
             "stations": len(self._stations),
             "connected": sum(station.connected for station in list(self._stations.values())),
         }
@@ -260,21 +239,23 @@ class Keeper:
 
     def _empty(self, lane: Lane, now: float) -> float:
         charges = lane.charges
-        taken = 0
         while charges:
             try:
-                charge, due = next(iter(charges.items()))
-            except (RuntimeError, StopIteration):
+                first = list(itertools.islice(charges.items(), SLICE))
+            except RuntimeError:
                 continue  # changed under our eyes: look again
-            if due > now:
-                if lane.interval < SHORT_INTERVAL:
-                    self._station(charge.place).warm_up(now)
-                return due
-            if charges.pop(charge, None) is not None and charge.alive:
-                self._dispatch(charge, now)
-                taken += 1
-                if taken == SLICE:
-                    return now  # the poll in between lets other threads run
+            taken: list[Charge] = []
+            for charge, due in first:
+                if due > now:
+                    self._dispatch(taken, now)
+                    if lane.interval < SHORT_INTERVAL:
+                        self._station(charge.place).warm_up(now)
+                    return due
+                if charges.pop(charge, None) is not None:
+                    taken.append(charge)
+            self._dispatch(taken, now)
+            if len(first) == SLICE:
+                return now  # the poll in between lets other threads run
         if lane.check_at > now:
             return lane.check_at
         self._armed.pop(lane, None)
@@ -289,23 +270,50 @@ class Keeper:
         self._lanes.setdefault(lane.interval, lane)
         return now
 
-    def _dispatch(self, charge: Charge, now: float) -> None:
-        if charge.deadline <= now:
-            charge.overdue()
-            return
-        if charge.deadline < float("inf") and charge not in self._watched:
-            self._watched.add(charge)
-            heapq.heappush(self._agenda, (charge.deadline, next(self._count), charge))
-        self._station(charge.place).enqueue(charge)
+    def _dispatch(self, charges: list[Charge], now: float) -> None:
+        sent = list[Charge]()
+        for charge in charges:
+            try:
+                if not charge.alive:
+                    continue
+                if charge.deadline <= now:
+                    charge.overdue()
+                else:
+                    self._station(charge.place).enqueue(charge)
+                    sent.append(charge)
+            except Exception as error:  # one in a bad state must not harm the others
+                report(_FAILED, error, charge)
+        self._look_after(sent, now)
+
+    def _look_after(self, charges: list[Charge], now: float) -> None:
+        """They are with their stations, which have the answers long before `look`, as a rule."""
+        look, away = now + GLANCE, list[Charge]()
+        for charge in charges:
+            deadline = charge.deadline
+            if deadline < float("inf"):
+                away.append(charge)
+                if deadline < look:
+                    look = deadline
+        if away:
+            self._away.update(away)
+            self._later(look, lambda when: self._look_for(away, when))
+
+    def _look_for(self, charges: list[Charge], now: float) -> None:
+        for charge in charges:
+            if charge in self._away and charge not in self._watched:
+                try:
+                    self._watch(charge, now)
+                except Exception as error:
+                    report(_FAILED, error, charge)
 
     def _watch(self, charge: Charge, now: float) -> None:
-        """One entry on the agenda for each charge: it moves on with the deadline."""
+        """One entry on the agenda for each charge that is away for long: it moves on with the deadline."""
         self._watched.discard(charge)
-        if not charge.alive:
-            return
-        if charge.deadline <= now:
-            charge.overdue()
-        else:
+        if not charge.alive or charge.deadline <= now:
+            self._away.discard(charge)
+            if charge.alive:
+                charge.overdue()
+        elif charge in self._away:
             self._watched.add(charge)
             heapq.heappush(self._agenda, (charge.deadline, next(self._count), charge))
 
@@ -358,21 +366,16 @@ class Keeper:
 
     def settled(self, charge: Charge, *, well: bool, sent: float, now: float) -> None:
         """A charge has its answer, or none: put it where it is next due."""
-        if not charge.alive:
-            return
-        if well:
-            self.add(charge, sent)  # and not now: its time has been running since then
+        if well or not charge.alive:
+            self._away.discard(charge)
+            if charge.alive:
+                self.add(charge, sent)  # and not now: its time has been running since then
         elif charge.deadline > now:
             pause = max(SHORTEST_RETRY, min(1.0, charge.interval / RETRY_SHARE))
             self._later(min(now + pause, charge.deadline), lambda when: self._again(charge, when))
 
     def _again(self, charge: Charge, now: float) -> None:
-        if not charge.alive:
-            return
-        if charge.deadline <= now:
-            charge.overdue()
-        else:
-            self._station(charge.place).enqueue(charge)
+        self._dispatch([charge], now)
 
 
 post = Post(boottime, Keeper(), tell)

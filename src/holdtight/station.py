@@ -1,8 +1,14 @@
 """The keeper's connection to one server: due charges out in small batches, verdicts back, never blocking.
 
-Batches are small so that user threads keep their latency while thousands of leases are renewed. Connecting (DNS,
-TLS, credentials) happens in a thread of its own. A link that stays silent is closed, and whatever was
-under way on it is Unknown.
+Batches are small, and so is what is under way at a time, so that others keep their latency while thousands of leases
+are renewed: user threads, who wait for the interpreter, and whoever asks the same server, who waits behind all that it
+was sent before. There are several under way, so that keeper and server work at the same time. Connecting (DNS, TLS,
+credentials) happens in a thread of its own. A link that stays silent is closed, and whatever was under way on it is
+Unknown.
+
+# Invariants:
+# - answers come in the order of requests: the first that is under way is answered next;
+# - each batch has its own time to be answered, and later ones do not lengthen that of the first.
 """
 
 from collections import deque
@@ -24,13 +30,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Station"]
 
-BATCH = 25
+BATCH = 12
+UNDER_WAY = 24
+"""As many charges at a time. A multiple of the batch, or its rest would never be used."""
 SILENCE = 2.0
 SHORTEST_SILENCE = 0.05
 CONNECT_SECONDS = 2.0
 REFRESH_SECONDS = RECORD_SECONDS / 3
 IDLE_TICKS = 2
 _RECONNECT = Backoff(first="20ms", cap="1s")
+_Error = hiredis.ReplyError
+_Push = hiredis.PushNotification
 
 
 class _Errand:
@@ -66,8 +76,10 @@ class Station:
         self._connecting = False
         self._waiting: deque[Charge] = deque()
         self._sent: deque[tuple[Charge, float, bytes]] = deque()
+        self._limits: deque[list[float]] = deque()
+        """Of each batch under way: how many of it are, and when they are given up."""
         self._outgoing = b""
-        self._give_up_at = float("inf")
+        self._writing = False
         self._connect_at = 0.0
         self._failures = 0
         self._refresh_at = 0.0
@@ -88,6 +100,10 @@ class Station:
         return any(not isinstance(each, _Errand) for each in self._waiting) or any(
             not isinstance(each[0], _Errand) for each in self._sent
         )
+
+    @property
+    def _give_up_at(self) -> float:
+        return min(until for _, until in self._limits) if self._limits else float("inf")
 
     def enqueue(self, charge: "Charge") -> None:
         self._waiting.append(charge)
@@ -118,7 +134,7 @@ class Station:
             if self._sent and now >= self._give_up_at:
                 self._fail("it did not answer in time", now)
         if not self._waiting:
-            return self._give_up_at if self._sent else float("inf")
+            return self._give_up_at
         if self._link is None:
             if not self._connecting and now < self._connect_at:
                 return self._connect_at
@@ -126,16 +142,17 @@ class Station:
                 self._connect()
             if self._link is None:
                 return float("inf")
-        if not self._sent:
-            self._send_batch(now)
+        for _ in range(UNDER_WAY // BATCH):
+            if self._waiting and not self._outgoing and len(self._sent) <= UNDER_WAY - BATCH:
+                self._send_batch(now)
         if self._sent:
             return self._give_up_at
         return now if self._waiting else float("inf")
 
     def _send_batch(self, now: float) -> None:
-        requests: list[bytes] = []
+        batch: list[tuple[Charge, float, bytes]] = []
         patience = SILENCE
-        while self._waiting and len(requests) < BATCH:
+        while self._waiting and len(batch) < BATCH:
             charge = self._waiting.popleft()
             if not charge.alive and not isinstance(charge, _Errand):
                 continue
@@ -148,14 +165,20 @@ class Station:
                 continue
             if request is None:
                 continue
-            patience = min(patience, charge.interval)
-            self._sent.append((charge, now, request))
-            requests.append(request)
-        if requests:
-            self._outgoing += b"".join(requests)
-            self._flush(now)
-            # From now on, and not from `now`: other threads may have had the interpreter while it was sent.
-            self._give_up_at = self._keeper.clock() + max(SHORTEST_SILENCE, patience)
+            if charge.interval < patience:
+                patience = charge.interval
+            batch.append((charge, now, request))
+        if batch:
+            self._ask(batch, patience, now)
+
+    def _ask(self, batch: "list[tuple[Charge, float, bytes]]", patience: float, now: float) -> None:
+        self._sent += batch
+        limit = [len(batch), float("inf")]
+        self._limits.append(limit)
+        self._outgoing += b"".join([request for _, _, request in batch])
+        self._flush(now)
+        # From now on, and not from `now`: other threads may have had the interpreter while it was sent.
+        limit[1] = self._keeper.clock() + max(SHORTEST_SILENCE, patience)
 
     def _flush(self, now: float) -> None:
         assert self._link is not None
@@ -166,8 +189,9 @@ class Station:
             return
         if self.place.at_once:
             self.ready(now)
-        else:
-            self._keeper.register(self.fd, writing=bool(self._outgoing))
+        elif self._writing is not bool(self._outgoing):
+            self._writing = bool(self._outgoing)
+            self._keeper.register(self.fd, writing=self._writing)
 
     def ready(self, now: float) -> None:
         """The connection can be read, or written to."""
@@ -176,19 +200,22 @@ class Station:
         if self._outgoing:
             self._flush(now)
         try:
-            # No waiter sleeps on the keeper's link: bells here are nobody's.
-            replies = [item for item in self._pump() if item.__class__ is not hiredis.PushNotification]
+            replies = self._pump()
         except (LinkDown, hiredis.ProtocolError) as down:
             self._fail(str(down), now)
             return
-        unknown_scripts: list[tuple[Charge, bytes]] = []
+        unknown_scripts: list[tuple[Charge, float, bytes]] = []
+        answered = 0
         for reply in replies:
+            if reply.__class__ is _Push:
+                continue  # no waiter sleeps on the keeper's link: bells here are nobody's
             if not self._sent:
                 self._fail("it answered more than was asked", now)
                 return
             charge, sent, request = self._sent.popleft()
-            if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
-                unknown_scripts.append((charge, charge.whole(request)))
+            answered += 1
+            if reply.__class__ is not int and isinstance(reply, _Error) and str(reply).startswith("NOSCRIPT"):
+                unknown_scripts.append((charge, now, charge.whole(request)))
                 continue
             try:
                 well = charge.answered(reply, sent)
@@ -196,13 +223,20 @@ class Station:
                 self._stumbled(charge, error, now)
             else:
                 self._keeper.settled(charge, well=well, sent=sent, now=now)
-        if replies:
+        if answered:
             self._failures = 0
-        for charge, request in unknown_scripts:
-            self._sent.append((charge, now, request))
-            self._outgoing += request
+            self._tick_off(answered)
         if unknown_scripts:
-            self._flush(now)
+            self._ask(unknown_scripts, SILENCE, now)
+
+    def _tick_off(self, answered: int) -> None:
+        while answered:
+            first = self._limits[0]
+            done = min(answered, int(first[0]))
+            answered -= done
+            first[0] -= done
+            if not first[0]:
+                self._limits.popleft()
 
     def _pump(self) -> list[Any]:
         return [] if self._link is None else self._link.pump()
@@ -212,6 +246,7 @@ class Station:
         under_way = [charge for charge, _, _ in self._sent] + list(self._waiting)
         self._close()
         self._sent.clear()
+        self._limits.clear()
         self._waiting.clear()
         self._outgoing = b""
         self._failures += 1
@@ -263,6 +298,7 @@ class Station:
             link.close()
         else:
             self._link = link
+            self._writing = False
             self.place.keeps(link)
             self._keeper.register(self.fd, writing=False)
 

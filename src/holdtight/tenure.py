@@ -21,7 +21,7 @@ from holdtight.place import Place
 from holdtight.redis import script
 from holdtight.redis.node import Client
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared
-from holdtight.values import Kind, LossReason, Owner, owner_text
+from holdtight.values import Kind, LossReason, Owner, owner_text, shared
 
 __all__ = ["Tenure", "Terms", "learn_if_late"]
 
@@ -64,7 +64,7 @@ class Terms:
         self.max_hold = max_hold
         self.ttl = prepared.claim.ttl
         self.valid = prepared.valid
-        self.interval = self.ttl / 3 if renew else self.valid
+        self.interval = shared(self.ttl / 3) if renew else self.valid
 
 
 class Cancellable(Protocol):
@@ -74,7 +74,8 @@ class Cancellable(Protocol):
 
 
 class Tenure:
-    # What is the same for almost every grant is left to the class: making a tenure is on the hot path.
+    # What is the same for almost every grant is left to the class: making a tenure is on the hot path. It is set only
+    # to something else, also while it is renewed: one more attribute costs a tenure more than twice its size.
     entered = 1
     marker = 0
     """Until when (server's ms) an unanswered attempt of this owner may still arrive; 0 for none."""
@@ -91,7 +92,8 @@ class Tenure:
     waiting = False
     """Somebody waits for a renewal with terms of its own: ours would undo it if it came later."""
     _asked = 0.0
-    """The ttl that the renewal under way asks for: `renew(ttl)` may change ours meanwhile."""
+    """The ttl that the renewal under way asks for, if it is not that of the terms: `renew(ttl)` may change ours
+    meanwhile."""
     _hooks: list[Callable[[], object]] | None = None
 
     def __init__(self, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, marker: int) -> None:
@@ -193,14 +195,17 @@ class Tenure:
 
     def request(self, now: float) -> bytes | None:
         """The next renewal; None if there is nothing to ask and only the deadline counts."""
-        if not self.terms.renew or not self.alive or self.waiting or now >= self.deadline:
+        terms = self.terms
+        left = self.deadline - now
+        if not terms.renew or not self.alive or self.waiting or left <= 0:
             return None
-        patience = min(LONGEST_PATIENCE, self.deadline - now)
-        if self.hold_until is None:
-            self._asked = self.ttl
-            return self.terms.prepared.renew_request(self.owner, now, self.ttl, patience)
-        self._asked = next_ttl(self.ttl, now, self.hold_until, self.terms.prepared.store.drift)
-        return self.terms.prepared.renew_request(self.owner, now, self._asked, patience)
+        asked = self.ttl
+        if self.hold_until is not None:
+            asked = next_ttl(asked, now, self.hold_until, terms.prepared.store.drift)
+        if asked != terms.ttl or self._asked:
+            self._asked = asked
+        patience = left if left < LONGEST_PATIENCE else LONGEST_PATIENCE
+        return terms.prepared.renew_request(self.owner, now, asked, patience)
 
     def whole(self, request: bytes) -> bytes:
         return script.RENEW.whole(request)
@@ -209,7 +214,7 @@ class Tenure:
         """True if the charge goes on as usual, False if it is over or must be asked again soon."""
         verdict = judge(reply)
         if verdict is Verdict.RENEWED:
-            self.renewed(sent, self._asked or self.ttl)
+            self.renewed(sent, self._asked or self.terms.ttl)
             return True
         if isinstance(verdict, LossReason):
             self.lose(verdict)
@@ -222,7 +227,8 @@ class Tenure:
         terms = self.terms
         deadline = sent + (terms.valid if ttl == terms.ttl else terms.prepared.store.drift.valid(ttl))
         self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)
-        self.doubt = None
+        if self.doubt is not None:
+            self.doubt = None
         if terms.events.loud:
             from holdtight.events import Renewed
 

@@ -28,6 +28,7 @@ __all__ = [
     "check_label",
     "check_name",
     "owner_text",
+    "shared",
 ]
 
 Owner = bytes
@@ -117,6 +118,18 @@ def check_label(label: object) -> str | None:
 def owner_text(owner: Owner) -> str:
     """An owner as people see it."""
     return base64.urlsafe_b64encode(owner).decode()
+
+
+MOST_SHARED = 1000
+_shared: dict[float, float] = {}
+
+
+def shared(number: float) -> float:
+    """The same object for the same number: of a ttl and what is derived from it, a hundred thousand locks have equal
+    ones."""
+    if len(_shared) >= MOST_SHARED:
+        _shared.clear()
+    return _shared.setdefault(number, number)
 
 
 class Claim(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdtight.herald import tell
-from holdtight.keeper import SHORTEST_RETRY, Keeper
+from holdtight.keeper import GLANCE, SHORTEST_RETRY, Keeper
 from tests.unit.keeping import Charge, Link, Place, Still
 
 
@@ -227,6 +227,57 @@ def test_what_is_kept_without_a_deadline_leaves_nothing_on_the_agenda(keeper: St
     assert place.opened == 1
     assert asked(waiter) > 50
     assert len(keeper.agenda) < 5
+
+
+def test_renewals_that_are_answered_leave_nothing_on_the_agenda_for_each_charge(keeper: Still) -> None:
+    place = Place()
+    charges = [Charge(place, interval=10.0, deadline=1030.0, name=str(number)) for number in range(500)]
+    for charge in charges:
+        keeper.add(charge, 1000.0)
+    keeper.turn(1010.0)
+    link = keeper.connected(place)
+    while not all(charge.log[-1:] == ["answered 1"] for charge in charges):
+        link.incoming += [1] * len(keeper._stations[place]._sent)  # type: ignore[index]
+        keeper.hears(place)
+        keeper.turn()
+    assert keeper.statistics()["away"] == 0
+    assert len(keeper.agenda) < 500 / 10, "they were looked after many at a time"
+    keeper.turn(1010.0 + 2 * GLANCE)
+    assert len(keeper.agenda) < 5
+
+
+def test_charges_that_stay_away_are_overdue_each_at_its_own_deadline(keeper: Still) -> None:
+    place = Place()
+    charges = [Charge(place, interval=1000.0, deadline=2005.0 + number) for number in range(10)]
+    for charge in charges:
+        keeper.add(charge, 1000.0)
+    keeper.turn(2000.0)  # nobody comes back from connecting
+    for number in range(10):
+        keeper._do_due(2004.9 + number)
+        assert charges[number].log == []
+        keeper._do_due(2005.0 + number)
+        assert charges[number].log == ["overdue"]
+    assert keeper.statistics()["away"] == 0
+
+
+def test_a_bad_charge_among_those_that_are_away_does_not_hide_the_deadlines_of_the_others(keeper: Still) -> None:
+    place = Place()
+    charges = [Charge(place, interval=10.0, deadline=1012.0) for _ in range(3)]
+    charges[0].fails_in = "overdue"
+    for charge in charges:
+        keeper.add(charge, 1000.0)
+    keeper.turn(1010.0)
+    keeper._do_due(1012.0)
+    assert [charge.log for charge in charges] == [["overdue"]] * 3
+
+
+def test_who_is_asked_for_at_once_is_overdue_at_its_deadline(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place, interval=1000.0, deadline=1007.0)
+    keeper.ask(charge)
+    keeper.turn(1000.0)
+    keeper._do_due(1007.0)
+    assert charge.log == ["overdue"]
 
 
 # What comes after an answer.

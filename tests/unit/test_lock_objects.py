@@ -205,3 +205,27 @@ def test_a_forked_child_owns_nothing_and_waits_like_anyone_else(
     held(locks, who, block=True, reentrant=reentrant)
     monkeypatch.setattr(process.current, "epoch", process.current.epoch + 1)
     assert locks.lock("orders", reentrant=reentrant).entered_by(who) is None
+
+
+# A process may hold a hundred thousand of them.
+
+
+def test_a_request_that_is_packed_once_is_not_kept_and_from_the_second_time_on_it_is(locks: Locks) -> None:
+    prepared: Any = locks.lock("a", ttl=30).prepared
+    first = prepared.pack_attempt(queue=True)
+    assert prepared.attempt is None
+    assert prepared.pack_attempt(queue=True) == first == prepared.attempt
+    prepared.pack_attempt(queue=False)
+    assert prepared.ask is None, "each of them is counted by itself"
+    assert prepared.pack_attempt(queue=False) == prepared.ask != first
+    released = prepared.pack_release()
+    assert prepared.release is None
+    assert prepared.pack_release() == released == prepared.release
+
+
+def test_locks_of_equal_options_share_them_and_what_is_derived_from_their_ttl(locks: Locks) -> None:
+    one, other = locks.lock("a", ttl=7.5), locks.lock("b", ttl=7.5)
+    assert one.options is other.options
+    assert one.prepared.valid is other.prepared.valid
+    assert one.terms.interval is other.terms.interval
+    assert locks.lock("c", ttl=7.5, label="x").options is not one.options

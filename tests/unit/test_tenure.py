@@ -151,6 +151,16 @@ def test_anything_else_is_doubt_and_moves_no_deadline(world: World, reply: objec
     assert [type(event) for event in world.seen] == [RenewalFailed]
 
 
+def test_a_renewal_adds_nothing_to_what_a_tenure_remembers(world: World) -> None:
+    tenure = world.tenure(ttl=10)
+    before = set(vars(tenure))
+    for _ in range(3):
+        assert tenure.request(world.now)
+        assert tenure.answered(1, world.now)
+        world.now += 3
+    assert set(vars(tenure)) == before, "one more attribute costs more than a hundred bytes, of each of many"
+
+
 def test_a_renewal_counts_from_when_it_was_sent(world: World) -> None:
     tenure = world.tenure()
     assert tenure.request(1003.0) is not None

@@ -27,7 +27,7 @@ from holdtight.redis.store import marker_for
 from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.tenure import Tenure
-from holdtight.values import Grant, LockInfo, LossReason, Owner
+from holdtight.values import Grant, LockInfo, LossReason, Owner, shared
 from holdtight.witness import summon
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class AsyncLock(BaseLock):
         self._clock = locks.place.clock
         self._post = locks.place.post
         self._lane = self._post.keeper.lane(self.terms.interval)
-        self._patience = patience(self.prepared, options.wait, locks.settings.connect_timeout)
+        self._patience = shared(patience(self.prepared, options.wait, locks.settings.connect_timeout))
 
     # Taking.
 
@@ -110,7 +110,8 @@ class AsyncLock(BaseLock):
         else:
             longest = patience(prepared, wait, locks.settings.connect_timeout)
         limit = (started + lead + longest) * 1e6
-        head = prepared.ask if wait == 0 else prepared.attempt
+        queue = wait is None or wait > 0
+        head = (prepared.attempt if queue else prepared.ask) or prepared.pack_attempt(queue=queue)
         try:
             reply = await connection.ask(
                 b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, connection.inbox_word, limit, owner), longest
@@ -212,9 +213,9 @@ class AsyncLock(BaseLock):
         if was_lost or tenure.marker or connection is None or not connection.alive:
             await self._give_back_slowly(transport, tenure, was_lost, None)
             return
-        asked = connection.ask(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), _PATIENCE)
+        head = self.prepared.release or self.prepared.pack_release()
         try:
-            reply = await asked
+            reply = await connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), _PATIENCE)
         except LinkDown as down:
             await self._give_back_slowly(transport, tenure, was_lost, down)
             return
@@ -344,7 +345,8 @@ class AsyncLock(BaseLock):
         tenure.ended = True
         if self._lane.charges.pop(tenure, None) is None:
             self._post.keeper.drop(tenure)
-        return connection.ask(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), _PATIENCE)
+        head = self.prepared.release or self.prepared.pack_release()
+        return connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), _PATIENCE)
 
     async def _finish_giving_back(self, lease: AsyncLease, first: Any, error: BaseException | None) -> None:
         """Goes on from the answer to `_give_back_at_once`, or the LinkDown that came instead."""

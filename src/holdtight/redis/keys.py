@@ -8,9 +8,25 @@ inside the tag, so that no name can end it early and reach into another's keys. 
 from base64 import urlsafe_b64encode
 from typing import NamedTuple
 
-__all__ = ["Keys", "check_namespace", "client_record", "inbox", "keys_of", "stamp", "waits", "watchers"]
+__all__ = [
+    "OF_A_RENEWAL",
+    "Keys",
+    "check_namespace",
+    "client_record",
+    "inbox",
+    "keys_of",
+    "main_key",
+    "pack",
+    "stamp",
+    "waits",
+    "watchers",
+]
 
 _ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
+
+
+OF_A_RENEWAL = b"$%d\r\n%b\r\n$%d\r\n%b:w\r\n$%d\r\n%b:h\r\n"
+"""Main, waiters and holders, as they go on the wire, each by its size and by the main key."""
 
 
 class Keys(NamedTuple):
@@ -18,6 +34,10 @@ class Keys(NamedTuple):
     queue: bytes
     waiters: bytes
     holders: bytes
+
+    @classmethod
+    def beside(cls, main: bytes) -> "Keys":
+        return cls(main, main + b":q", main + b":w", main + b":h")
 
 
 def check_namespace(namespace: object) -> str:
@@ -31,8 +51,27 @@ def check_namespace(namespace: object) -> str:
 
 
 def keys_of(namespace: str, name: str) -> Keys:
-    main = f"{namespace}:{{{name.translate(_ESCAPES)}}}".encode()
-    return Keys(main, main + b":q", main + b":w", main + b":h")
+    return Keys.beside(main_key(namespace, name))
+
+
+def main_key(namespace: str, name: str) -> bytes:
+    return f"{namespace}:{{{name.translate(_ESCAPES)}}}".encode()
+
+
+def pack(main: bytes) -> bytes:
+    """All keys of a name, as they go on the wire."""
+    size = len(main)
+    more = size + 2
+    return b"$%d\r\n%b\r\n$%d\r\n%b:q\r\n$%d\r\n%b:w\r\n$%d\r\n%b:h\r\n" % (
+        size,
+        main,
+        more,
+        main,
+        more,
+        main,
+        more,
+        main,
+    )
 
 
 def client_record(namespace: str, client: bytes) -> bytes:

@@ -71,6 +71,8 @@ class Script:
     open_ended: bool
     body: bytes
     sha: str
+    start: bytes
+    """The start of every request: everything before the keys."""
     _by_hash: bytes
     _whole: bytes
 
@@ -113,6 +115,8 @@ class Script:
         self.sha = sha1(self.body, usedforsecurity=False).hexdigest()
         self._by_hash = bulk("EVALSHA") + bulk(self.sha)
         self._whole = bulk("EVAL") + bulk(self.body)
+        words = 3 + len(self.keys) + len(self.argv)
+        self.start = b"*%d\r\n" % words + self._by_hash + bulk(len(self.keys))
 
     def _names(self, wanted: Callable[[str], bool]) -> str:
         """Locals for those of the names in the header."""
@@ -127,8 +131,7 @@ class Script:
         """The start of a request: everything before the arguments."""
         if len(keys) != len(self.keys):
             raise ValueError(f"{self.name}.lua takes {len(self.keys)} keys, not {len(keys)}")
-        words = 3 + len(self.keys) + len(self.argv)
-        return b"*%d\r\n" % words + self._by_hash + bulk(len(keys)) + b"".join(map(bulk, keys))
+        return self.start + b"".join(map(bulk, keys))
 
     def whole(self, request: bytes) -> bytes:
         """The same request with the script itself in it, for a server that does not know its hash."""

@@ -1,7 +1,7 @@
 """The Redis store: turns claims into Steps and replies into values. Knows no wait loop.
 
-A `Prepared` claim keeps the parts of its requests that never change already packed, so that the
-uncontended path only appends an owner and a time.
+A `Prepared` claim keeps the parts of its requests that never change already packed if they are asked for more than
+once, so that the uncontended path only appends an owner and a time.
 """
 
 from typing import Any, cast
@@ -28,6 +28,7 @@ from holdtight.values import (
     QueueIsFull,
     Withdrawn,
     owner_text,
+    shared,
 )
 
 __all__ = ["Prepared", "Store", "marker_for", "read_record", "read_release", "records_step"]
@@ -38,6 +39,8 @@ _MARKER_SLACK_MS = 50
 """Another thread may learn the server's time between two looks at it."""
 LISTED = 500
 _MODES = {Kind.SHARED: "r", Kind.PERMITS: "p"}
+_ATTEMPT, _ASK, _RELEASE = 1, 2, 4
+_RENEWAL = b"%b" + keys.OF_A_RENEWAL + b"$24\r\n%b\r\n%b"
 
 
 def marker_for(limit: float) -> int:
@@ -46,54 +49,65 @@ def marker_for(limit: float) -> int:
 
 
 class Prepared:
-    """One claim on one store. The requests of every acquisition are packed as far as they can be; the others when they
-    are needed: a process may hold a hundred thousand of these."""
+    """One claim on one store. The requests of every acquisition are packed as far as they can be, and kept from the
+    second time on that they are needed: a process may hold a hundred thousand locks that it takes once."""
 
-    __slots__ = (
-        "_ask",
-        "attempt",
-        "claim",
-        "keys",
-        "max_waiters",
-        "patience",
-        "release",
-        "store",
-        "ttl_ms",
-        "valid",
-    )
+    __slots__ = ("_packed", "ask", "attempt", "claim", "main", "max_waiters", "patience", "release", "store", "valid")
 
     def __init__(self, store: "Store", claim: Claim) -> None:
         self.store = store
         self.claim = claim
         self.max_waiters = store.max_waiters
-        self.keys = names = keys.keys_of(store.client.namespace, claim.name)
-        self.ttl_ms = max(1, round(claim.ttl * 1000))
-        self.valid = store.drift.valid(claim.ttl)
+        self.main = keys.main_key(store.client.namespace, claim.name)
+        self.valid = shared(store.drift.valid(claim.ttl))
         self.patience = min(self.valid, LONGEST_PATIENCE)
-        self.attempt = self._attempt_head(store.max_waiters)
-        self._ask: bytes | None = None
-        self.release = script.RELEASE.head(*names)
+        self.attempt: bytes | None = None
+        self.ask: bytes | None = None
+        """As `attempt`, without joining a line."""
+        self.release: bytes | None = None
+        self._packed = 0
+        """Which of them have been asked for."""
 
-    def _attempt_head(self, limit: int) -> bytes:
-        claim = self.claim
+    def pack_attempt(self, *, queue: bool) -> bytes:
+        """`attempt`, or `ask`, for somebody who has found none."""
+        claim, names, ttl_ms = self.claim, keys.pack(self.main), self.ttl_ms
         if claim.kind is Kind.EXCLUSIVE:
-            head = script.ATTEMPT.head(*self.keys)
+            head = script.ATTEMPT.start + names
         else:
-            head = script.SHARE.head(*self.keys) + bulk(_MODES[claim.kind]) + bulk(claim.n) + bulk(claim.permits)
-        return head + bulk(self.ttl_ms) + bulk(self.ttl_ms + TAIL_MS) + bulk(limit) + bulk(claim.label or "")
+            head = script.SHARE.start + names + bulk(_MODES[claim.kind]) + bulk(claim.n) + bulk(claim.permits)
+        limit = self.max_waiters if queue else 0
+        packed = head + bulk(ttl_ms) + bulk(ttl_ms + TAIL_MS) + bulk(limit) + bulk(claim.label or "")
+        if not self._is_first(_ATTEMPT if queue else _ASK):
+            if queue:
+                self.attempt = packed
+            else:
+                self.ask = packed
+        return packed
+
+    def pack_release(self) -> bytes:
+        packed = script.RELEASE.start + keys.pack(self.main)
+        if not self._is_first(_RELEASE):
+            self.release = packed
+        return packed
+
+    def _is_first(self, what: int) -> bool:
+        seen = self._packed & what
+        self._packed |= what
+        return not seen
 
     @property
-    def ask(self) -> bytes:
-        """As `attempt`, without joining a line."""
-        if self._ask is None:
-            self._ask = self._attempt_head(0)
-        return self._ask
+    def keys(self) -> keys.Keys:
+        return keys.Keys.beside(self.main)
+
+    @property
+    def ttl_ms(self) -> int:
+        return max(1, round(self.claim.ttl * 1000))
 
     def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step:
         """Asks for the lock; the same question serves a first request, a confirmation and a retry."""
         limit = self.store.not_after(now, patience)
         return Step(
-            self.attempt if queue else self.ask,
+            (self.attempt if queue else self.ask) or self.pack_attempt(queue=queue),
             b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (limit, owner),
             self.store.read_attempt,
             patience=patience,
@@ -103,7 +117,7 @@ class Prepared:
 
     def release_step(self, owner: Owner) -> Step:
         return Step(
-            self.release + bulk(owner),
+            (self.release or self.pack_release()) + bulk(owner),
             None,
             read_release,
             patience=LONGEST_PATIENCE,
@@ -138,10 +152,19 @@ class Prepared:
         return step
 
     def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes:
-        limit = self.store.not_after(now, patience)
-        ttl_ms = max(1, round(ttl * 1000))
-        head = script.RENEW.head(self.keys.main, self.keys.waiters, self.keys.holders)
-        return b"%b$24\r\n%b\r\n%b%b$16\r\n%016d\r\n" % (head, owner, bulk(ttl_ms), bulk(ttl_ms + TAIL_MS), limit)
+        # In one piece: ten thousand may be due at once.
+        main, size = self.main, len(self.main)
+        return _RENEWAL % (
+            script.RENEW.start,
+            size,
+            main,
+            size + 2,
+            main,
+            size + 2,
+            main,
+            owner,
+            self.store.renewal_terms(now, ttl, patience),
+        )
 
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
         return script.TOUCH.head(*self.keys) + bulk(owner) + bulk(inbox)
@@ -220,6 +243,7 @@ class Store:
         self.server = server
         self.drift = drift
         self.max_waiters = max_waiters
+        self._renewal_terms: tuple[object, bytes] = (None, b"")
 
     def prepare(self, claim: Claim) -> Prepared:
         return Prepared(self, claim)
@@ -230,6 +254,17 @@ class Store:
     def not_after(self, now: float, patience: float) -> int:
         """The last moment, in the server's microseconds, at which a request sent now may still act."""
         return int((self.client.server_time(now) + patience) * 1e6)
+
+    def renewal_terms(self, now: float, ttl: float, patience: float) -> bytes:
+        """The end of a renewal. Those that leave at the same moment have the same, as a rule."""
+        what = (now, ttl, patience, self.client.lead)
+        known, packed = self._renewal_terms
+        if known != what:
+            ttl_ms = max(1, round(ttl * 1000))
+            limit = self.not_after(now, patience)
+            packed = b"%b%b$16\r\n%016d\r\n" % (bulk(ttl_ms), bulk(ttl_ms + TAIL_MS), limit)
+            self._renewal_terms = (what, packed)
+        return packed
 
     def records_step(self, owners: list[Owner]) -> Step:
         return records_step(self.client, owners)

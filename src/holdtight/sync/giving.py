@@ -14,7 +14,7 @@ from holdtight.renewing import Renewal
 from holdtight.settings import Options
 from holdtight.sync.driver import Driver
 from holdtight.tenure import Tenure
-from holdtight.values import LossReason
+from holdtight.values import LossReason, shared
 
 if TYPE_CHECKING:
     from holdtight.sync.lease import Lease
@@ -35,7 +35,7 @@ class Giving(BaseLock):
         super().__init__(locks, name, options)
         self._clock = locks.place.clock
         self._post = locks.place.post
-        self._patience = patience(self.prepared, options.wait, locks.settings.connect_timeout)
+        self._patience = shared(patience(self.prepared, options.wait, locks.settings.connect_timeout))
         # As much as for taking, if that is enough: another deadline for the reply costs the socket two system calls.
         self._give_patience = self._patience if self._patience >= _ENOUGH else _PATIENCE
 
@@ -60,7 +60,8 @@ class Giving(BaseLock):
             self._give_back_slowly(tenure, False, None)
             return
         try:
-            reply = link.call(b"%b$24\r\n%b\r\n" % (self.prepared.release, tenure.owner), self._give_patience)
+            head = self.prepared.release or self.prepared.pack_release()
+            reply = link.call(b"%b$24\r\n%b\r\n" % (head, tenure.owner), self._give_patience)
         except LinkDown as down:
             transport.lose(link, down)
             self._give_back_slowly(tenure, False, down)

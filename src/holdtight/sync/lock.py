@@ -98,7 +98,8 @@ class Lock(Giving):
         else:
             longest = patience(prepared, wait, locks.settings.connect_timeout)
         limit = (started + lead + longest) * 1e6
-        head = prepared.attempt if wait is None or wait else prepared.ask
+        queue = wait is None or wait > 0
+        head = (prepared.attempt if queue else prepared.ask) or prepared.pack_attempt(queue=queue)
         try:
             reply = link.call(b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner), longest)
         except LinkDown as down:
@@ -178,7 +179,8 @@ class Lock(Giving):
                 if wait is not None:
                     longest = min(longest, max(started + wait - sent, SHORTEST_PATIENCE))
                 limit = store.not_after(sent, longest)
-                request = b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (self.prepared.attempt, link.inbox_word, limit, owner)
+                head = self.prepared.attempt or self.prepared.pack_attempt(queue=True)
+                request = b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner)
                 answer = self._understood(link.call(request, longest), sent)
         except LinkDown as down:
             transport.lose(link, down)
