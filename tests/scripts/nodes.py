@@ -42,7 +42,7 @@ class Node:
     ) -> Any:
         fence = self.now() if proposal is None else proposal
         rung = who if waiter is None else waiter
-        names = (*NAMES, WATCHERS, STAMP)
+        names = (MAIN, STAMP)
         passed = passport(max_ttl, run)
         return as_list(self.run(VOTE, names, mode, ttl + 10_000, "", rung, fence, inbox, passed, not_after, who))
 
@@ -53,7 +53,7 @@ class Node:
         return self.run(AGREE, NAMES, who, fence, 10_000)
 
     def resign(self, who: bytes) -> Any:
-        return self.run(RESIGN, (*NAMES, WATCHERS), who)
+        return self.run(RESIGN, (MAIN,), who)
 
     def withdraw(self, who: bytes, marker: int = 0) -> Any:
         return self.run(script.WITHDRAW, NAMES, who, marker)

@@ -125,9 +125,9 @@ class Ballot:
         self.keys = names = keys.keys_of(store.client.namespace, claim.name)
         self.valid = store.drift.valid(claim.ttl)
         self._mode = "r" if claim.kind is Kind.SHARED else "x"
-        self._vote = VOTE.head(*names, keys.watchers(names.main), store.stamp)
+        self._vote = VOTE.head(names.main, store.stamp)
         self._usual = self._head(claim.ttl)
-        self.resign_head = RESIGN.head(*names, keys.watchers(names.main))
+        self.resign_head = RESIGN.head(names.main)
         self._withdraw = script.WITHDRAW.head(*names)
 
     @property

@@ -1,13 +1,13 @@
 -- Asks one node of a quorum for its vote, to hold a name alone (mode x) or to read (mode r): first request, retry,
 -- renewal and healing alike. Nobody stands in line here; who is denied can be rung. What is ours is never shortened:
 -- a late renewal must not undo a newer one that came by another connection.
--- KEYS    main queue waiters holders watchers stamp
+-- KEYS    main stamp
 -- ARGV    mode px label waiter proposal inbox passport not_after owner
 -- RETURN  fence(16) now(16), both in µs | {1, fence, now, expired_owner} | {0, now, holder, left}
 -- RETURN  {-1, now} late | {-3, now} withdrawn | {-4, now, left} guarded: too soon after a start
 -- px is ttl + TAIL; not_after and proposal are in µs. waiter is whom to ring, '' for the renewal of a lease: proposal is
 -- then its fence, which may be old. passport is max_ttl(9) run, as in the node's stamp: run is the server's run id, '' to
--- vote without the guard.
+-- vote without the guard. A '+' after it says that the guard has let a vote by this very connection pass already.
 --@include constants
 local value = call('GET', main)
 local time = call('TIME')
@@ -19,30 +19,42 @@ if mode == 'x' and waiter ~= '' and #text == 16 and #proposal == 16 and text <= 
   -- The usual case: nothing is there but, perhaps, what the last holder left, and the proposal is of this very second. So
   -- it can be agreed to, with a ttl of a second and a max_ttl of four: see below. Texts are compared, since turning them
   -- into numbers costs more than all else here.
-  local free
+  local free, flag
   if not value then
-    free = call('EXISTS', waiters) == 0
-  elseif #value == 19 and sub(value, 1, 3) == 't1-' then
+    free, flag = call('EXISTS', main .. ':w') == 0, '-'
+  elseif #value == 19 and sub(value, 1, 2) == 't1' then
     local last = sub(value, 4)
-    free = tonumber(last) and last < text and last < proposal
+    flag = sub(value, 3, 3)
+    free = flag ~= 'q' and tonumber(last) and last < text and last < proposal
   end
   if free then
-    local votes = #passport == 9
-    if not votes then
+    local votes, is_vote = false, flag == 'h' or flag == 'g'
+    if is_vote and sub(passport, -1) == '+' then
+      -- The stamp need not be read, see docs/decisions/0010: what is there was left by votes that had passed the guard,
+      -- each on top of the last, so that nothing was lost since the first of them, unless with a start. And what was lost
+      -- with the last start is over: the guard said so when it let another vote pass in this run, which is that of the
+      -- connection.
+      votes = true
+    elseif #passport == 9 then
+      votes, flag = true, '-'
+    else
       local known = call('GET', stamp)
-      if known and sub(known, 1, 2) == 's1' and sub(known, 16) == passport then
+      local wanted = sub(passport, -1) == '+' and sub(passport, 1, -2) or passport
+      if known and sub(known, 1, 2) == 's1' and sub(known, 16) == wanted then
         local since = sub(known, 3, 15)
         votes = since == '0000000000000' or tonumber(since) and (since + sub(passport, 1, 9)) * 1000 <= text + 0
+        if not is_vote then flag = 'g' end
       end
     end
     if votes then
-      call('SET', main, 'x1-' .. owner .. proposal .. label, 'PX', px)
+      call('SET', main, 'x1' .. flag .. owner .. proposal .. label, 'PX', px)
       return proposal .. text
     end
   end
 end
 
 --@rest
+--@include beside
 local now_us = seconds * 1000000 + micros
 local now = math.floor(now_us / 1000)
 if now_us > tonumber(not_after) then return {-1, now} end
@@ -50,10 +62,12 @@ if #seconds ~= 10 then
   return redis.error_reply("HTCLOCK the server's clock is not set: fences are made of its time")
 end
 
-local ttl, max_ttl, run = px - TAIL, sub(passport, 1, 9), sub(passport, 10)
+local ttl, max_ttl, run, mark = px - TAIL, sub(passport, 1, 9), sub(passport, 10), '-'
 if run ~= '' then
+  if sub(run, -1) == '+' then run = sub(run, 1, -2) end
 --@include guard
   if unguarded_at > now then return {-4, now, unguarded_at - now} end
+  mark = 'g'
 end
 
 --@include main
@@ -68,7 +82,7 @@ if mode == 'x' and left <= 0 and not flagged and not shared and last < now_us th
   if fence >= oldest and fence <= now_us + ttl * 1000 then
     -- Before anything is paid for that it does not need.
     local text = string.format('%.0f', fence)
-    call('SET', main, 'x1-' .. owner .. text .. label, 'PX', px)
+    call('SET', main, 'x1' .. mark .. owner .. text .. label, 'PX', px)
     return {1, text, now, expired}
   end
 end
@@ -106,7 +120,7 @@ else
     last = math.max(last + 1, floor)
     if last < oldest then return {-1, now} end
     if mode == 'x' then
-      call('SET', main, 'x1' .. (flagged and 'q' or '-') .. owner .. fence_text(last) .. label, 'PX', px)
+      call('SET', main, 'x1' .. (flagged and 'q' or mark) .. owner .. fence_text(last) .. label, 'PX', px)
       keep_floor(last, ttl)
       if was_shared then tighten() end
     else
@@ -127,5 +141,6 @@ end
 if inbox ~= '' and waiter ~= '' and type(redis.pcall('ZADD', watchers, now + HEARTBEAT, waiter .. inbox)) == 'number' then
   call('PEXPIRE', watchers, HEARTBEAT)
   call('ZREMRANGEBYRANK', watchers, 0, -SWEEP)
+  if value and sub(value, 1, 3) == 'x1h' then redis.pcall('SETRANGE', main, 2, 'g') end
 end
 return {0, now, holder, left}

@@ -1,0 +1,3 @@
+-- A name's other keys, as keys.py has them. They are not among KEYS, where each would cost every request to every node a
+-- fifth of a microsecond and is almost never needed: a node of a quorum is a server of its own, never part of a cluster.
+local queue, waiters, holders, watchers = main .. ':q', main .. ':w', main .. ':h', main .. ':b'
