@@ -41,11 +41,6 @@
 #ifndef TAIL
 #define TAIL 2    /* ticks for which a node remembers a fence after its key has ended and its clock has passed it */
 #endif
-#ifdef RELEASED_ONCE
-#define TWICE 1
-#else
-#define TWICE 2
-#endif
 #ifndef GUARD
 #define GUARD 6   /* ticks: max_ttl */
 #endif
@@ -82,7 +77,6 @@ byte last[N] = 1; /* so that all it gives are more than the 1 of vote[] */
 byte last[N];     /* the last fence that the node knows of; 0 none */
 #endif
 byte tail[N];     /* ticks for which a free node is sure to remember it */
-bit released[N];  /* it was given back: then it is remembered by the node's clock alone, for TWICE as long */
 byte guard[N];    /* ticks until the node votes again */
 byte skew[N];
 
@@ -109,7 +103,7 @@ byte i, j, k, spare; /* always 0 between steps */
 
 #define swap(array, a, b) spare = array[a]; array[a] = array[b]; array[b] = spare
 inline swap_nodes(a, b) {
-    swap(holder, a, b); swap(kept, a, b); swap(last, a, b); swap(tail, a, b); swap(released, a, b);
+    swap(holder, a, b); swap(kept, a, b); swap(last, a, b); swap(tail, a, b);
     swap(guard, a, b); swap(skew, a, b);
     k = 0;
     do
@@ -298,7 +292,7 @@ active [OWNERS * N] proctype Exchange() {
         :: else -> wild[o]++
         fi;
 #endif
-        holder[n] = o + 1; kept[n] = TTL; tail[n] = 0; released[n] = 0;
+        holder[n] = o + 1; kept[n] = TTL; tail[n] = 0;
         count_on(n, proposal[o]);
         if
         :: phase[o] == ASKING ->
@@ -315,7 +309,7 @@ active [OWNERS * N] proctype Exchange() {
        no new fence, and may be as old as the lease. */
     :: d_step { phase[o] >= HOLDING && fence[o] > 0 && heals < HEALING && holder[n] == 0 && guard[n] == 0 ->
         heals++;
-        holder[n] = o + 1; kept[n] = TTL; tail[n] = 0; released[n] = 0;
+        holder[n] = o + 1; kept[n] = TTL; tail[n] = 0;
         count_on(n, fence[o]);
         printf("a renewal of %c makes a key on node %d, whose last fence is now %d\n", 65 + o, n + 1, last[n]);
         settle() }
@@ -343,22 +337,18 @@ active [N] proctype Node() {
         settle() }
     :: d_step { holder[n] != 0 && phase[holder[n] - 1] == ENDED ->
         printf("a release of %c reaches node %d\n", 64 + holder[n], n + 1);
-        holder[n] = 0; kept[n] = 0;
-        if
-        :: released[n] = 1
-        :: tail[n] = TAIL /* withdraw.lua, and resign.lua where it is not usual */
-        fi;
+        holder[n] = 0; kept[n] = 0; tail[n] = TAIL;
         settle() }
 #ifndef COUNTER_FENCES
-    :: d_step { holder[n] == 0 && last[n] != 0 && tail[n] == 0 && clock(n) >= last[n] + (released[n] -> TWICE * TAIL : TAIL) * STEPS ->
+    :: d_step { holder[n] == 0 && last[n] != 0 && tail[n] == 0 && clock(n) >= last[n] + TAIL * STEPS ->
         printf("node %d, its clock at %d, forgets the last fence, %d\n", n + 1, clock(n), last[n]);
-        last[n] = 0; released[n] = 0;
+        last[n] = 0;
         settle() }
 #endif
     :: d_step { restarts < RESTARTS && guard[n] == 0 ->
         printf("node %d restarts empty\n", n + 1);
         restarts++;
-        holder[n] = 0; kept[n] = 0; last[n] = 0; tail[n] = 0; released[n] = 0;
+        holder[n] = 0; kept[n] = 0; last[n] = 0; tail[n] = 0;
 #ifndef NO_GUARD
         guard[n] = GUARD;
 #endif

@@ -15,6 +15,7 @@ from holdtight.clock import Clock
 from holdtight.plan import LinkDown
 from holdtight.quorum import MOST_OWED, SILENT_SECONDS, QuorumPlace
 from holdtight.redis.link import NOTHING
+from holdtight.redis.node import Words
 from holdtight.redis.store import LONGEST_PATIENCE
 from holdtight.sync.wires import Ear, Pool, RollCall, Wire
 
@@ -32,7 +33,7 @@ class Crew:
         self.wires: list[Wire | None] = [None] * count
         self.ways: tuple[Wire | None, ...] = ()
         """The same wires, always: made anew whenever one of them changes."""
-        self.words: list[bytes] = [b""] * count
+        self.words = Words(())
         """The inboxes of the wires, as they go into a request."""
         self.used = 0.0
         self._poller = select.poll()
@@ -46,7 +47,7 @@ class Crew:
         wire.bells.clear()
         self.wires[index] = wire
         self.ways = tuple(self.wires)
-        self.words[index] = wire.link.inbox_word
+        self.words = Words([each.link.inbox_word if each is not None else b"$0\r\n\r\n" for each in self.wires])
         self._by_fd[wire.fd] = wire
         self._poller.register(wire.fd, select.POLLIN)
         if index >= self._first_later:

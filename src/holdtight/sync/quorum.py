@@ -42,7 +42,8 @@ class QuorumLock(QuorumLockMixin, Lock):
         longest = self._patience
         if wait is not self._wait:
             longest = patience(ballot, wait, locks.settings.connect_timeout)
-        requests, limits = ballot.vote_requests(owner, now=started, patience=longest, leads=leads, words=crew.words)
+        words = crew.words.at(started)
+        requests, limits = ballot.vote_requests(owner, now=started, patience=longest, leads=leads, words=words)
         call = RollCall(requests, voted, started)
         lot = Lot(call.answers, limits, crew.ways)
         majority = store.majority
@@ -61,6 +62,7 @@ class QuorumLock(QuorumLockMixin, Lock):
             found = Round(owner, lot.all_markers(), lot.ways)
             found.answers = ballot.read_votes(call.answers, started)
             return self._by_plan(crew, found, wait, who, or_none)
+        crew.words.learn(words, call.answers)
         fleet.give(crew, started)
         store.learn(call.answers, started)
         tenure.fence = fence

@@ -5,25 +5,24 @@
 --@include constants
 local value = call('GET', main)
 if not value then return {0, ''} end
-local kind, done = sub(value, 1, 3), nil
-if sub(value, 4, 27) == owner and (kind == 'x1h' or kind == 'x1g' or kind == 'x1-') then
-  local fence = sub(value, 28, 43)
-  local at = #fence == 16 and tonumber(sub(fence, 1, 13))
-  if at then
-    -- The usual case. The next taker is to see this fence, until the clock has passed it by TAIL. By no more: then no
-    -- node gives one that is as low (see vote.lua).
-    local flag = sub(kind, 3)
+local time = call('TIME')
+local seconds, micros = time[1], time[2]
+local done
+if sub(value, 4, 27) == owner and value >= 'x1' and value < 'x2' then
+  local flag, fence = sub(value, 3, 3), sub(value, 28, 43)
+  local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
+  if flag ~= 'q' and #text == 16 and #fence == 16 and tonumber(fence) and fence < text then
+    -- The usual case. The next taker is to see this fence.
     local quiet = flag == 'h' or call('EXISTS', main .. ':b') == 0
     if quiet and flag == 'g' then flag = 'h' end
-    done = redis.pcall('SET', main, 't1' .. flag .. fence, 'PXAT', at + 20000)
+    done = redis.pcall('SET', main, 't1' .. flag .. fence, 'PX', '10000')
     if done.err then call('DEL', main) end
     if quiet then return 1 end
   end
 end
 --@rest
 --@include beside
-local time = call('TIME')
-local now_us = time[1] * 1000000 + time[2]
+local now_us = seconds * 1000000 + micros
 local now = math.floor(now_us / 1000)
 if not done then
   if sub(value, 1, 2) == 'x1' then
