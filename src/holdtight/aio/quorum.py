@@ -45,7 +45,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
             longest = patience(ballot, wait, locks.settings.connect_timeout)
         words, ways = transport.words, transport.ways
         used = words.at(started)
-        requests, limits = ballot.vote_requests(owner, now=started, patience=longest, leads=leads, words=used)
+        requests, limits, _ = ballot.vote_requests(owner, now=started, patience=longest, leads=leads, words=used)
         majority = store.majority
         burst = Burst(transport, requests, voted, enough=majority, too_many=len(limits) - majority + 1)
         lot = Lot(burst.replies, limits, ways)
