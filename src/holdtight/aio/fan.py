@@ -270,6 +270,8 @@ class _Asking:
                 asked = connection.ask(step.replacement(request), LONGEST_PATIENCE)
                 asked.add_done_callback(partial(self._replied, index, step, connection, b"", self._clock()))
             else:
+                if step.undo:
+                    self._leave_to_the_keeper(index, step.otherwise or step)
                 self._answer(index, ServerSaid(str(reply)))
             return
         connection.knows.add(step.replacement)

@@ -23,10 +23,10 @@ __all__ = ["Crew", "Fleet"]
 
 RESTED = 0.05
 LITTLE = 448
-"""Is read at once where a few short replies are all that is owed. Of more, poll will tell: and memory for so little comes
-from Python's own pools."""
+"""Is read at once where a few short replies are all that is owed. Of more, poll will tell; and memory for so little
+comes from Python's own pools."""
 _CHECKS = 4
-"""So many times in a row a crew is taken for ready after it was found to be, if nothing but the usual has come since."""
+"""So many times more is a crew taken for ready that was found to be, if nothing but the usual has come since."""
 
 
 class Crew:
@@ -44,7 +44,7 @@ class Crew:
         self._later = select.poll()
         """So many of them that every majority has one, and so have as many as can say no to it."""
         self._first_later = (count - 1) // 2
-        self._senders: list[tuple[Wire, Any, Any]] = []
+        self.senders: list[tuple[Wire, Any, Any]] = []
         """What `send_all` needs of each wire: to send, and to note what is owed. Of all, or else empty."""
         self._taps: dict[int, tuple[Any, ...]] = {}
         """And what `gather` needs."""
@@ -63,14 +63,14 @@ class Crew:
     def _rewire(self) -> None:
         self._checks = 0
         self.ways = tuple(self.wires)
-        self._senders, self._taps = [], {}
+        self.senders, self._taps = [], {}
         ready = [wire for wire in self.wires if wire is not None and wire.bare is not None]
         if len(ready) == len(self.wires):
             self.words = Words([wire.link.inbox_word for wire in ready])
             for wire in ready:
                 bare: Any = wire.bare
                 send, recv, feed, gets = bare
-                self._senders.append((wire, send, wire.pending.append))
+                self.senders.append((wire, send, wire.pending.append))
                 self._taps[wire.fd] = (wire.index, wire.pending, recv, feed, gets, wire)
 
     def tidy(self) -> None:
@@ -134,9 +134,9 @@ class Crew:
         elif self._checks:
             self._checks -= 1
             return True
-        if not self._senders:
+        if not self.senders:
             return False
-        for wire, _, _ in self._senders:
+        for wire, _, _ in self.senders:
             if not wire.alive or wire.out:
                 return False
             pending = wire.pending
@@ -149,7 +149,7 @@ class Crew:
 
     def send_all(self, call: RollCall, requests: Sequence[bytes]) -> None:
         """To a crew that is ready."""
-        for (wire, send, owe), request in zip(self._senders, requests, strict=True):
+        for (wire, send, owe), request in zip(self.senders, requests, strict=True):
             owe(call)
             try:
                 sent = send(request)
@@ -303,8 +303,10 @@ class Fleet:
         """All nodes know that script."""
         for pool in self.pools:
             if replacement not in pool.knows:
-                return False
-        return True
+                break
+        else:
+            return True
+        return False
 
     def give(self, crew: Crew, now: float) -> None:
         crew.used = now

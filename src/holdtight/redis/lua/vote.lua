@@ -73,7 +73,7 @@ local ttl, max_ttl, run, mark = px - TAIL, sub(passport, 1, 9), sub(passport, 10
 if run ~= '' then
 --@include guard
   if unguarded_at > now then return {-4, now, unguarded_at - now} end
-  mark = 'g'
+  mark = value and sub(value, 1, 3) == 't1h' and 'h' or 'g'
 end
 
 --@include main
@@ -147,6 +147,6 @@ end
 if inbox ~= '' and waiter ~= '' and type(redis.pcall('ZADD', watchers, now + HEARTBEAT, waiter .. inbox)) == 'number' then
   call('PEXPIRE', watchers, HEARTBEAT)
   call('ZREMRANGEBYRANK', watchers, 0, -SWEEP)
-  if value and sub(value, 1, 3) == 'x1h' then redis.pcall('SETRANGE', main, 2, 'g') end
+  if value and sub(value, 1, 3) == 'x1h' then call('SET', main, 'x1g' .. sub(value, 4), 'KEEPTTL') end
 end
 return {0, now, holder, left}
