@@ -84,7 +84,7 @@ def test_a_client_whose_votes_had_passed_the_guard_before_is_refused_as_well(
     client, other = (open_client(nodes.urls, max_ttl=MAX_TTL, ttl=TTL) for _ in range(2))
     for _ in range(20):
         other.release(other.acquire("a", wait=5))
-    wait_for(lambda: nodes.servers[2].command("GET", "ht:{a}")[:3] == b"t1h")
+    wait_for(lambda: str(nodes.servers[2].command("GET", "ht:{a}"))[:3] == "t1h")
     left = nodes.servers[2].command("GET", "ht:{a}")
     lease = bare_majority(client, nodes)
     harm(nodes)
