@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdtight.redis import script
-from tests.scripts.nodes import MAIN, NAMES, STAMP, WATCHERS, Node
+from tests.scripts.nodes import MAIN, NAMES, SECOND, STAMP, WATCHERS, Node
 from tests.scripts.workbench import ALICE, BOB, CAROL, FAR, Inbox
 
 RUN = b"a" * 40
@@ -97,6 +97,14 @@ def test_who_vouches_is_asked_for_the_stamp_of_that_very_run_where_nothing_is_le
     blessed.resign(ALICE)
     blessed.wire.call("DEL", MAIN)
     assert blessed.vote(ALICE, run=OTHER_RUN, vouching=True)[0] == GUARDED
+
+
+def test_a_fence_that_is_ahead_of_the_clock_is_remembered_until_the_clock_has_passed_it(blessed: Node) -> None:
+    pair(blessed)
+    blessed.vote(ALICE, vouching=True)
+    assert blessed.agree(ALICE, blessed.now() + 5 * SECOND) == 1
+    blessed.resign(ALICE)
+    assert 14_000 < blessed.left() <= 15_000
 
 
 # Ringing
