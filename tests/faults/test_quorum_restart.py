@@ -75,6 +75,31 @@ def test_a_node_that_lost_its_vote_gives_no_second_one_within_the_ttl(
 
 
 @HARM
+def test_a_client_whose_votes_had_passed_the_guard_before_is_refused_as_well(
+    start_nodes: StartNodes, open_client: OpenClient, harm: Callable[[Nodes], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It vouches for its connections, for longer than it would; and the snapshot has what its votes had left."""
+    monkeypatch.setattr("holdtight.redis.node.VOUCHED_SECONDS", 1e9)
+    nodes = start_nodes(max_ttl=MAX_TTL, ttl=TTL)
+    client, other = (open_client(nodes.urls, max_ttl=MAX_TTL, ttl=TTL) for _ in range(2))
+    for _ in range(20):
+        other.release(other.acquire("a", wait=5))
+    wait_for(lambda: str(nodes.servers[2].command("GET", "ht:{a}"))[:3] == "t1h")
+    left = nodes.servers[2].command("GET", "ht:{a}")
+    lease = bare_majority(client, nodes)
+    harm(nodes)
+    if harm is from_an_old_snapshot:
+        nodes.servers[2].command("SET", "ht:{a}", left, "PX", 60_000)
+    others_come_back(nodes)
+    while not lease.lost:
+        second = other.try_acquire("a")
+        if second is not None:
+            assert lease.remaining() == 0, "two hold it"
+            other.release(second)
+    other.release(other.acquire("a", wait=2 * MAX_TTL))
+
+
+@HARM
 def test_without_the_guard_the_same_lock_is_granted_twice(
     start_nodes: StartNodes, open_client: OpenClient, harm: Callable[[Nodes], None]
 ) -> None:

@@ -192,13 +192,26 @@ def test_interrupted_between_two_nodes_that_are_told_of_the_release_it_leaves_no
             pool.knows.add(RESIGN_WHOLE)  # as it does, which we may not have heard yet: they are told in one go
         lease = locks.lock("a").acquire()
         (crew,) = locks.fleet.idle
-        wire = crew.wires[2]
-        assert wire is not None
-        assert wire.bare is not None
-        wire.bare = wire.bare._replace(send=_interrupt)
+        wire, _, owe = crew.senders[2]
+        crew.senders[2] = (wire, _interrupt, owe)
         with pytest.raises(KeyboardInterrupt):
             lease.release()
         wait_for(lambda: free(nodes, "a"), within=8)
+
+
+def test_nodes_that_refuse_the_release_are_told_again_by_the_keeper(nodes: Nodes, open_client: OpenClient) -> None:
+    client = open_client(nodes.urls, ttl=30)
+    for _ in range(5):
+        client.release(client.acquire("a"))
+    lease = client.acquire("a")
+    wait_for(lambda: all(votes_of(nodes, "a")))
+    for server in nodes.servers[:3]:
+        server.command("ACL", "SETUSER", "default", "-@scripting")
+    with pytest.raises(QuorumNotReached):
+        client.release(lease)
+    for server in nodes.servers[:3]:
+        server.command("ACL", "SETUSER", "default", "+@scripting")
+    wait_for(lambda: free(nodes, "a"), within=8)
 
 
 def test_cancelled_while_nodes_refuse_the_release_it_is_seen_through_by_the_keeper(nodes: Nodes) -> None:

@@ -20,6 +20,9 @@ SHORT_CUT = b"if mode == 'x' and waiter ~= ''"
 
 
 class Node:
+    run_id = b""
+    """Of votes that do not say."""
+
     def __init__(self, server: RunningServer) -> None:
         self.server = server
         self.wire = Wire(server)
@@ -37,13 +40,15 @@ class Node:
         max_ttl: int = 60_000,
         waiter: bytes | None = None,
         inbox: bytes = b"",
-        run: bytes = b"",
+        run: bytes | None = None,
+        vouching: bool = False,
         not_after: int = FAR,
     ) -> Any:
+        """`vouching`: the guard is said to have let a vote by this connection pass before."""
         fence = self.now() if proposal is None else proposal
         rung = who if waiter is None else waiter
-        names = (*NAMES, WATCHERS, STAMP)
-        passed = passport(max_ttl, run)
+        names = (MAIN, STAMP)
+        passed = b"+" * vouching + passport(max_ttl, self.run_id if run is None else run)
         return as_list(self.run(VOTE, names, mode, ttl + 10_000, "", rung, fence, inbox, passed, not_after, who))
 
     def renew(self, who: bytes, fence: int, **options: Any) -> Any:
@@ -53,7 +58,7 @@ class Node:
         return self.run(AGREE, NAMES, who, fence, 10_000)
 
     def resign(self, who: bytes) -> Any:
-        return self.run(RESIGN, (*NAMES, WATCHERS), who)
+        return self.run(RESIGN, (MAIN,), who)
 
     def withdraw(self, who: bytes, marker: int = 0) -> Any:
         return self.run(script.WITHDRAW, NAMES, who, marker)

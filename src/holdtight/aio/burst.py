@@ -96,16 +96,21 @@ class Burst:
                 asked = connection.ask(step.replacement(self._requests[index]), LONGEST_PATIENCE)
                 asked.add_done_callback(lambda future: self._told_at_last(index, connection, future))
                 return
+            self._leave_undone(index, step)
             reply = ServerSaid(str(reply))
         self._count(index, reply)
 
     def failed(self, index: int, connection: "NodeConnection", error: LinkDown) -> None:
         transport, step = self._transport, self._step_for(index)
         transport.breakers[index].failed_once(transport.place.clock(), str(error), connection)
-        if step.undo:
-            place = transport.nodes[index].place
-            place.post.keeper.ask(Errand(place, step.otherwise or step))
+        self._leave_undone(index, step)
         self._count(index, error)
+
+    def _leave_undone(self, index: int, step: Step) -> None:
+        """What must not be left undone, to the keeper."""
+        if step.undo:
+            place = self._transport.nodes[index].place
+            place.post.keeper.ask(Errand(place, step.otherwise or step))
 
     def _told_at_last(self, index: int, connection: "NodeConnection", future: "asyncio.Future[Any]") -> None:
         if future.cancelled():

@@ -19,6 +19,7 @@ from holdtight.errand import Errand
 from holdtight.place import Link, Place
 from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish
 from holdtight.quorum import SILENT_SECONDS, Breaker, QuorumPlace
+from holdtight.redis.node import Words
 from holdtight.redis.store import LONGEST_PATIENCE
 
 __all__ = ["FanDriver", "QuorumTransport"]
@@ -51,7 +52,7 @@ class QuorumTransport(Transport):
         self.breakers = [Breaker() for _ in place.nodes]
         self.ways: tuple[NodeConnection, ...] = ()
         """The connections to all nodes, always the same tuple while they are the same."""
-        self.words: list[bytes] = []
+        self.words = Words(())
         """Their inboxes, as they go into a request."""
         self._knowing: tuple[Any, Sequence[Any]] = (None, ())
 
@@ -73,7 +74,7 @@ class QuorumTransport(Transport):
             self.ways = ()
             return False
         self.ways = tuple(found)
-        self.words = [connection.inbox_word for connection in found]
+        self.words = Words([connection.inbox_word for connection in found])
         return True
 
     def all_know(self, replacement: Any) -> bool:
@@ -269,6 +270,8 @@ class _Asking:
                 asked = connection.ask(step.replacement(request), LONGEST_PATIENCE)
                 asked.add_done_callback(partial(self._replied, index, step, connection, b"", self._clock()))
             else:
+                if step.undo:
+                    self._leave_to_the_keeper(index, step.otherwise or step)
                 self._answer(index, ServerSaid(str(reply)))
             return
         connection.knows.add(step.replacement)

@@ -44,7 +44,8 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         if wait is not self._wait:
             longest = patience(ballot, wait, locks.settings.connect_timeout)
         words, ways = transport.words, transport.ways
-        requests, limits = ballot.vote_requests(owner, now=started, patience=longest, leads=leads, words=words)
+        used = words.at(started)
+        requests, limits, _ = ballot.vote_requests(owner, now=started, patience=longest, leads=leads, words=used)
         majority = store.majority
         burst = Burst(transport, requests, voted, enough=majority, too_many=len(limits) - majority + 1)
         lot = Lot(burst.replies, limits, ways)
@@ -60,6 +61,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
             found = Round(owner, lot.all_markers(), ways)
             found.answers = ballot.read_votes(burst.replies, started)
             return await self._by_plan(found, wait, who, or_none)
+        words.learn(used, burst.replies)
         store.learn(burst.replies, started)
         tenure = QuorumTenure.of_one_moment(self.terms, transport.deliver, owner, fence, started, lot)
         tenure.keep(started)

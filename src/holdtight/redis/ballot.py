@@ -50,6 +50,7 @@ BLESS = Script("bless")
 _vote_whole, RESIGN_WHOLE, _withdraw_whole = VOTE.whole, RESIGN.whole, script.WITHDRAW.whole
 _MARKER_SLACK_MS = 50
 _STAMP_MARK = b"s1"
+LEARN_SECONDS = 0.02
 
 Vote = Grant | Denied | Guarded | Late | Withdrawn
 
@@ -65,6 +66,7 @@ class QuorumStore:
         self.stamp = keys.stamp(client.namespace)
         self.majority = len(nodes) // 2 + 1
         self.vote_readers = [partial(read_vote, node) for node in nodes]
+        self._learned = 0.0
 
     def prepare(self, claim: Claim) -> "Ballot":
         return Ballot(self, claim)
@@ -88,7 +90,10 @@ class QuorumStore:
         return found
 
     def learn(self, replies: list[Any], sent: float) -> None:
-        """What yes votes say of the time."""
+        """What yes votes say of the time, if none have been asked for a while: clocks do not run away that soon."""
+        if self._learned <= sent < self._learned + LEARN_SECONDS:
+            return
+        self._learned = sent
         for node, reply in zip(self.nodes, replies, strict=True):
             kind = reply.__class__
             if kind is bytes:
@@ -125,9 +130,9 @@ class Ballot:
         self.keys = names = keys.keys_of(store.client.namespace, claim.name)
         self.valid = store.drift.valid(claim.ttl)
         self._mode = "r" if claim.kind is Kind.SHARED else "x"
-        self._vote = VOTE.head(*names, keys.watchers(names.main), store.stamp)
+        self._vote = VOTE.head(names.main, store.stamp)
         self._usual = self._head(claim.ttl)
-        self.resign_head = RESIGN.head(*names, keys.watchers(names.main))
+        self.resign_head = RESIGN.head(names.main)
         self._withdraw = script.WITHDRAW.head(*names)
 
     @property
@@ -173,16 +178,19 @@ class Ballot:
 
     def vote_requests(
         self, owner: Owner, *, now: float, patience: float, leads: list[float], words: Sequence[bytes]
-    ) -> tuple[list[bytes], list[int]]:
-        """The same as bytes, and the limits. `leads` are the store's, `words` the inboxes as connections have them."""
-        head = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (self._usual, owner, self.store.proposal(now, leads))
+    ) -> tuple[list[bytes], list[int], int]:
+        """The same as bytes, the limits, and the proposal. `leads` are the store's, `words` the inboxes as connections
+        have them."""
+        proposal = self.store.proposal(now, leads)
+        head = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (self._usual, owner, proposal)
         until = now + patience
-        limits = [int((until + lead) * 1e6) for lead in leads]
-        requests = [
-            b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, word, limit, owner)
-            for word, limit in zip(words, limits, strict=True)
-        ]
-        return requests, limits
+        requests: list[bytes] = []
+        limits: list[int] = []
+        for word, lead in zip(words, leads, strict=True):
+            limit = int((until + lead) * 1e6)
+            limits.append(limit)
+            requests.append(b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, word, limit, owner))
+        return requests, limits, proposal
 
     def resign_request(self, owner: Owner) -> bytes:
         """To every node, where the vote went before."""

@@ -9,6 +9,7 @@ from base64 import urlsafe_b64encode
 from typing import NamedTuple
 
 __all__ = [
+    "BESIDE",
     "OF_A_RENEWAL",
     "Keys",
     "check_namespace",
@@ -24,6 +25,9 @@ __all__ = [
 
 _ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
+
+BESIDE = {"QUEUE": ":q", "WAITERS": ":w", "HOLDERS": ":h", "WATCHERS": ":b"}
+"""How the keys end that stand beside the main key, for scripts that are told that one only."""
 
 OF_A_RENEWAL = b"$%d\r\n%b\r\n$%d\r\n%b:w\r\n$%d\r\n%b:h\r\n"
 """Main, waiters and holders, as they go on the wire, each by its size and by the main key."""

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 import hiredis
@@ -22,7 +22,7 @@ from holdtight.redis import keys
 from holdtight.redis.resp import bulk, command
 from holdtight.values import CLIENT_ID_SIZE, OWNER_SIZE, Owner
 
-__all__ = ["Client", "Greeting", "Session", "greet", "passport"]
+__all__ = ["Client", "Greeting", "Session", "Words", "greet", "passport"]
 
 RECORD_SECONDS = 60
 _BATCH = 128
@@ -125,6 +125,54 @@ MUCH_AHEAD = 0.5
 def passport(max_ttl_ms: int, run: bytes) -> bytes:
     """What a node's stamp must end with for it to vote: see lua/lib/guard.lua. Without a run there is no guard."""
     return b"%09d%b" % (max_ttl_ms, run)
+
+
+class Words:
+    """How the usual requests to all nodes of a quorum name the connections that they go by.
+
+    A node whose guard has let a vote by that very connection pass need not look at its stamp for another on top of what
+    such votes have left: see lua/vote.lua. It does again once in a while, which nothing rests on that is promised.
+    """
+
+    __slots__ = ("_current", "_looks", "_plain", "_until", "_vouching")
+
+    def __init__(self, plain: Sequence[bytes]) -> None:
+        self._plain = list(plain)
+        self._vouching = [_vouching(word) for word in plain]
+        self._current = self._plain
+        self._until = 0.0
+        self._looks = 0
+
+    def at(self, now: float) -> list[bytes]:
+        if now >= self._until:
+            self._until = now + VOUCHED_SECONDS
+            self._looks = _LOOKS
+            self._current = self._plain
+        return self._current
+
+    def learn(self, used: list[bytes], replies: Sequence[Any]) -> None:
+        """From what came of votes with these words. Only a usual yes to one that did not say so already counts."""
+        if not self._looks:
+            return
+        self._looks -= 1
+        self._current = [
+            vouching if reply.__class__ is bytes and word is plain else now
+            for reply, word, plain, vouching, now in zip(
+                replies, used, self._plain, self._vouching, self._current, strict=True
+            )
+        ]
+
+
+VOUCHED_SECONDS = 1.0
+_LOOKS = 8
+"""So many votes in a row are looked at: a node may be among the last to answer for once."""
+
+
+def _vouching(word: bytes) -> bytes:
+    before, _, passport = word[:-2].rpartition(b"\r\n")
+    if len(passport) <= 9:
+        return word  # without a run there is no guard
+    return before[: before.rindex(b"$")] + bulk(b"+" + passport)
 
 
 class Session(NamedTuple):

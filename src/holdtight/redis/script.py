@@ -4,7 +4,8 @@ The header of a script names its KEYS and ARGV in order; the loader turns those 
 header that does not fit its body does not run. A last `...` stands for any number more, which the body finds
 in K and A. `call` and `sub` are there too. `--@include x` puts `lua/lib/x.lua`, with what that includes, in that
 place, which lets a script answer its fast path before it pays for functions that it will not need; nor does it pay for
-names and locals that are used only after a line `--@rest`.
+names and locals that are used only after a line `--@rest`. QUEUE, WAITERS, HOLDERS and WATCHERS stand for what those
+keys end in, see `keys.py`.
 """
 
 import os
@@ -12,6 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from holdtight.redis.keys import BESIDE
 from holdtight.redis.resp import bulk
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ _HEADER = r"(?m)^-- (KEYS|ARGV|RETURN)\s+(\S.*)$"
 _INCLUDE = r"(?m)^--@include (\w+)$"
 _COMMENT = r"(?m)^\s*--.*\n"
 _REST = "--@rest\n"
+_ENDING = rf"\b({'|'.join(BESIDE)})\b"
 
 
 def _read(*path: str) -> str:
@@ -103,7 +106,8 @@ class Script:
             self.keys.remove("...")
             self.argv.remove("...")
         self.returns = header["RETURN"]
-        first, _, rest = (re.sub(_COMMENT, "", part) for part in _with_includes(source).partition(_REST))
+        whole = re.sub(_ENDING, lambda found: f"'{BESIDE[found[0]]}'", _with_includes(source))
+        first, _, rest = (re.sub(_COMMENT, "", part) for part in whole.partition(_REST))
         used = set(re.findall(r"\w+", first if rest else source))
         # Locals are several times faster than the globals and fields they stand for.
         body = "local K, A, call, sub = KEYS, ARGV, redis.call, string.sub\n"

@@ -15,14 +15,18 @@ from holdtight.clock import Clock
 from holdtight.plan import LinkDown
 from holdtight.quorum import MOST_OWED, SILENT_SECONDS, QuorumPlace
 from holdtight.redis.link import NOTHING
+from holdtight.redis.node import Words
 from holdtight.redis.store import LONGEST_PATIENCE
-from holdtight.sync.wires import Ear, Pool, RollCall, Wire
+from holdtight.sync.wires import Ear, Pool, RollCall, Ticket, Wire
 
 __all__ = ["Crew", "Fleet"]
 
 RESTED = 0.05
-LITTLE = 4096
-"""Is read at once where a few short replies are all that is owed. Of more, poll will tell."""
+LITTLE = 448
+"""Is read at once where a few short replies are all that is owed. Of more, poll will tell; and memory for so little
+comes from Python's own pools."""
+_CHECKS = 4
+"""So many times more is a crew taken for ready that was found to be, if nothing but the usual has come since."""
 
 
 class Crew:
@@ -32,7 +36,7 @@ class Crew:
         self.wires: list[Wire | None] = [None] * count
         self.ways: tuple[Wire | None, ...] = ()
         """The same wires, always: made anew whenever one of them changes."""
-        self.words: list[bytes] = [b""] * count
+        self.words = Words(())
         """The inboxes of the wires, as they go into a request."""
         self.used = 0.0
         self._poller = select.poll()
@@ -40,24 +44,41 @@ class Crew:
         self._later = select.poll()
         """So many of them that every majority has one, and so have as many as can say no to it."""
         self._first_later = (count - 1) // 2
+        self.senders: list[tuple[Wire, Any, Any]] = []
+        """What `send_all` needs of each wire: to send, and to note what is owed. Of all, or else empty."""
+        self._taps: dict[int, tuple[Any, ...]] = {}
+        """And what `gather` needs."""
+        self._checks = 0
 
     def put(self, index: int, wire: Wire) -> None:
         self.tidy()  # a descriptor that was closed may be the new one's number
         wire.bells.clear()
         self.wires[index] = wire
-        self.ways = tuple(self.wires)
-        self.words[index] = wire.link.inbox_word
+        self._rewire()
         self._by_fd[wire.fd] = wire
         self._poller.register(wire.fd, select.POLLIN)
         if index >= self._first_later:
             self._later.register(wire.fd, select.POLLIN)
+
+    def _rewire(self) -> None:
+        self._checks = 0
+        self.ways = tuple(self.wires)
+        self.senders, self._taps = [], {}
+        ready = [wire for wire in self.wires if wire is not None and wire.bare is not None]
+        if len(ready) == len(self.wires):
+            self.words = Words([wire.link.inbox_word for wire in ready])
+            for wire in ready:
+                bare: Any = wire.bare
+                send, recv, feed, gets = bare
+                self.senders.append((wire, send, wire.pending.append))
+                self._taps[wire.fd] = (wire.index, wire.pending, recv, feed, gets, wire)
 
     def tidy(self) -> None:
         """Lets go of wires that have failed."""
         for index, wire in enumerate(self.wires):
             if wire is not None and not wire.alive:
                 self.wires[index] = None
-                self.ways = tuple(self.wires)
+                self._rewire()
                 del self._by_fd[wire.fd]
                 self._poller.unregister(wire.fd)
                 if index >= self._first_later:
@@ -65,6 +86,7 @@ class Crew:
 
     def refresh(self, now: float) -> None:
         """Before it is used: what came while it rested is read, and silence noticed."""
+        self._checks = 0
         if now - self.used > RESTED:
             self.tidy()
             for fd, _ in self._poller.poll(0):
@@ -78,6 +100,7 @@ class Crew:
 
     def wait(self, seconds: float, ear: Ear | None) -> bool:
         """Until something has come, on any wire or to the ear. False if nothing did."""
+        self._checks = 0
         stuck = [wire for wire in self.wires if wire is not None and (wire.out or not wire.alive)]
         if stuck:
             self.tidy()
@@ -108,23 +131,28 @@ class Crew:
         """Every node can be asked by its wire, as far as is known."""
         if now - self.used > RESTED:
             self.refresh(now)
-        for wire in self.wires:
-            if wire is None or not wire.alive or wire.out or wire.bare is None:
+        elif self._checks:
+            self._checks -= 1
+            return True
+        if not self.senders:
+            return False
+        for wire, _, _ in self.senders:
+            if not wire.alive or wire.out:
                 return False
             pending = wire.pending
             if pending and (len(pending) >= MOST_OWED or now - pending[0].sent > SILENT_SECONDS):
                 return False
             if wire.bells:
                 wire.bells.clear()
+        self._checks = _CHECKS
         return True
 
     def send_all(self, call: RollCall, requests: Sequence[bytes]) -> None:
         """To a crew that is ready."""
-        wires: Any = self.wires
-        for wire, request in zip(wires, requests, strict=True):
-            wire.pending.append(call)
+        for (wire, send, owe), request in zip(self.senders, requests, strict=True):
+            owe(call)
             try:
-                sent = wire.bare.send(request)
+                sent = send(request)
             except OSError:
                 wire.flush(request)  # nothing went: again, and properly
                 call.stuck = True
@@ -133,51 +161,53 @@ class Crew:
                     wire.out = request[sent:]
                     call.stuck = True
 
-    def gather(self, call: RollCall, enough: int, too_many: int, until: float, clock: Clock) -> None:
+    def gather(self, call: RollCall, enough: int, too_many: int, until: float, clock: Clock) -> bool:
         """Until enough have said yes (1, or begins with it, or is a text), too many no (begins with 0), or all have
-        answered. When the time has come, those who have not are answered for."""
-        answers = call.answers
-        by_fd = self._by_fd
-        yes = no = 0
+        answered. When the time has come, those who have not are answered for. True: enough, and all alike."""
+        answers, taps, poll = call.answers, self._taps, self._poller.poll
+        yes = no = alike = 0
+        left = max(0.0, until - call.sent)
         usual = not call.stuck
         nothing_yet = enough > len(answers) // 2
         while True:
-            left = until - clock()
             if not usual:
                 ready = self._poll(left)
             elif nothing_yet:  # one of these must answer before anything is certain: why wake up for the others?
-                self._later.poll(left * 1000 + 0.5 if left > 0 else 0)
-                ready = self._poller.poll(0)
+                self._later.poll(left * 1000 + 0.5)
+                ready = poll(0)
             else:
-                ready = self._poller.poll(left * 1000 + 0.5 if left > 0 else 0)
+                ready = poll(left * 1000 + 0.5)
             counted = bool(ready)
             for fd, _ in ready:
-                wire = by_fd[fd]
-                pending = wire.pending
-                bare: Any = wire.bare
-                _, recv, feed, gets = bare
+                index, pending, recv, feed, gets, wire = taps[fd]
                 try:
                     feed(recv(LITTLE))
                     item = gets()
                     if item is NOTHING:
                         counted = False
                         wire.pump()  # closed, or a piece: it will see
-                    while item is not NOTHING:
+                        continue
+                    while True:
                         kind = item.__class__
                         if (kind is bytes or kind is int or kind is list) and pending:
                             ticket = pending.popleft()
-                            if ticket is call or ticket.sheet is call:
-                                answers[wire.index] = item
+                            if ticket is call or (ticket.__class__ is Ticket and ticket.sheet is call):
+                                answers[index] = item
                                 nothing_yet = False
-                                word = 1 if kind is bytes else item if kind is int else item[0]
-                                if word == 1:
+                                if kind is not list:
+                                    if kind is bytes or item == 1:
+                                        yes += 1
+                                        alike += 1
+                                elif item[0] == 1:
                                     yes += 1
-                                elif word == 0:
+                                elif item[0] == 0:
                                     no += 1
                         else:
                             counted = False
                             wire.take_in(item)
                         item = gets()
+                        if item is NOTHING:
+                            break
                 except OSError:
                     counted = False
                     wire.pump()  # broken, or nothing there: it will see
@@ -187,13 +217,17 @@ class Crew:
             if not counted:  # a wire may have told something as well
                 yes, no = _count(answers)
                 usual = False
-            if yes >= enough or no >= too_many or None not in answers:
-                return
-            if clock() >= until:
+                alike = self._checks = 0
+            if yes >= enough:
+                return alike == yes
+            if no >= too_many or None not in answers:
+                return False
+            left = until - clock()
+            if left <= 0:
                 for index, answer in enumerate(answers):
                     if answer is None:
                         answers[index] = LinkDown("it did not answer in time", sent=True)
-                return
+                return False
 
     def _poll(self, seconds: float) -> list[tuple[int, int]]:
         for wire in self.wires:
@@ -267,7 +301,12 @@ class Fleet:
 
     def know(self, replacement: Callable[[bytes], bytes]) -> bool:
         """All nodes know that script."""
-        return all(replacement in pool.knows for pool in self.pools)
+        for pool in self.pools:
+            if replacement not in pool.knows:
+                break
+        else:
+            return True
+        return False
 
     def give(self, crew: Crew, now: float) -> None:
         crew.used = now

@@ -10,7 +10,7 @@ from holdtight.identity import Identity, identity
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.quorumlock import QuorumLockMixin
 from holdtight.quorumtenure import QuorumTenure
-from holdtight.redis.ballot import RESIGN_WHOLE, Ballot, Lot, agreed_fence, voted
+from holdtight.redis.ballot import RESIGN_WHOLE, Lot, QuorumStore, agreed_fence, voted
 from holdtight.sync.crews import Crew
 from holdtight.sync.fan import FanDriver
 from holdtight.sync.lease import Lease
@@ -31,8 +31,8 @@ class QuorumLock(QuorumLockMixin, Lock):
         """The usual path: all nodes asked once, a majority that agrees, no plan. What is not usual goes on with one."""
         locks = self._locks
         fleet, clock = locks.fleet, self._clock
-        ballot = cast(Ballot, self.prepared)
-        store = ballot.store
+        ballot: Any = self.prepared
+        store: QuorumStore = ballot.store
         started = clock()
         leads = None if locks.closed else store.leads(started)
         crew = None if leads is None else fleet.take_ready((), started)
@@ -42,17 +42,21 @@ class QuorumLock(QuorumLockMixin, Lock):
         longest = self._patience
         if wait is not self._wait:
             longest = patience(ballot, wait, locks.settings.connect_timeout)
-        requests, limits = ballot.vote_requests(owner, now=started, patience=longest, leads=leads, words=crew.words)
+        words = crew.words.at(started)
+        requests, limits, proposal = ballot.vote_requests(
+            owner, now=started, patience=longest, leads=leads, words=words
+        )
         call = RollCall(requests, voted, started)
         lot = Lot(call.answers, limits, crew.ways)
         majority = store.majority
         try:
             crew.send_all(call, requests)
             # While the nodes are at it.
-            tenure = QuorumTenure.of_one_moment(self.terms, self._tell, owner, 0, started, lot)
-            crew.gather(call, majority, len(limits) - majority + 1, started + longest, clock)
+            tenure = QuorumTenure.of_one_moment(self.terms, self._tell, owner, proposal, started, lot)
+            alike = crew.gather(call, majority, len(limits) - majority + 1, started + longest, clock)
             call.wanted = False
-            fence = agreed_fence(call.answers, majority)
+            # The usual yes, a text, is one to the proposal.
+            fence = proposal if alike else agreed_fence(call.answers, majority)
         except BaseException as error:
             call.wanted = False
             self._take_back(crew, Round(owner, lot.all_markers(), lot.ways), wait, or_none, error)
@@ -61,6 +65,7 @@ class QuorumLock(QuorumLockMixin, Lock):
             found = Round(owner, lot.all_markers(), lot.ways)
             found.answers = ballot.read_votes(call.answers, started)
             return self._by_plan(crew, found, wait, who, or_none)
+        crew.words.learn(words, call.answers)
         fleet.give(crew, started)
         store.learn(call.answers, started)
         tenure.fence = fence
@@ -104,32 +109,35 @@ class QuorumLock(QuorumLockMixin, Lock):
         return lease
 
     def give_back(self, tenure: Tenure) -> None:
-        held = cast(QuorumTenure, tenure)
-        if held.lot is not None and not held.lost():
+        held: Any = tenure
+        lot: Lot | None = held.lot
+        if lot is not None and not held.lost():
+            fleet = self._locks.fleet
             now = self._clock()
             try:
-                crew = self._locks.fleet.take_ready(held.lot.ways, now)
+                crew = fleet.take_ready(lot.ways, now)
             except BaseException:
                 held.drop()
                 self.leave_to_the_keeper(held, held.finish())
                 raise
             if crew is not None:
-                if crew.ways is held.lot.ways and self._locks.fleet.know(RESIGN_WHOLE) and held.finish_at_once():
-                    self._resign_at_once(crew, held, held.lot, now)
+                if crew.ways is lot.ways and fleet.know(RESIGN_WHOLE) and held.finish_at_once():
+                    self._resign_at_once(crew, held, lot, now)
                     return
-                self._locks.fleet.give(crew, now)
+                fleet.give(crew, now)
         self._give_back_by_plan(held)
 
     def _resign_at_once(self, crew: Crew, tenure: QuorumTenure, lot: Lot, now: float) -> None:
         """The usual path: one request to every node, by the ways of their votes; no plan."""
-        ballot = self.ballot
-        request = ballot.resign_request(tenure.owner)
-        requests = [request] * len(lot.limits)
-        call = RollCall(requests, partial(ballot.resign_step_after, tenure.owner, lot), now)
+        ballot: Any = self.prepared
+        majority: int = ballot.store.majority
+        owner = tenure.owner
+        requests = [b"%b$24\r\n%b\r\n" % (ballot.resign_head, owner)] * len(lot.limits)
+        call = RollCall(requests, partial(ballot.resign_step_after, owner, lot), now)
         try:
             crew.send_all(call, requests)
             tenure.drop()
-            crew.gather(call, ballot.majority, len(requests) + 1, now + RELEASE_SECONDS, self._clock)
+            alike = crew.gather(call, majority, len(requests) + 1, now + RELEASE_SECONDS, self._clock)
             call.wanted = False
         except BaseException:
             call.wanted = False
@@ -142,11 +150,16 @@ class QuorumLock(QuorumLockMixin, Lock):
                 if answer is None:
                     step = call.step_for(index)
                     self._locks.fleet.pools[index].leave_to_the_keeper(step.otherwise or step)
-        self._locks.fleet.give(crew, now)
+        locks = self._locks
+        locks.fleet.give(crew, now)
+        if alike:
+            if locks.events.loud:
+                locks.report_release(tenure)
+            return
         reason = None
-        if call.answers.count(1) < ballot.majority:
+        if call.answers.count(1) < majority:
             try:
-                reason = judge_release(ballot.read_releases(call.answers), tenure.place.names, ballot.majority)
+                reason = judge_release(ballot.read_releases(call.answers), tenure.place.names, majority)
             except LinkDown as error:
                 raise self.not_released(tenure, error) from error
         self.released(tenure, reason)

@@ -160,6 +160,7 @@ class Wire:
                 request = step.replacement(ticket.request_for(self.index))
                 self.ask(Ticket(sheet, step, request, self.pool.clock()))
             else:
+                self._leave_undone(ticket)
                 self._write(sheet, ServerSaid(str(reply)))
             return
         self.pool.knows.add(step.replacement)

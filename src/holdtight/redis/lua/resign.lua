@@ -1,5 +1,5 @@
 -- Gives a node's vote back, and rings some of those who were denied meanwhile: not all, or all would come at once.
--- KEYS    main queue waiters holders watchers
+-- KEYS    main
 -- ARGV    owner
 -- RETURN  1 given back | {0, holder} not ours: '' if it is gone, free or shared by others
 --@include constants
@@ -7,18 +7,21 @@ local value = call('GET', main)
 if not value then return {0, ''} end
 local time = call('TIME')
 local seconds, micros = time[1], time[2]
-local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
 local done
-if sub(value, 1, 27) == 'x1-' .. owner then
-  local fence = sub(value, 28, 43)
+if sub(value, 4, 27) == owner and value >= 'x1' and value < 'x2' then
+  local flag, fence = sub(value, 3, 3), sub(value, 28, 43)
+  local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
   if #text == 16 and #fence == 16 and tonumber(fence) and fence < text then
     -- The usual case. The next taker is to see this fence.
-    done = redis.pcall('SET', main, 't1-' .. fence, 'PX', '10000')
+    local quiet = flag == 'h' or call('EXISTS', main .. WATCHERS) == 0
+    if quiet and flag == 'g' then flag = 'h' end
+    done = redis.pcall('SET', main, 't1' .. flag .. fence, 'PX', '10000')
     if done.err then call('DEL', main) end
-    if call('EXISTS', watchers) == 0 then return 1 end
+    if quiet then return 1 end
   end
 end
 --@rest
+--@include beside
 local now_us = seconds * 1000000 + micros
 local now = math.floor(now_us / 1000)
 if not done then

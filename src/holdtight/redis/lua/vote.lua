@@ -1,13 +1,13 @@
 -- Asks one node of a quorum for its vote, to hold a name alone (mode x) or to read (mode r): first request, retry,
 -- renewal and healing alike. Nobody stands in line here; who is denied can be rung. What is ours is never shortened:
 -- a late renewal must not undo a newer one that came by another connection.
--- KEYS    main queue waiters holders watchers stamp
+-- KEYS    main stamp
 -- ARGV    mode px label waiter proposal inbox passport not_after owner
 -- RETURN  fence(16) now(16), both in µs | {1, fence, now, expired_owner} | {0, now, holder, left}
 -- RETURN  {-1, now} late | {-3, now} withdrawn | {-4, now, left} guarded: too soon after a start
 -- px is ttl + TAIL; not_after and proposal are in µs. waiter is whom to ring, '' for the renewal of a lease: proposal is
 -- then its fence, which may be old. passport is max_ttl(9) run, as in the node's stamp: run is the server's run id, '' to
--- vote without the guard.
+-- vote without the guard. A '+' before it says that the guard has let a vote by this very connection pass already.
 --@include constants
 local value = call('GET', main)
 local time = call('TIME')
@@ -15,34 +15,52 @@ local seconds, micros = time[1], time[2]
 -- A fence is 16 digits: seconds, then six of microseconds. As texts they compare as the numbers do.
 local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
 if mode == 'x' and waiter ~= '' and #text == 16 and #proposal == 16 and text <= not_after
-  and sub(proposal, 1, 10) == seconds and passport >= '000004000' and (#px > 5 or px >= '11000') then
-  -- The usual case: nothing is there but, perhaps, what the last holder left, and the proposal is of this very second. So
-  -- it can be agreed to, with a ttl of a second and a max_ttl of four: see below. Texts are compared, since turning them
-  -- into numbers costs more than all else here.
-  local free
-  if not value then
-    free = call('EXISTS', waiters) == 0
-  elseif #value == 19 and sub(value, 1, 3) == 't1-' then
-    local last = sub(value, 4)
-    free = tonumber(last) and last < text and last < proposal
+  and seconds <= proposal and (#px > 5 or px >= '11000') then
+  -- The usual cases: nothing is there but, perhaps, what the last holder left, and the proposal is of this very second. So
+  -- it can be agreed to, with a ttl of a second and a max_ttl of four: see below. Texts are compared, since taking them
+  -- apart, or turning them into numbers, costs more than all else here.
+  if value and #value == 19 and value > 't1h' and value < 't1h' .. proposal and proposal <= text
+    and passport >= '+000004000' and passport < ',' then
+    -- The stamp need not be read, see docs/decisions/0010: what is there was left by votes that had passed the guard, each
+    -- on top of the last, so that nothing was lost since the first of them, unless with a start. And what was lost with
+    -- the last start is over: the guard said so when it let a vote by this connection pass, in this very run.
+    call('SET', main, 'x1h' .. owner .. proposal .. label, 'PX', px)
+    return proposal .. text
   end
-  if free then
-    local votes = #passport == 9
-    if not votes then
-      local known = call('GET', stamp)
-      if known and sub(known, 1, 2) == 's1' and sub(known, 16) == passport then
-        local since = sub(known, 3, 15)
-        votes = since == '0000000000000' or tonumber(since) and (since + sub(passport, 1, 9)) * 1000 <= text + 0
-      end
+  local sure = sub(passport, 1, 1) == '+'
+  local wanted = sure and sub(passport, 2) or passport
+  if sub(proposal, 1, 10) == seconds and wanted >= '000004000' then
+    local free, flag
+    if not value then
+      free, flag = call('EXISTS', main .. WAITERS) == 0, '-'
+    elseif #value == 19 and sub(value, 1, 2) == 't1' then
+      local last = sub(value, 4)
+      flag = sub(value, 3, 3)
+      free = flag ~= 'q' and tonumber(last) and last < text and last < proposal
     end
-    if votes then
-      call('SET', main, 'x1-' .. owner .. proposal .. label, 'PX', px)
-      return proposal .. text
+    if free then
+      local is_vote = flag == 'g' or flag == 'h'
+      local votes = is_vote and sure
+      if #wanted == 9 then
+        votes, flag = true, '-'
+      elseif not votes then
+        local known = call('GET', stamp)
+        if known and sub(known, 1, 2) == 's1' and sub(known, 16) == wanted then
+          local since = sub(known, 3, 15)
+          votes = since == '0000000000000' or tonumber(since) and (since + sub(wanted, 1, 9)) * 1000 <= text + 0
+          if not is_vote then flag = 'g' end
+        end
+      end
+      if votes then
+        call('SET', main, 'x1' .. flag .. owner .. proposal .. label, 'PX', px)
+        return proposal .. text
+      end
     end
   end
 end
 
 --@rest
+--@include beside
 local now_us = seconds * 1000000 + micros
 local now = math.floor(now_us / 1000)
 if now_us > tonumber(not_after) then return {-1, now} end
@@ -50,10 +68,12 @@ if #seconds ~= 10 then
   return redis.error_reply("HTCLOCK the server's clock is not set: fences are made of its time")
 end
 
-local ttl, max_ttl, run = px - TAIL, sub(passport, 1, 9), sub(passport, 10)
+if sub(passport, 1, 1) == '+' then passport = sub(passport, 2) end
+local ttl, max_ttl, run, mark = px - TAIL, sub(passport, 1, 9), sub(passport, 10), '-'
 if run ~= '' then
 --@include guard
   if unguarded_at > now then return {-4, now, unguarded_at - now} end
+  mark = value and sub(value, 1, 3) == 't1h' and 'h' or 'g'
 end
 
 --@include main
@@ -68,7 +88,7 @@ if mode == 'x' and left <= 0 and not flagged and not shared and last < now_us th
   if fence >= oldest and fence <= now_us + ttl * 1000 then
     -- Before anything is paid for that it does not need.
     local text = string.format('%.0f', fence)
-    call('SET', main, 'x1-' .. owner .. text .. label, 'PX', px)
+    call('SET', main, 'x1' .. mark .. owner .. text .. label, 'PX', px)
     return {1, text, now, expired}
   end
 end
@@ -106,7 +126,7 @@ else
     last = math.max(last + 1, floor)
     if last < oldest then return {-1, now} end
     if mode == 'x' then
-      call('SET', main, 'x1' .. (flagged and 'q' or '-') .. owner .. fence_text(last) .. label, 'PX', px)
+      call('SET', main, 'x1' .. (flagged and 'q' or mark) .. owner .. fence_text(last) .. label, 'PX', px)
       keep_floor(last, ttl)
       if was_shared then tighten() end
     else
@@ -127,5 +147,6 @@ end
 if inbox ~= '' and waiter ~= '' and type(redis.pcall('ZADD', watchers, now + HEARTBEAT, waiter .. inbox)) == 'number' then
   call('PEXPIRE', watchers, HEARTBEAT)
   call('ZREMRANGEBYRANK', watchers, 0, -SWEEP)
+  if value and sub(value, 1, 3) == 'x1h' then call('SET', main, 'x1g' .. sub(value, 4), 'KEEPTTL') end
 end
 return {0, now, holder, left}

@@ -7,7 +7,10 @@
 --     readers      's1' flag fence(16)
 --     permits out  'p1' flag fence(16), and '+' if some holder may have more than one
 --     tombstone    't1' flag fence(16)
--- flag is 'q' while there may be waiters or markers. An exclusive key is alive while PTTL > TAIL.
+-- flag is 'q' while there may be waiters or markers, '-' if there are none. On a node of a quorum it may be 'g' instead
+-- of '-': a vote that had passed the restart guard wrote the value, or what it was made of; or 'h': the same, and nobody
+-- has asked to be rung since. Who does not know that of his own value writes '-'. An exclusive key is alive while
+-- PTTL > TAIL.
 local kind, last, left, flagged, shared, expired = 't1', 0, 0, false, nil, ''
 if value then
   kind = sub(value, 1, 2)
