@@ -24,8 +24,8 @@ def interrupted_at(moment: int, what: Callable[[], object], *, spared: frozenset
     def look(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal left, where
         code = frame.f_code
-        if not code.co_filename.startswith(_OURS) or code.co_name == "__del__":
-            return None  # what comes in a finalizer, Python drops
+        if not code.co_filename.startswith(_OURS) or (event == "call" and in_a_finalizer(frame)):
+            return None
         frame.f_trace_opcodes = True
         if event == "opcode" and not where and frame.f_lasti in moments(code, code.co_name in spared):
             if left == 0:
@@ -44,6 +44,13 @@ def interrupted_at(moment: int, what: Callable[[], object], *, spared: frozenset
     finally:
         sys.settrace(before)
     return where or None
+
+
+def in_a_finalizer(frame: FrameType | None) -> bool:
+    """What is raised there, Python drops."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 @functools.cache
