@@ -21,7 +21,8 @@ TTL = 0.5
 
 
 @pytest.fixture
-def locks(private_server: RunningServer) -> Iterator[Locks]:
+def locks(private_server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Locks]:
+    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # it is waited for wherever a reply got lost
     with Locks(private_server.url, ttl=TTL) as locks:
         yield locks
 
