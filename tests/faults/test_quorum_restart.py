@@ -53,6 +53,16 @@ def others_come_back(nodes: Nodes) -> None:
         server.command("SET", "ht:stamp", f"s1{0:013}{int(MAX_TTL * 1000):09}{server.info('server')['run_id']}")
 
 
+def nobody_else_has_it(lease: BaseLease, other: Client) -> None:
+    """While the lease is held; and afterwards somebody can."""
+    while not lease.lost:
+        second = other.try_acquire("a")
+        if second is not None:
+            assert lease.remaining() == 0, "two hold it"
+            other.release(second)
+    other.release(other.acquire("a", wait=2 * MAX_TTL))
+
+
 @HARM
 def test_a_node_that_lost_its_vote_gives_no_second_one_within_the_ttl(
     start_nodes: StartNodes, open_client: OpenClient, harm: Callable[[Nodes], None]
@@ -64,12 +74,7 @@ def test_a_node_that_lost_its_vote_gives_no_second_one_within_the_ttl(
     others_come_back(nodes)
     assert other.try_acquire("a") is None
     assert "restart guard" in other.call(other.locks.inspect, "a").nodes[nodes.urls[2]]
-    while not lease.lost:
-        second = other.try_acquire("a")
-        if second is not None:
-            assert lease.remaining() == 0, "two hold it"
-            other.release(second)
-    other.release(other.acquire("a", wait=2 * MAX_TTL))
+    nobody_else_has_it(lease, other)
     with pytest.raises(NotOwner):
         client.release(lease)
 
@@ -91,12 +96,7 @@ def test_a_client_whose_votes_had_passed_the_guard_before_is_refused_as_well(
     if harm is from_an_old_snapshot:
         nodes.servers[2].command("SET", "ht:{a}", left, "PX", 60_000)
     others_come_back(nodes)
-    while not lease.lost:
-        second = other.try_acquire("a")
-        if second is not None:
-            assert lease.remaining() == 0, "two hold it"
-            other.release(second)
-    other.release(other.acquire("a", wait=2 * MAX_TTL))
+    nobody_else_has_it(lease, other)
 
 
 @HARM

@@ -175,3 +175,13 @@ class Still(Keeper):
     @property
     def agenda(self) -> list[float]:
         return sorted(each[0] for each in self._agenda)
+
+
+def due(keeper: Still, *charges: Charge) -> None:
+    for charge in charges:
+        keeper.add(charge, keeper.now - charge.interval)
+    keeper.turn()
+
+
+def sent(place: Place) -> list[bytes]:
+    return [line for write in place.link.writes for line in write]

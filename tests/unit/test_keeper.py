@@ -13,11 +13,6 @@ from holdtight.keeper import GLANCE, SHORTEST_RETRY, Keeper
 from tests.unit.keeping import Charge, Link, Place, Still
 
 
-@pytest.fixture
-def keeper() -> Still:
-    return Still()
-
-
 def asked(charge: Charge) -> int:
     return charge.log.count("request")
 

@@ -15,7 +15,7 @@ from holdtight.redis.inspection import read_inspection
 from holdtight.redis.node import Client, passport
 from holdtight.redis.resp import bulk, command
 from holdtight.redis.script import Script
-from holdtight.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, read_release, records_step
+from holdtight.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, marker_for, read_release, records_step
 from holdtight.values import (
     Claim,
     Denied,
@@ -48,7 +48,6 @@ RESIGN = Script("resign")
 BLESS = Script("bless")
 
 _vote_whole, RESIGN_WHOLE, _withdraw_whole = VOTE.whole, RESIGN.whole, script.WITHDRAW.whole
-_MARKER_SLACK_MS = 50
 _STAMP_MARK = b"s1"
 LEARN_SECONDS = 0.02
 
@@ -150,7 +149,7 @@ class Ballot:
 
     def arrival_limit(self, index: int, now: float, patience: float) -> int:
         """`not_after` of a vote that is sent now, in that node's ms and rounded up: what a marker must outlive."""
-        return int((self.store.nodes[index].server_time(now) + patience) * 1000) + _MARKER_SLACK_MS
+        return marker_for((self.store.nodes[index].server_time(now) + patience) * 1e6)
 
     def is_past(self, index: int, limit: int, now: float) -> bool:
         return self.store.nodes[index].server_time(now) * 1000 > limit
@@ -174,7 +173,7 @@ class Ballot:
             )
             for limit, read in zip(limits, self.store.vote_readers, strict=True)
         ]
-        return steps, [_marker(limit) for limit in limits]
+        return steps, [marker_for(limit) for limit in limits]
 
     def vote_requests(
         self, owner: Owner, *, now: float, patience: float, leads: list[float], words: Sequence[bytes]
@@ -315,16 +314,11 @@ class Lot:
         return reply is None or (isinstance(reply, LinkDown) and reply.sent)
 
     def all_markers(self) -> list[int]:
-        return [_marker(limit) for limit in self.limits]
+        return [marker_for(limit) for limit in self.limits]
 
     def marker(self, index: int) -> int:
         """Until when, in that node's ms; 0 if its answer is known."""
-        return _marker(self.limits[index]) if self.is_open(index) else 0
-
-
-def _marker(limit: int) -> int:
-    """In ms and rounded up: what must outlive a request that is not carried out after `limit`."""
-    return limit // 1000 + _MARKER_SLACK_MS
+        return marker_for(self.limits[index]) if self.is_open(index) else 0
 
 
 class _Resign(Step):

@@ -44,7 +44,7 @@ _RENEWAL = b"%b" + keys.OF_A_RENEWAL + b"$24\r\n%b\r\n%b"
 
 
 def marker_for(limit: float) -> int:
-    """Until when (server's ms) an attempt that is too late after `limit` (its µs) may still be taken for in time."""
+    """In ms: what must outlive a request that is not carried out after `limit`, in µs of the server's time."""
     return int(limit) // 1000 + _MARKER_SLACK_MS
 
 
