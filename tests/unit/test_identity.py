@@ -7,12 +7,14 @@ import contextvars
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from holdtight.identity import Identity, identity
+from holdtight import Locks, LockTimeout
+from holdtight.identity import Identity, identity, task_identity
 
 KEY = ("client", "orders")
 
@@ -221,3 +223,41 @@ def test_it_is_shown_with_its_name_on_one_short_line() -> None:
         return await asyncio.create_task(main(), name="worker 7")
 
     assert asyncio.run(named()) == "task worker 7"
+
+
+def by_hand(locks: Locks) -> None:
+    locks.multi("a", "b").acquire(wait=0)
+
+
+def in_a_block(locks: Locks) -> None:
+    with locks.multi("a", "b", wait=0):
+        pass
+
+
+@pytest.mark.parametrize("use", [by_hand, in_a_block])
+def test_who_could_not_have_several_locks_does_not_touch_what_another_task_holds(
+    use: Callable[[Locks], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of a task that holds nothing is used again, perhaps by a task in another thread, at any moment."""
+    lent: list[Identity] = []
+    tidy = Identity._tidy
+
+    def tidy_and_lend(who: Identity) -> None:
+        tidy(who)
+        if who.task is None and not lent:
+            lent.append(task_identity("another"))
+            assert lent == [who]
+            who.enter_block(KEY, lease)
+
+    async def fail() -> None:
+        with pytest.raises(LockTimeout):
+            use(locks)
+
+    with Locks("memory://several") as locks, Locks("memory://several") as stranger:
+        lease = stranger.lock("mine").acquire()
+        with stranger.lock("b"), monkeypatch.context() as patch:
+            patch.setattr(Identity, "_tidy", tidy_and_lend)
+            asyncio.run(fail())
+        assert not lease.closed
+        assert lent.pop().leave_block(KEY) is lease
+        lease.release()

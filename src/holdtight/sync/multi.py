@@ -97,7 +97,7 @@ class Multi(BaseMulti[Lock]):
             self.step_out(who)
             return MultiLease(self, leases)
         except BaseException:
-            who.break_off(depth)
+            identity().break_off(depth)  # `who` may be somebody else's by now: a task that holds nothing has none
             raise
 
     def _take(self, wait: float | None, who: Identity, *, or_none: bool = False) -> tuple[Lease, ...] | None:
@@ -158,7 +158,7 @@ class Multi(BaseMulti[Lock]):
             who.enter_block(self.key, lease)
             return lease
         except BaseException:
-            who.break_off(depth)
+            identity().break_off(depth)  # `who` may be somebody else's by now: a task that holds nothing has none
             raise
 
     def __exit__(
