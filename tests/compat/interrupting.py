@@ -8,8 +8,12 @@ from typing import Any
 
 import redis
 
+from holdtight.compat.local import Held
 from holdtight.compat.redis_py import Lock
 from tests.support.processes import wait_for
+
+LAST = b"the last of all"
+"""An owner for which the keeper is sent to the server when all is over, after whatever else it was asked for."""
 
 
 class Interrupted(Exception):
@@ -45,13 +49,15 @@ def at_any_moment(url: str, options: str, seed: str = "11") -> None:
     print("clean", flush=True)
 
 
-def once(url: str) -> None:
+def once(url: str, token: str | None = None) -> None:
     client = redis.Redis.from_url(url)
     with Lock(client, "warm", timeout=10):
         pass
+    lock = Lock(client, "a", timeout=600)
     print("asking", flush=True)
     try:
-        Lock(client, "a", timeout=600).acquire()
+        lock.acquire(token=token)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
+    lock._not_given_back(lock._plain(), Held(LAST, 0.0))
     signal.pause()

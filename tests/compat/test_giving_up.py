@@ -75,6 +75,25 @@ async def test_cancelled_before_the_answer(
     assert lock.local.token is None
 
 
+async def test_a_signing_that_is_undone_twice_does_not_hit_who_came_next_with_the_same_text(
+    private_server: RunningServer, proxy: Proxy, client: Any
+) -> None:
+    lost = proxy.swallow_reply(asks(plain.UNSIGN), cut=True)
+    await cancel_while_unanswered(
+        proxy, asks(plain.SIGN), AsyncLock(client, "a", timeout=60).acquire(token="the service")
+    )
+    await asyncio.to_thread(lost.wait)
+
+    def take() -> bool:
+        return bool(private_server.command("SET", "a", "the service", "NX", "PX", 60_000))
+
+    await asyncio.to_thread(wait_for, take)
+    await asyncio.to_thread(proxy.wait_for_request, asks(plain.UNSIGN), times=2)
+    async with AsyncLock(client, "another", timeout=60):
+        pass
+    assert private_server.command("GET", "a") == "the service"
+
+
 async def test_cancelled_while_a_look_is_under_way(private_server: RunningServer, proxy: Proxy, client: Any) -> None:
     private_server.command("SET", "a", "somebody")
     waiting = asyncio.create_task(AsyncLock(client, "a", timeout=60, sleep=0.01).acquire())
@@ -177,3 +196,21 @@ async def test_a_blocking_attempt_that_is_interrupted_is_undone(
     held_up.release()
     await asyncio.to_thread(child.expect, "interrupted")
     await gone(private_server)
+
+
+async def test_a_blocking_signing_that_is_interrupted_is_undone_once(
+    private_server: RunningServer, proxy: Proxy, known_scripts: None, start_child: StartChild
+) -> None:
+    """Asked twice, the second may come when somebody else has the lock under the same text."""
+    held_up = proxy.hold_reply(asks(plain.SIGN))
+    child = start_child(interrupting.once, proxy.url, "mine")
+    await asyncio.to_thread(child.expect, "asking")
+    await asyncio.to_thread(held_up.wait)
+    assert private_server.command("GET", "a") == "mine"
+    child.signal(2)
+    await asyncio.to_thread(proxy.wait_for_request, asks(plain.UNSIGN))
+    held_up.release()
+    await asyncio.to_thread(child.expect, "interrupted")
+    await gone(private_server)
+    await asyncio.to_thread(proxy.wait_for_request, interrupting.LAST)
+    assert proxy.count(asks(plain.UNSIGN)) == 1

@@ -282,10 +282,20 @@ def test_sign_replaces_the_owner_and_keeps_the_time(server: RunningServer, call:
     assert server.command("GET", "a") == "text"
     assert 4000 < server.command("PTTL", "a") <= 5000
     assert call(plain.SIGN, "me", "other") == 0
-    assert call(plain.UNSIGN, "me", "other") == 0
-    assert call(plain.UNSIGN, "me", "text") == 1
+
+
+def test_a_signing_is_undone_by_a_cover_that_nobody_else_has(server: RunningServer, call: Any) -> None:
+    assert call(plain.UNSIGN, "me", "text", "cover") == 0
+    server.command("SET", "a", "text", "PX", "5000")
+    assert call(plain.UNSIGN, "me", "other", "cover") == 0
+    assert call(plain.UNSIGN, "me", "text", "cover") == 2
+    assert call(plain.UNSIGN, "me", "text", "cover") == 2
+    assert server.command("GET", "a") == "cover"
+    assert 4000 < server.command("PTTL", "a") <= 5000
+    assert call(plain.GIVE, "cover") == 1
+    assert call(plain.UNSIGN, "me", "text", "cover") == 0
     server.command("SET", "a", "me")
-    assert call(plain.UNSIGN, "me", "text") == 1
+    assert call(plain.UNSIGN, "me", "text", "cover") == 1
     assert server.keys() == []
 
 

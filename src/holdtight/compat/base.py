@@ -152,6 +152,8 @@ class BaseLock:
         step = plain.undo_step(owner)
         if held is not None:
             self.local.drop(held)
+            if held.undone:
+                return
             if text is not None:
                 step = plain.unsign_step(owner, text, (held.until or 0.0) - boottime())
         keeper().ask(Errand(self._access.place, step))
@@ -171,6 +173,8 @@ class BaseLock:
 
     def _not_given_back(self, plain: Plain, held: Held) -> None:
         """No answer: the keeper goes on trying, and so may the caller, who has not lost what to give back."""
+        if held.cover is None and not held.unique:
+            return  # nothing was sent yet
         held.giving = True
         keeper().ask(Errand(self._access.place, plain.undo_step(held.cover or held.owner, until=held.late)))
 

@@ -23,6 +23,8 @@ class Held:
     """Until when (boottime) an unanswered request for it may still arrive, and take it again."""
     giving = False
     """A release went unanswered: it may be given back already."""
+    undone = False
+    """Signing it was given up, and is being undone: once, since the text may be another's the next moment."""
     unique = True
     """Made here, for this one acquisition. What a caller chose may be somebody else's as well."""
     cover: Owner | None = None

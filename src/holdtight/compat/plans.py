@@ -54,10 +54,14 @@ def sign(plain: Plain, held: Held, text: bytes) -> Plan[bool]:
     try:
         answer, asked_before = yield from insist(step, lambda: step)
     except BaseException:
+        held.undone = True
         left = (held.until or 0.0) - boottime()
         if left > 0:
+            step = plain.unsign_step(held.owner, text, left)
             try:
-                yield plain.unsign_step(held.owner, text, left)
+                covered = (yield step) == 2
+                if covered and step.then is not None:
+                    yield step.then
             except (LinkDown, ServerSaid):
                 pass  # the keeper tries on, and then its time ends it
         raise

@@ -86,7 +86,9 @@ class Deletion:
 
 
 class _Undo(Step):
-    __slots__ = ("persistence", "until")
+    __slots__ = ("persistence", "then", "until")
+
+    then: Step | None
 
 
 class Plain:
@@ -142,6 +144,7 @@ class Plain:
         step.otherwise = otherwise
         step.persistence = self._persistence(self.claim.ttl)
         step.until = until
+        step.then = None
         return step
 
     def _persistence(self, left: float) -> float:
@@ -156,10 +159,13 @@ class Plain:
         return _step(SIGN, self.key, owner, text)
 
     def unsign_step(self, owner: Owner, text: bytes, left: float) -> Step:
-        """`left`: seconds for which what we took is surely ours. Later, that text may be somebody else's."""
-        step = _undo(UNSIGN, self.key, owner, text)
+        """To be asked for once, by one who insists. `left`: seconds for which what we took is surely ours. Later, that
+        text may be somebody else's."""
+        cover = self.client.owner()
+        step = _undo(UNSIGN, self.key, owner, text, cover)
         step.persistence = min(left, self._persistence(left))
         step.until = 0.0
+        step.then = self.undo_step(cover)
         return step
 
     def look_step(self) -> Step:
