@@ -39,6 +39,7 @@ class Settings(NamedTuple):
     max_ttl: float | None = None
     """Of a quorum only: the longest ttl that any client of it may ask for, which is how long its nodes are guarded."""
     restart_guard: bool = False
+    spin: bool = True
 
     @property
     def is_quorum(self) -> bool:
@@ -95,6 +96,7 @@ class Settings(NamedTuple):
         sentinel_credentials: object,
         max_ttl: object,
         restart_guard: object,
+        spin: object = True,
     ) -> "Settings":
         if not isinstance(drift, Drift):
             raise TypeError(f"drift must be a holdtight.Drift, not {type(drift).__name__}")
@@ -104,8 +106,9 @@ class Settings(NamedTuple):
         if timeout <= 0:
             raise ValueError("connect_timeout must be above 0")
         longest = ttl_seconds(max_ttl, renewed=True, argument="max_ttl")
-        if not isinstance(restart_guard, bool):
-            raise TypeError(f"restart_guard must be True or False, not {restart_guard!r}")
+        for word, value in (("restart_guard", restart_guard), ("spin", spin)):
+            if not isinstance(value, bool):
+                raise TypeError(f"{word} must be True or False, not {value!r}")
         _refuse_what_is_not_built_yet(acks, sentinel_credentials)
         if tls is not None and not ("ssl" in sys.modules and isinstance(tls, sys.modules["ssl"].SSLContext)):
             raise TypeError(f"tls must be an ssl.SSLContext, not {type(tls).__name__}")
@@ -132,7 +135,8 @@ class Settings(NamedTuple):
             profiles=check_profiles(profiles),
             on_unavailable=_checked_choice(on_unavailable),
             max_ttl=longest if quorum else None,
-            restart_guard=quorum and restart_guard,
+            restart_guard=quorum and bool(restart_guard),
+            spin=bool(spin),
         )
         made.check_ttl(made.ttl)
         if quorum and max_connections is not None:

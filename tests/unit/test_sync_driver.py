@@ -51,6 +51,8 @@ class Line:
         self.owed -= 1
         return self.answers.pop(0) if self.answers and not callable(self.answers[0]) else 1
 
+    def look_out(self) -> None: ...
+
     def set_timeout(self, timeout: float) -> None: ...
 
     def close(self) -> None:

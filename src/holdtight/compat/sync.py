@@ -112,6 +112,7 @@ class Lock(BaseLock):
             owner = client.owners.pop()
         except IndexError:
             owner = client.owner()
+            self._reach.access.transport.look_again()
         held: Held | None = None
         try:
             held = self._take(plain, owner, wait, sleep)

@@ -63,6 +63,8 @@ class Link:
         (words,) = requests_in(request)
         return self._execute(words)
 
+    def look_out(self) -> None: ...
+
     def set_timeout(self, timeout: float) -> None: ...
 
     def send(self, request: bytes) -> None:

@@ -23,6 +23,7 @@ import hiredis
 from holdtight.clock import boottime
 from holdtight.plan import Bell, LinkDown
 from holdtight.process import abandon_descriptor
+from holdtight.redis.lookout import LinkLookout
 from holdtight.redis.node import Client, Session, greet
 from holdtight.redis.resp import bulk
 from holdtight.values import OWNER_SIZE, Owner
@@ -85,6 +86,7 @@ class Link:
         "_timeout",
         "inbox",
         "inbox_word",
+        "lookout",
         "owed",
         "session",
         "sock",
@@ -97,14 +99,23 @@ class Link:
         self._gets = reader.gets
         self._recv = sock.recv
         self._send = sock.send
-        self._bare = (sock.sendall, sock.recv, reader.feed, reader.gets)
+        self._bare: list[Any] = [sock.sendall, sock.recv, reader.feed, reader.gets]
         self._timeout = -1.0
         self._send_timeout = float("inf")
         self._kept: list[Any] = []
+        self.lookout: LinkLookout | None = None
         self.owed = 0
         self.session = Session(2, b"")
         self.inbox = b""
         self.inbox_word = bulk(b"")
+
+    def look_out(self) -> None:
+        """From now on `call` looks for the answer for a moment before it sleeps, where that pays. Called again, it
+        finds out anew whether it does."""
+        if self.lookout is not None:
+            self.lookout.again()
+        elif not _is_tls(self.sock):  # there is no looking at what is encrypted
+            self.lookout = LinkLookout(self._bare)
 
     def set_timeout(self, timeout: float) -> None:
         if timeout == self._timeout:

@@ -15,6 +15,7 @@ from holdtight.clock import Clock
 from holdtight.plan import LinkDown
 from holdtight.quorum import MOST_OWED, SILENT_SECONDS, QuorumPlace
 from holdtight.redis.link import NOTHING
+from holdtight.redis.lookout import Lookout
 from holdtight.redis.node import Words
 from holdtight.redis.store import LONGEST_PATIENCE
 from holdtight.sync.wires import Ear, Pool, RollCall, Ticket, Wire
@@ -25,6 +26,7 @@ RESTED = 0.05
 LITTLE = 448
 """Is read at once where a few short replies are all that is owed. Of more, poll will tell; and memory for so little
 comes from Python's own pools."""
+_RESTS = 16, 1024
 _CHECKS = 4
 """So many times more is a crew taken for ready that was found to be, if nothing but the usual has come since."""
 
@@ -32,7 +34,7 @@ _CHECKS = 4
 class Crew:
     """A wire to each node, None where there is none, for one thread at a time."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, spin: bool = True) -> None:
         self.wires: list[Wire | None] = [None] * count
         self.ways: tuple[Wire | None, ...] = ()
         """The same wires, always: made anew whenever one of them changes."""
@@ -49,6 +51,7 @@ class Crew:
         self._taps: dict[int, tuple[Any, ...]] = {}
         """And what `gather` needs."""
         self._checks = 0
+        self._lookout = Lookout(_RESTS) if spin else None
 
     def put(self, index: int, wire: Wire) -> None:
         self.tidy()  # a descriptor that was closed may be the new one's number
@@ -169,9 +172,14 @@ class Crew:
         left = max(0.0, until - call.sent)
         usual = not call.stuck
         nothing_yet = enough > len(answers) // 2
+        lookout = self._lookout
+        if lookout is not None and not lookout.looking:
+            lookout.again()
         while True:
             if not usual:
                 ready = self._poll(left)
+            elif lookout is not None and lookout.looking:
+                ready = lookout.poll(poll, left * 1000 + 0.5)
             elif nothing_yet:  # one of these must answer before anything is certain: why wake up for the others?
                 self._later.poll(left * 1000 + 0.5)
                 ready = poll(0)
@@ -261,8 +269,9 @@ class Crew:
 class Fleet:
     """The pools of all nodes, and the crews that nobody uses just now."""
 
-    def __init__(self, place: QuorumPlace, *, connect_timeout: float) -> None:
+    def __init__(self, place: QuorumPlace, *, connect_timeout: float, spin: bool = True) -> None:
         self.place = place
+        self._spin = spin
         self.pools = [Pool(node, index, connect_timeout) for index, node in enumerate(place.nodes)]
         self.idle: list[Crew] = []
         self.closed = False
@@ -283,7 +292,7 @@ class Fleet:
         try:
             return self.idle.pop()
         except IndexError:
-            return Crew(len(self.pools))
+            return Crew(len(self.pools), spin=self._spin)
 
     def take_ready(self, ways: Sequence[Wire | None], now: float) -> Crew | None:
         """One that can ask every node at once, if there is one at hand."""

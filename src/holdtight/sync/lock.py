@@ -86,6 +86,7 @@ class Lock(Giving):
             owner = client.owners.pop()
         except IndexError:
             owner = client.owner()
+            transport.look_again()
         if lead is None or started > client.recorded_until:
             return self._slowly(None, owner, wait, started, None, 0, who, or_none)
         try:

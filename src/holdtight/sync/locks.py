@@ -62,6 +62,7 @@ class Locks(BaseLocks[Lock]):
         sentinel_credentials: Any = None,
         max_ttl: Duration = "2m",
         restart_guard: bool = True,
+        spin: bool = True,
     ) -> None:
         given = {word: value for word, value in locals().items() if word not in ("self", "__class__")}
         self._open(Settings.checked(**given))
@@ -74,10 +75,13 @@ class Locks(BaseLocks[Lock]):
             from holdtight.sync.quorum import QuorumLock
 
             self.lock_type = QuorumLock
-            self.fleet = Fleet(cast("QuorumPlace", self.place), connect_timeout=settings.connect_timeout)
+            place = cast("QuorumPlace", self.place)
+            self.fleet = Fleet(place, connect_timeout=settings.connect_timeout, spin=settings.spin)
         # A place that answers at once has no connections to be sparing with.
         most = None if self.place.at_once else settings.max_connections
-        self.transport = Transport(self.place, connect_timeout=settings.connect_timeout, max_connections=most)
+        self.transport = Transport(
+            self.place, connect_timeout=settings.connect_timeout, max_connections=most, spin=settings.spin
+        )
 
     def __enter__(self) -> "Locks":
         return self

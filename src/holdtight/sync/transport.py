@@ -22,8 +22,9 @@ __all__ = ["Transport"]
 
 
 class Transport:
-    def __init__(self, place: Place, *, connect_timeout: float, max_connections: int | None) -> None:
+    def __init__(self, place: Place, *, connect_timeout: float, max_connections: int | None, spin: bool = True) -> None:
         self.place = place
+        self._spin = spin
         self.idle: list[Link] = []
         """Last in, first out: the warmest link is used first. `append` and `pop` are atomic."""
         self._connect_timeout = connect_timeout
@@ -62,9 +63,17 @@ class Transport:
         except BaseException:
             self._leave()
             raise
+        if self._spin:
+            link.look_out()
         if self.place.client.known:
             self.place.post.keeper.watch(self.place)
         return link
+
+    def look_again(self) -> None:
+        """Called once in so many acquisitions."""
+        if self._spin:
+            for link in list(self.idle):
+                link.look_out()
 
     def _announced(self, link: Link, timeout: float) -> Link:
         """After a time of rest our record is written anew, so that people who look see who we are."""
