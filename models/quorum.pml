@@ -53,6 +53,16 @@
 
 #define MAJORITY (N / 2 + 1)
 
+#ifdef EARNED
+#define SOON 0
+#define WAYS (OWNERS * N)
+#define way(o, n) at(o, n)
+#else
+#define SOON 1
+#define WAYS N
+#define way(o, n) (n)     /* what the connection of one client can have, those of all have */
+#endif
+
 #define IDLE    0
 #define ASKING  1
 #define HOLDING 2
@@ -75,13 +85,8 @@ byte guard[N];    /* ticks until the node votes again */
    given without a look at the stamp. A mark or a '+' less is a look more, so it takes nothing away to let them come too
    soon, or stay too long: other clients are at work all the time, for this name and for others, and every mark and '+'
    is there as soon as it can be. With EARNED they come and go as in the scripts. */
-#ifdef EARNED
-#define SOON 0
-#else
-#define SOON 1
-#endif
-bit marked[N] = SOON;            /* the key, or the tombstone that it left, was made by votes that passed the guard */
-bit vouched[OWNERS * N] = SOON;  /* the guard has let a vote by this connection pass, which does not outlive the run */
+bit marked[N] = SOON;      /* the key, or the tombstone that it left, was made by votes that passed the guard */
+bit vouched[WAYS] = SOON;  /* the guard has let a vote by this connection pass, which does not outlive the run */
 
 #ifdef AVAILABLE_QUORUM
 bit refused[OWNERS * N];
@@ -128,17 +133,22 @@ byte i, j, k, spare;  /* always 0 between steps */
 #define swap(array, a, b) spare = array[a]; array[a] = array[b]; array[b] = spare
 inline swap_nodes(a, b) {
     swap(holder, a, b); swap(kept, a, b); swap(guard, a, b); swap(marked, a, b);
+#ifndef EARNED
+    swap(vouched, a, b);
+#endif
     k = 0;
     do
     :: k < OWNERS ->
         swap(asked, at(k, a), at(k, b)); swap(answered, at(k, a), at(k, b)); swap(good, at(k, a), at(k, b));
+#ifdef EARNED
         swap(vouched, at(k, a), at(k, b));
+#endif
         k++
     :: else -> k = 0; break
     od
 }
 #define rank_of(o, n) ((asked[at(o, n)] * 4 + answered[at(o, n)]) * 4 + good[at(o, n)])
-#define rank_alone(n) (((((holder[n] * 4 + kept[n]) * 8 + guard[n]) * 2 + marked[n]) * 2 + vouched[at(0, n)]) * 2 + vouched[at(1, n)])
+#define rank_alone(n) (((((holder[n] * 4 + kept[n]) * 8 + guard[n]) * 2 + marked[n]) * 2 + vouched[way(0, n)]) * 2 + vouched[way(1, n)])
 #if OWNERS == 2
 #define rank(n) ((rank_alone(n) * 64 + rank_of(0, n)) * 64 + rank_of(1, n))
 #else
@@ -150,11 +160,11 @@ inline swap_nodes(a, b) {
 /* A request has its '+' since it was sent, and goes by one connection: the run in which it arrives is that of the '+', or
    it does not arrive. Here it may arrive after a restart too, and has then lost it. */
 #if defined(UNMARKED)
-#define short_cut(o, n) (vouched[at(o, n)])
+#define short_cut(o, n) (vouched[way(o, n)])
 #elif defined(UNVOUCHED)
 #define short_cut(o, n) (marked[n])
 #else
-#define short_cut(o, n) (marked[n] && vouched[at(o, n)])
+#define short_cut(o, n) (marked[n] && vouched[way(o, n)])
 #endif
 #ifdef EARNED
 #define looks(o, n) (!short_cut(o, n))
@@ -333,9 +343,9 @@ active [OWNERS * N] proctype Exchange() {
         settle() }
 #endif
 #ifdef VOUCHED_BY_A_NO
-    :: d_step { guard[n] != 0 && !vouched[x] ->
+    :: d_step { guard[n] != 0 && !vouched[way(o, n)] ->
         printf("node %d refuses %c's client a vote; the client vouches for the connection nevertheless\n", n + 1, 65 + o);
-        vouched[x] = 1 }
+        vouched[way(o, n)] = 1 }
 #endif
 #ifdef MARK_OUT_OF_NOTHING
     :: d_step { phase[o] == ENDED && holder[n] == 0 && !marked[n] ->
@@ -382,7 +392,7 @@ inline part(n) {
 #ifndef VOUCHING_FOR_GOOD
     k = 0;
     do
-    :: k < OWNERS -> vouched[at(k, n)] = 0; k++
+    :: k < OWNERS -> vouched[way(k, n)] = 0; k++
     :: else -> k = 0; break
     od
 #else
@@ -474,13 +484,7 @@ active proctype Time() {
             pass(kept[i]); pass(guard[i]);
 #ifndef EARNED
             if
-            :: guard[i] == 0 ->
-                marked[i] = 1;
-                k = 0;
-                do
-                :: k < OWNERS -> vouched[at(k, i)] = 1; k++
-                :: else -> k = 0; break
-                od
+            :: guard[i] == 0 -> marked[i] = 1; vouched[i] = 1
             :: else
             fi;
 #endif
