@@ -376,7 +376,10 @@ active [N] proctype Node() {
     :: d_step { restarts < RESTARTS && guard[n] == 0 && saved_last[n] != 0 ->
         printf("node %d restarts from its snapshot: last fence %d\n", n + 1, saved_last[n]);
         restarts++;
-        last[n] = saved_last[n]; holder[n] = saved_holder[n]; kept[n] = 0; tail[n] = 0; guard[n] = GUARD;
+        last[n] = saved_last[n]; holder[n] = saved_holder[n]; kept[n] = 0; tail[n] = 0;
+#ifndef NO_GUARD
+        guard[n] = GUARD;
+#endif
         saved_last[n] = 0; saved_holder[n] = 0;
         settle() }
 #endif
