@@ -102,7 +102,7 @@ def check(run: Run, build: Path) -> Outcome:
     started = time.monotonic()
     _call("spin", "-a", *switches, model, folder=folder)
     _call(*CHECKER, *(("-O2",) if searched else ("-O1", "-DBFS")), "-o", "pan", "pan.c", folder=folder)
-    report = _call("./pan", "-E", f"-m{DEPTH}", "-w24" if searched else "-w20", folder=folder)
+    report = _call("./pan", "-E", f"-m{DEPTH}", "-w23" if searched else "-w20", folder=folder)
     seconds = time.monotonic() - started
     (folder / "report.txt").write_text(report)
     violated = _number(r"errors: (\d+)", report) > 0
@@ -134,7 +134,7 @@ def _trace(replay: str) -> tuple[str, ...]:
 
 def _tell(outcome: Outcome) -> None:
     run = outcome.run
-    print(f"{run.expected.value:8}{run.name:27}{run.what}")
+    print(f"{run.expected.value:8}{run.name:31}{run.what}")
     figures = f"{outcome.states:,} states, depth {outcome.depth:,}, {outcome.seconds:.1f} s"
     print(f"{'':8}{figures}, {outcome.megabytes:,.0f} MB   [{run.switches}]")
     if run.expected is not Expected.HOLDS:
@@ -163,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runs = _chosen(options.names, options.quick)
         if options.list:
             for run in runs:
-                print(f"{run.expected.value:8}{run.name:27}{run.what}")
+                print(f"{run.expected.value:8}{run.name:31}{run.what}")
             return 0
         wanting = missing_tools()
         if wanting is not None:

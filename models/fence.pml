@@ -18,7 +18,7 @@
 #define TICKS 0
 #endif
 #ifndef RESTARTS
-#define RESTARTS 0 /* so many times a node restarts empty */
+#define RESTARTS 0 /* so many times a node restarts empty; with SNAPSHOT, or with what one of them has once saved */
 #endif
 #ifndef PROPOSALS
 #define PROPOSALS 63 /* which kinds of proposal there are, see Client: a sum of 1, 2, 4, … 64 */
@@ -79,6 +79,11 @@ byte last[N];     /* the last fence that the node knows of; 0 none */
 byte tail[N];     /* ticks for which a free node is sure to remember it */
 byte guard[N];    /* ticks until the node votes again */
 byte skew[N];
+#ifdef SNAPSHOT
+byte saved_last[N];   /* what the node has on disk; 0 nothing */
+byte saved_holder[N];
+bit saved;
+#endif
 
 byte now = START;
 byte restarts, heals;
@@ -105,6 +110,9 @@ byte i, j, k, spare; /* always 0 between steps */
 inline swap_nodes(a, b) {
     swap(holder, a, b); swap(kept, a, b); swap(last, a, b); swap(tail, a, b);
     swap(guard, a, b); swap(skew, a, b);
+#ifdef SNAPSHOT
+    swap(saved_last, a, b); swap(saved_holder, a, b);
+#endif
     k = 0;
     do
     :: k < OWNERS ->
@@ -113,7 +121,12 @@ inline swap_nodes(a, b) {
     :: else -> k = 0; break
     od
 }
-#define rank(n) (((((skew[n] * 4 + holder[n]) * 64 + last[n]) * 8 + guard[n]) * 64 + vote[n]) * 64 + vote[N + n])
+#ifdef SNAPSHOT
+#define oddity(n) (skew[n] * 2 + (saved_last[n] > 0))
+#else
+#define oddity(n) skew[n]
+#endif
+#define rank(n) (((((oddity(n) * 4 + holder[n]) * 64 + last[n]) * 8 + guard[n]) * 64 + vote[n]) * 64 + vote[N + n])
 #include "symmetry.pml"
 
 /* Owners are alike: that they ask in the order of their names takes nothing away. */
@@ -353,6 +366,23 @@ active [N] proctype Node() {
         guard[n] = GUARD;
 #endif
         settle() }
+#ifdef SNAPSHOT
+    :: d_step { restarts < RESTARTS && !saved && last[n] != 0 ->
+        printf("node %d writes a snapshot: last fence %d\n", n + 1, last[n]);
+        saved = 1; saved_last[n] = last[n]; saved_holder[n] = holder[n];
+        settle() }
+    /* A key that comes back may go at any time, and a fence be forgotten as soon as any; as built they stay as long as
+       they would have. */
+    :: d_step { restarts < RESTARTS && guard[n] == 0 && saved_last[n] != 0 ->
+        printf("node %d restarts from its snapshot: last fence %d\n", n + 1, saved_last[n]);
+        restarts++;
+        last[n] = saved_last[n]; holder[n] = saved_holder[n]; kept[n] = 0; tail[n] = 0;
+#ifndef NO_GUARD
+        guard[n] = GUARD;
+#endif
+        saved_last[n] = 0; saved_holder[n] = 0;
+        settle() }
+#endif
 #ifdef SET_RIGHT
     :: d_step { skew[n] > 0 ->
         printf("the clock of node %d is set right, from %d back to %d\n", n + 1, clock(n), now * STEPS);

@@ -20,7 +20,10 @@
 #define RENEWING OWNERS  /* so many of the owners renew, from A on */
 #endif
 #ifndef RESTARTING
-#define RESTARTING N  /* so many of the nodes may restart, any number of times, from the last on */
+#define RESTARTING N  /* so many of the nodes may lose what they had, any number of times, from the last on */
+#endif
+#ifndef HARMS
+#define HARMS 1   /* how: a sum of 1 an empty restart, 2 a flush, 4 and 8 a restart from a snapshot with a tombstone, a key */
 #endif
 #ifndef LATE
 #define LATE 1    /* 0: no requests that are carried out after their client has lost interest */
@@ -46,9 +49,19 @@
 #else
 #define GUARD(o) LONG
 #endif
-#define FRESH 7   /* of guard[]: restarted, and no client has been here since to write the stamp */
+#define FRESH 7   /* of guard[]: the stamp is gone, or of another run, and nobody has been here since to write one */
 
 #define MAJORITY (N / 2 + 1)
+
+#ifdef EARNED
+#define SOON 0
+#define WAYS (OWNERS * N)
+#define way(o, n) at(o, n)
+#else
+#define SOON 1
+#define WAYS N
+#define way(o, n) (n)     /* what the connection of one client can have, those of all have */
+#endif
 
 #define IDLE    0
 #define ASKING  1
@@ -68,13 +81,20 @@ byte holder[N];   /* 0 free, else owner + 1 */
 byte kept[N];     /* ticks for which the key is sure to stay */
 byte guard[N];    /* ticks until the node votes again */
 
+/* The short cut, docs/decisions/0010: on top of a tombstone with the mark, a vote that a vouching connection asks for is
+   given without a look at the stamp. A mark or a '+' less is a look more, so it takes nothing away to let them come too
+   soon, or stay too long: other clients are at work all the time, for this name and for others, and every mark and '+'
+   is there as soon as it can be. With EARNED they come and go as in the scripts. */
+bit marked[N] = SOON;      /* the key, or the tombstone that it left, was made by votes that passed the guard */
+bit vouched[WAYS] = SOON;  /* the guard has let a vote by this connection pass, which does not outlive the run */
+
 #ifdef AVAILABLE_QUORUM
 bit refused[OWNERS * N];
 #endif
 #if defined(SAME_OWNER) || defined(UNCHECKED_RELEASE)
 bit leaving[OWNERS * N];    /* a release is on its way */
 #endif
-#ifdef BLIND_BLESS
+#if defined(BLIND_BLESS) || defined(LATE_BLESS)
 bit blessing[N] = 1;        /* the operator blessed the first start; the answer was lost, this is the second try */
 #endif
 
@@ -112,29 +132,66 @@ byte i, j, k, spare;  /* always 0 between steps */
 
 #define swap(array, a, b) spare = array[a]; array[a] = array[b]; array[b] = spare
 inline swap_nodes(a, b) {
-    swap(holder, a, b); swap(kept, a, b); swap(guard, a, b);
+    swap(holder, a, b); swap(kept, a, b); swap(guard, a, b); swap(marked, a, b);
+#ifndef EARNED
+    swap(vouched, a, b);
+#endif
     k = 0;
     do
     :: k < OWNERS ->
         swap(asked, at(k, a), at(k, b)); swap(answered, at(k, a), at(k, b)); swap(good, at(k, a), at(k, b));
+#ifdef EARNED
+        swap(vouched, at(k, a), at(k, b));
+#endif
         k++
     :: else -> k = 0; break
     od
 }
 #define rank_of(o, n) ((asked[at(o, n)] * 4 + answered[at(o, n)]) * 4 + good[at(o, n)])
+#define rank_alone(n) (((((holder[n] * 4 + kept[n]) * 8 + guard[n]) * 2 + marked[n]) * 2 + vouched[way(0, n)]) * 2 + vouched[way(1, n)])
 #if OWNERS == 2
-#define rank(n) ((((holder[n] * 4 + kept[n]) * 8 + guard[n]) * 64 + rank_of(0, n)) * 64 + rank_of(1, n))
+#define rank(n) ((rank_alone(n) * 64 + rank_of(0, n)) * 64 + rank_of(1, n))
 #else
-#define rank(n) (((((holder[n] * 4 + kept[n]) * 8 + guard[n]) * 64 + rank_of(0, n)) * 64 + rank_of(1, n)) * 64 + rank_of(2, n))
+#define rank(n) (((rank_alone(n) * 64 + rank_of(0, n)) * 64 + rank_of(1, n)) * 64 + rank_of(2, n))
 #endif
 
 #include "symmetry.pml"
 
-#ifdef HEAL_GUARDED
-#define votes_for(o, n) ((guard[n] == 0 || phase[o] == HOLDING) && (holder[n] == 0 || holder[n] == o + 1))
+/* A request has its '+' since it was sent, and goes by one connection: the run in which it arrives is that of the '+', or
+   it does not arrive. Here it may arrive after a restart too, and has then lost it. */
+#if defined(UNMARKED)
+#define short_cut(o, n) (vouched[way(o, n)])
+#elif defined(UNVOUCHED)
+#define short_cut(o, n) (marked[n])
 #else
-#define votes_for(o, n) (guard[n] == 0 && (holder[n] == 0 || holder[n] == o + 1))
+#define short_cut(o, n) (marked[n] && vouched[way(o, n)])
 #endif
+#ifdef EARNED
+#define looks(o, n) (!short_cut(o, n))
+#else
+#define looks(o, n) (guard[n] == 0)  /* said where it makes a difference only */
+#endif
+#define grants(o, n) (holder[n] == 0 && (guard[n] == 0 || short_cut(o, n)))
+#ifdef HEAL_GUARDED
+#define renews(o, n) (holder[n] == o + 1 && guard[n] == 0 || phase[o] == HOLDING && (holder[n] == 0 || holder[n] == o + 1))
+#else
+#define renews(o, n) (holder[n] == o + 1 && guard[n] == 0)
+#endif
+#define votes_for(o, n) (grants(o, n) || renews(o, n))
+
+inline give(o, n) {
+#ifdef SAME_AS_A_LOOK
+    assert(guard[n] == 0);
+#endif
+#ifdef REACH_SHORT_CUT
+    assert(!(holder[n] == 0 && short_cut(o, n)));
+#endif
+    holder[n] = o + 1; kept[n] = KEPT(o);
+    if
+    :: guard[n] == 0 -> marked[n] = 1
+    :: else
+    fi
+}
 
 #ifdef CLOCK_STEPS
 /* That a node loses a key before its time is tolerated if a majority of the others keep it at least as long. */
@@ -242,12 +299,13 @@ active [OWNERS * N] proctype Exchange() {
         if
         :: holder[n] != 0 -> printf("node %d renews the key of %c\n", n + 1, 65 + o)
         :: holder[n] == 0 && phase[o] == HOLDING -> printf("node %d is healed: gives %c a key again\n", n + 1, 65 + o)
-        :: else -> printf("node %d grants %c\n", n + 1, 65 + o)
+        :: holder[n] == 0 && phase[o] != HOLDING && looks(o, n) -> printf("node %d grants %c\n", n + 1, 65 + o)
+        :: else -> printf("node %d does not look at its stamp, and grants %c\n", n + 1, 65 + o)
         fi;
 #ifdef REACH_GUARD
         assert(!restarted[n]);
 #endif
-        holder[n] = o + 1; kept[n] = KEPT(o);
+        give(o, n);
         answered[x] = asked[x]; asked[x] = 0;
         settle() }
 #ifdef AVAILABLE_QUORUM
@@ -267,14 +325,32 @@ active [OWNERS * N] proctype Exchange() {
         settle() }
 
     /* A request that no client waits for any more is carried out late: an older one, or that of an ended owner. */
-    :: d_step { LATE && phase[o] != IDLE && guard[n] == 0 && holder[n] == 0 ->
+    :: d_step { LATE && phase[o] != IDLE && grants(o, n) ->
         printf("a late request of %c reaches node %d, which grants it\n", 65 + o, n + 1);
-        holder[n] = o + 1; kept[n] = KEPT(o);
+        give(o, n);
         settle() }
 #ifdef SHRINKING_RENEWAL
     :: d_step { phase[o] == HOLDING && holder[n] == o + 1 && kept[n] > 1 ->
         printf("a late renewal of %c for a shorter ttl reaches node %d and sets it\n", 65 + o, n + 1);
         kept[n] = 1 }
+#endif
+
+#ifdef EARNED
+    :: d_step { guard[n] == 0 && !vouched[x] ->
+        printf("node %d looks at its stamp for a vote, for whatever name, that %c's client asks for, and gives it\n",
+               n + 1, 65 + o);
+        vouched[x] = 1;
+        settle() }
+#endif
+#ifdef VOUCHED_BY_A_NO
+    :: d_step { guard[n] != 0 && !vouched[way(o, n)] ->
+        printf("node %d refuses %c's client a vote; the client vouches for the connection nevertheless\n", n + 1, 65 + o);
+        vouched[way(o, n)] = 1 }
+#endif
+#ifdef MARK_OUT_OF_NOTHING
+    :: d_step { phase[o] == ENDED && holder[n] == 0 && !marked[n] ->
+        printf("a release of %c finds nothing on node %d, and leaves a tombstone with the mark\n", 65 + o, n + 1);
+        marked[n] = 1 }
 #endif
 
     /* The first request after a restart finds no stamp, or one with another run id: it writes one, and is refused.
@@ -300,6 +376,33 @@ active [OWNERS * N] proctype Exchange() {
 #undef x
 }
 
+inline lose_all(n) {
+    holder[n] = 0; kept[n] = 0;
+#ifdef REACH_GUARD
+    restarted[n] = 1;
+#endif
+#ifdef NO_GUARD
+    guard[n] = 0
+#else
+    guard[n] = FRESH
+#endif
+}
+/* Connections do not outlive a run. */
+inline part(n) {
+#ifndef VOUCHING_FOR_GOOD
+    k = 0;
+    do
+    :: k < OWNERS -> vouched[way(k, n)] = 0; k++
+    :: else -> k = 0; break
+    od
+#else
+    skip
+#endif
+#ifdef LATE_BLESS
+    ; blessing[n] = 0
+#endif
+}
+
 /* What befalls a node. */
 active [N] proctype Node() {
 #define n (_pid - OWNERS - OWNERS * N)
@@ -314,21 +417,46 @@ active [N] proctype Node() {
         holder[n] = 0; kept[n] = 0;
         settle() }
 #endif
-    :: d_step { n >= N - RESTARTING && guard[n] != FRESH ->
-        printf("node %d restarts empty\n", n + 1);
-        holder[n] = 0; kept[n] = 0;
-#ifdef REACH_GUARD
-        restarted[n] = 1;
-#endif
-#ifdef NO_GUARD
-        guard[n] = 0;
-#else
-        guard[n] = FRESH;
-#endif
+#ifdef EARNED
+    /* Also when another takes its place that has none: what a withdrawal leaves, or a vote without the guard. */
+    :: d_step { holder[n] == 0 && marked[n] ->
+        printf("node %d: the tombstone with the mark is gone\n", n + 1);
+        marked[n] = 0;
         settle() }
-#ifdef BLIND_BLESS
+#endif
+
+    /* A release, by whichever connection, looks at no stamp. That of a key which has expired makes a tombstone of it as
+       well: so marked[] stays in both cases above. */
+    :: d_step { n >= N - RESTARTING && (HARMS & 1) ->
+        printf("node %d restarts empty\n", n + 1);
+        lose_all(n); part(n); marked[n] = 0;
+        settle() }
+    :: d_step { n >= N - RESTARTING && (HARMS & 2) ->
+        printf("node %d is flushed\n", n + 1);
+        lose_all(n); marked[n] = 0;
+        settle() }
+    /* What comes back has the mark, which is the worst: a tombstone, or the key of somebody who had asked by then. How
+       long that one stays is not known. The stamp is of another run. */
+    :: d_step { n >= N - RESTARTING && (HARMS & 4) ->
+        printf("node %d restarts from an old snapshot, with a tombstone that has the mark\n", n + 1);
+        lose_all(n); part(n); marked[n] = 1;
+        settle() }
+#define comes_back(o) d_step { n >= N - RESTARTING && (HARMS & 8) && phase[o] != IDLE -> \
+        printf("node %d restarts from an old snapshot, with the key of %c\n", n + 1, 65 + o); \
+        lose_all(n); part(n); marked[n] = 1; holder[n] = o + 1; \
+        settle() }
+    :: comes_back(0)
+    :: comes_back(1)
+#if OWNERS == 3
+    :: comes_back(2)
+#endif
+#if defined(BLIND_BLESS)
     :: d_step { blessing[n] && guard[n] != 0 ->
         printf("the operator's second bless, meant for an earlier run, reaches node %d\n", n + 1);
+        blessing[n] = 0; guard[n] = 0 }
+#elif defined(LATE_BLESS)
+    :: d_step { blessing[n] && guard[n] != 0 ->
+        printf("the operator's second bless, sent before and meant for this run, reaches node %d\n", n + 1);
         blessing[n] = 0; guard[n] = 0 }
 #endif
 #ifdef CLOCK_STEPS
@@ -352,7 +480,15 @@ active proctype Time() {
 #endif
         i = 0;
         do
-        :: i < N -> pass(kept[i]); pass(guard[i]); i++
+        :: i < N ->
+            pass(kept[i]); pass(guard[i]);
+#ifndef EARNED
+            if
+            :: guard[i] == 0 -> marked[i] = 1; vouched[i] = 1
+            :: else
+            fi;
+#endif
+            i++
         :: else -> break
         od;
         i = 0;

@@ -41,6 +41,9 @@ _CALM = "LATE=0 RENEWING=0 RESTARTING=0"
 _ONE_RESTARTS = "LATE=0 RENEWING=0 RESTARTING=1"
 _IN_TURN = "LATE=0 IN_TURN PATIENT"
 _RESTARTS = "RESTARTS=1 GUARD=2"
+# Nodes that a flush, or an old snapshot, befalls; see HARMS. EARNED tells of the short cut step by step.
+_ONE_IS_FLUSHED = f"{_ONE_RESTARTS} HARMS=2"
+_ONE_COMES_BACK = f"{_ONE_RESTARTS} HARMS=4"
 
 RUNS = (
     _holds("quorum-small", "3 nodes, 2 owners, one renews, ttl 2", "RENEWING=1", quick=True),
@@ -52,6 +55,27 @@ RUNS = (
         "3 nodes whose clocks are set, 2 owners that renew",
         "CLOCK_STEPS RESTARTING=0",
     ),
+    _holds(
+        "quorum-short-cut",
+        "3 nodes, restarted empty, flushed, or from old snapshots, 2 owners, ttl 2",
+        "RENEWING=0 HARMS=15 SAME_AS_A_LOOK",
+        quick=True,
+    ),
+    _holds(
+        "quorum-short-cut-earned",
+        "the same, every mark and every vouching connection step by step",
+        "EARNED RENEWING=0 HARMS=15 SAME_AS_A_LOOK",
+    ),
+    _holds(
+        "quorum-short-cut-renewing",
+        "3 nodes, restarted or flushed, 2 owners, one renews, ttl 2",
+        "RENEWING=1 HARMS=7 SAME_AS_A_LOOK",
+    ),
+    _holds(
+        "quorum-short-cut-three-owners",
+        "3 nodes, restarted or flushed, 3 owners, ttl 2",
+        "OWNERS=3 RENEWING=0 HARMS=7 SAME_AS_A_LOOK",
+    ),
     _holds("fence-small", "3 nodes, 2 owners, 1 tick", "TICKS=1", quick=True),
     _holds("fence-three-owners", "3 nodes, 3 owners", "OWNERS=3"),
     _holds("fence-forgetting", "3 nodes that forget, 2 owners, 3 ticks", "TICKS=3"),
@@ -60,6 +84,11 @@ RUNS = (
         "fence-restarts",
         "3 nodes, two restarts, 2 owners in turn, 3 ticks",
         "TICKS=3 RESTARTS=2 GUARD=2 LATE=0 IN_TURN",
+    ),
+    _holds(
+        "fence-snapshot",
+        "3 nodes, one restart, empty or from an old snapshot, 2 owners, 3 ticks",
+        f"SNAPSHOT TICKS=3 {_RESTARTS} PROPOSALS=5 LATE=0",
     ),
     _holds(
         "fence-short-max-ttl",
@@ -98,6 +127,11 @@ RUNS = (
     _fails("SHORT_GUARD", "the guard is shorter than the longest ttl", _ONE_RESTARTS),
     _fails("MIXED_MAX_TTL", "clients with different max_ttl", f"{_ONE_RESTARTS} SHORT=1"),
     _fails("BLIND_BLESS", "a bless does not say which run it is for", _ONE_RESTARTS),
+    _fails("UNMARKED", "a vouching connection gets a vote whatever is there", _ONE_IS_FLUSHED, quick=True),
+    _fails("UNVOUCHED", "anybody gets a vote on top of what votes have left", _ONE_COMES_BACK, quick=True),
+    _fails("VOUCHING_FOR_GOOD", "a client vouches for a node, not for a connection", f"EARNED {_ONE_COMES_BACK}"),
+    _fails("VOUCHED_BY_A_NO", "a connection vouches after any answer", _ONE_COMES_BACK),
+    _fails("MARK_OUT_OF_NOTHING", "a release where nothing is leaves a mark", f"{_ONE_IS_FLUSHED} OWNERS=3"),
     _fails("HEAL_GUARDED", "a guarded node lets a renewal make a key", "LATE=0 RENEWING=1 RESTARTING=1 LONG=3"),
     _fails("SAME_OWNER", "a client that failed asks again as the same owner", _CALM),
     _fails("UNCHECKED_RELEASE", "a release does not look whose key it is", f"{_CALM} OWNERS=3"),
@@ -160,6 +194,13 @@ RUNS = (
         "CLOCK_STEPS HELD_COUNT LATE=0 RENEWING=1 RESTARTING=0",
     ),
     Run(
+        "limit-late-bless",
+        "quorum",
+        Expected.LIMIT,
+        "a bless is on its way while the node is flushed",
+        f"LATE_BLESS {_ONE_IS_FLUSHED}",
+    ),
+    Run(
         "limit-fast-clock",
         "fence",
         Expected.LIMIT,
@@ -186,6 +227,13 @@ RUNS = (
         Expected.REACHED,
         "a node that restarted votes again after its guard",
         f"REACH_GUARD {_ONE_RESTARTS}",
+    ),
+    Run(
+        "reach-short-cut",
+        "quorum",
+        Expected.REACHED,
+        "a node votes without a look at its stamp",
+        f"REACH_SHORT_CUT EARNED {_CALM}",
     ),
     Run(
         "reach-renewal",

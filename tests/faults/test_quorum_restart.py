@@ -108,6 +108,46 @@ def test_a_client_whose_votes_had_passed_the_guard_before_is_refused_as_well(
     nobody_else_has_it(lease, other, ask)
 
 
+def test_a_flush_under_connections_that_vouch_for_the_node_is_noticed(
+    start_nodes: StartNodes, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server restarts here, so that every connection goes on, and with it what it stands for."""
+    monkeypatch.setattr("holdtight.redis.node.VOUCHED_SECONDS", 1e9)
+    monkeypatch.setattr("holdtight.redis.node._LOOKS", 10**9)  # the node may be among the last to answer many times
+    nodes = start_nodes(max_ttl=MAX_TTL, ttl=TTL)
+    client, other = (open_client(nodes.urls, max_ttl=MAX_TTL, ttl=TTL) for _ in range(2))
+    server = nodes.servers[2]
+    stamp = server.command("GET", "ht:stamp")
+
+    def take() -> None:
+        held = other.acquire("a", wait=5)
+        wait_for(lambda: str(server.command("GET", "ht:{a}")).startswith("x1") or server.command("GET", "ht:stamp"))
+        other.release(held)
+        wait_for(lambda: not str(server.command("GET", "ht:{a}")).startswith("x1"))
+
+    def votes_without_a_look() -> bool:
+        server.command("DEL", "ht:{a}")  # a withdrawal, had its answer been late, would have left what has no mark
+        take()
+        server.command("DEL", "ht:stamp")
+        take()
+        looked = server.command("GET", "ht:stamp")
+        server.command("SET", "ht:stamp", stamp)
+        return looked is None
+
+    for _ in range(20):
+        take()
+    wait_for(votes_without_a_look)
+    connected = client.acquire("b", wait=5)
+    wait_for(lambda: len(connected.nodes) == 5)
+    client.release(connected)
+    lease = client.acquire("a", renew=False, wait=5)
+    wait_for(lambda: all(str(each.command("GET", "ht:{a}")).startswith("x1") for each in nodes.servers))
+    for each in nodes.servers[3:]:
+        each.command("DEL", "ht:{a}")
+    server.flushall()
+    nobody_else_has_it(lease, other, lambda: other.try_acquire("a"))
+
+
 @HARM
 def test_without_the_guard_the_same_lock_is_granted_twice(
     start_nodes: StartNodes, open_client: OpenClient, harm: Callable[[Nodes], None]

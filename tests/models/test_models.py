@@ -84,6 +84,7 @@ def test_the_quick_runs_have_every_counter_example_that_the_safety_page_speaks_o
     quick = {run.name for run in RUNS if run.quick}
     assert quick >= {"quorum-small", "fence-small"}
     assert quick >= {"quorum-available-quorum", "quorum-no-guard"}
+    assert quick >= {"quorum-short-cut", "quorum-unmarked", "quorum-unvouched"}
     assert quick >= {"fence-counter-fences", "fence-write-back-unowned", "fence-no-guard"}
 
 
