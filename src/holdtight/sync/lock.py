@@ -253,7 +253,7 @@ class Lock(Giving):
                 who.enter_block(self.key, lease)
             return lease  # type: ignore[no-any-return]
         except BaseException:
-            who.break_off(depth)
+            identity().break_off(depth)
             raise
 
     def __exit__(

@@ -116,8 +116,8 @@ class Multi(BaseMulti[Lock]):
                 if lease is None:
                     self._give_up(leases, who)
                     return None
-                leases.append(lease)
                 who.enter_block(part.key, lease)
+                leases.append(lease)  # in this order: what is given up has to be in a block
             check_parts(leases)
         except BaseException:
             self._give_up(leases, who)

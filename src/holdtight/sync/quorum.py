@@ -198,5 +198,12 @@ class QuorumLock(QuorumLockMixin, Lock):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lease: Any = identity().leave_block(self.key)
-        lease.leave(error)
+        lease: Any = None
+        try:
+            who = identity()
+            lease = who.lease_of(self.key)
+            who.leave_block(self.key)
+            lease.leave(error)
+        except BaseException:
+            identity().break_off_end(self.key, lease)
+            raise
