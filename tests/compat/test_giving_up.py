@@ -214,3 +214,20 @@ async def test_a_blocking_signing_that_is_interrupted_is_undone_once(
     await gone(private_server)
     await asyncio.to_thread(proxy.wait_for_request, interrupting.LAST)
     assert proxy.count(asks(plain.UNSIGN)) == 1
+
+
+async def test_an_undo_of_a_signing_that_the_server_refuses_is_tried_again(
+    private_server: RunningServer, proxy: Proxy, known_scripts: None, start_child: StartChild
+) -> None:
+    held_up = proxy.hold_reply(asks(plain.SIGN))
+    child = start_child(interrupting.once, proxy.url, "mine")
+    await asyncio.to_thread(child.expect, "asking")
+    await asyncio.to_thread(held_up.wait)
+    private_server.command("CONFIG", "SET", "maxmemory", "1")  # nothing more can be written
+    child.signal(2)
+    await asyncio.to_thread(proxy.wait_for_request, asks(plain.UNSIGN))
+    held_up.release()
+    await asyncio.to_thread(child.expect, "interrupted")
+    assert private_server.command("GET", "a") == "mine"
+    private_server.command("CONFIG", "SET", "maxmemory", "0")
+    await gone(private_server)

@@ -1,6 +1,7 @@
 """Plans of the drop-in besides the wait loop, which is the one of `core/contend`."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from holdtight.clock import boottime
@@ -60,10 +61,13 @@ def sign(plain: Plain, held: Held, text: bytes) -> Plan[bool]:
             step = plain.unsign_step(held.owner, text, left)
             try:
                 covered = (yield step) == 2
-                if covered and step.then is not None:
+            except LinkDown:
+                covered = False  # the keeper tries on, and then its time ends it
+            except ServerSaid:
+                held.undone = covered = False  # nothing is done yet
+            if covered and step.then is not None:
+                with suppress(LinkDown, ServerSaid):
                     yield step.then
-            except (LinkDown, ServerSaid):
-                pass  # the keeper tries on, and then its time ends it
         raise
     return answer == 1 or (answer == 2 and asked_before and boottime() < (held.until or 0.0))
 

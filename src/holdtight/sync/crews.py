@@ -27,6 +27,7 @@ LITTLE = 448
 """Is read at once where a few short replies are all that is owed. Of more, poll will tell; and memory for so little
 comes from Python's own pools."""
 _RESTS = 16, 1024
+"""Of a lookout, in requests to all nodes."""
 _CHECKS = 4
 """So many times more is a crew taken for ready that was found to be, if nothing but the usual has come since."""
 
