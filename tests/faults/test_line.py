@@ -10,9 +10,11 @@ import pytest
 
 from holdtight import Locks
 from holdtight.memory.engine import HEARTBEAT
+from holdtight.redis import script
 from tests.faults import standing
 from tests.faults.clients import COLOURS, tidy, waiting
 from tests.support.processes import Child, StartChild, wait_for
+from tests.support.proxy import Proxy
 from tests.support.servers import RunningServer
 
 CLAIM_WINDOW = 0.5
@@ -87,6 +89,27 @@ def test_64_waiters_in_4_processes_are_served_in_the_order_of_the_server(line: L
     assert in_order[-1][2] - released < 64 * CLAIM_WINDOW / 10, "nobody waited for anything but the ones before"
     wait_for(line.free, what="the last of them to leave the block in which it spoke")
     tidy(line.server)
+
+
+def test_who_hands_on_a_name_that_others_want_lets_them_hear_first(
+    private_server: RunningServer, proxy: Proxy, start_child: StartChild
+) -> None:
+    """From the second time on: the first hand-over is how one learns of it."""
+    release = script.RELEASE.sha.encode()
+    with Locks(proxy.url) as locks:
+        with locks.lock("a", ttl=30):
+            pass  # the server has the scripts now
+        for inboxes in (0, 1, 1):
+            child = start_child(WORK["sync"], private_server.url)
+            with locks.lock("a", ttl=30):
+                child.send("waiter")
+                wait_for(lambda: waiting(private_server, "a") == 1, within=30, what="somebody in line")
+                proxy.clear()
+            served(child)
+            words = proxy.wait_for_request(release).words
+            assert len([word for word in words if word.startswith(b"ht:inbox:")]) == inboxes
+            wait_for(lambda: not locks.lock("a").locked(), what="the waiter to release")
+    tidy(private_server)
 
 
 @pytest.mark.parametrize("colour", COLOURS)

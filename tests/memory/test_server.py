@@ -40,7 +40,8 @@ class Desk:
         if "px" in what.argv:
             args["px"] = args["ttl"] + 10_000
         keys = keys_of("ht", name)
-        return self.ask(what.request(tuple(getattr(keys, each) for each in what.keys), *(args[a] for a in what.argv)))
+        given = [args[each] for each in what.argv[: what.needed]]
+        return self.ask(what.request(tuple(getattr(keys, each) for each in what.keys), *given))
 
     def attempt(self, who: bytes, name: str = "name", ttl: int = 30_000, limit: int = 10) -> Any:
         args: dict[str, Any] = {"ttl": ttl, "limit": limit, "label": "", "inbox": b"inbox", "not_after": FAR}

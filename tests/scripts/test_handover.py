@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable
 
 import pytest
 
 from holdtight.memory.engine import CLAIM, FRESH, HEARTBEAT, TAIL
+from holdtight.redis import script
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, HANDED_ON, Desk, Inbox, fence_of
 from tests.support.servers import RunningServer
@@ -236,6 +238,30 @@ def test_waiters_with_their_own_inboxes_are_rung_there(desk: Desk, listen: Calla
     desk.release(ALICE)
     assert bobs.bells() == [b"g" + BOB]
     assert carols.bells() == [b"n" + CAROL + b"%d" % CLAIM]
+
+
+def test_a_waiter_is_rung_before_the_holder_has_its_answer(desk: Desk, listen: Callable[[bytes], Inbox]) -> None:
+    """The holder has what it wants; everybody else waits for the waiter."""
+    bobs = listen(b"bob's")
+    desk.wire.call("HELLO", 3)
+    desk.wire.call("SUBSCRIBE", b"alice's")
+    poller = select.poll()
+    for wire in (desk.wire, bobs.wire):
+        poller.register(wire.socket, select.POLLIN)
+    for _ in range(50):
+        line_up(desk)
+        desk.attempt(BOB, inbox=b"bob's")
+        desk.send(script.RELEASE, owner=ALICE, inbox=b"alice's")
+        while not (ready := poller.poll(0)):
+            pass
+        assert bobs.wire.socket.fileno() in [fd for fd, _ in ready]
+        # Some servers keep what is not the answer back until after it.
+        heard = [desk.wire.read(), desk.wire.read()]
+        assert 3 in heard
+        assert [b"message", b"alice's", b"r"] in heard
+        assert bobs.bells() == [b"g" + BOB]
+        desk.attempt(BOB)
+        assert desk.release(BOB, inbox=b"alice's") == 1, "and nobody is told of anything if nobody waits"
 
 
 def test_the_order_is_that_of_arrival_for_many(desk: Desk) -> None:

@@ -146,12 +146,16 @@ class Desk:
 
     def run(self, what: Script, **args: bytes | str | int) -> Any:
         """The reply, or the error reply as a value. Arguments by the names in the script's header."""
+        self.send(what, **args)
+        return self.wire.read()
+
+    def send(self, what: Script, **args: bytes | str | int) -> None:
         if "px" in what.argv:
             args["px"] = int(args["ttl"]) + TAIL
-        assert set(args) == set(what.argv)
+        assert set(args) in (set(what.argv), set(what.argv[: what.needed]))
         keys = [getattr(self.keys, name) for name in what.keys]
-        self.wire.send("EVAL", self.text_of(what), len(keys), *keys, *(args[name] for name in what.argv))
-        return self.wire.read()
+        given = [args[name] for name in what.argv if name in args]
+        self.wire.send("EVAL", self.text_of(what), len(keys), *keys, *given)
 
     def text_of(self, what: Script) -> bytes:
         return what.body
@@ -198,8 +202,8 @@ class Desk:
     def downgrade(self, who: bytes, *, ttl: int = 30_000, label: str = "", not_after: int = FAR) -> Any:
         return self.run(script.DOWNGRADE, owner=who, ttl=ttl, label=label, not_after=not_after)
 
-    def release(self, who: bytes) -> Any:
-        return self.run(script.RELEASE, owner=who)
+    def release(self, who: bytes, **own: bytes) -> Any:
+        return self.run(script.RELEASE, owner=who, **own)
 
     def renew(self, who: bytes, *, ttl: int = 30_000, not_after: int = FAR) -> Any:
         return self.run(script.RENEW, owner=who, ttl=ttl, not_after=not_after)

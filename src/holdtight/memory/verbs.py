@@ -55,7 +55,7 @@ def _share(
     return _short(name, reply)
 
 
-def _release(name: Name, owner: bytes) -> Any:
+def _release(name: Name, owner: bytes, inbox: bytes = b"") -> Any:
     return name.release(owner)
 
 

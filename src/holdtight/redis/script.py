@@ -1,11 +1,11 @@
 """Scripts: read from `lua/`, their header made binding.
 
 The header of a script names its KEYS and ARGV in order; the loader turns those names into locals, so a
-header that does not fit its body does not run. A last `...` stands for any number more, which the body finds
-in K and A. `call` and `sub` are there too. `--@include x` puts `lua/lib/x.lua`, with what that includes, in that
-place, which lets a script answer its fast path before it pays for functions that it will not need; nor does it pay for
-names and locals that are used only after a line `--@rest`. QUEUE, WAITERS, HOLDERS and WATCHERS stand for what those
-keys end in, see `keys.py`.
+header that does not fit its body does not run. An argument in brackets may be left out, and is nil then. A last `...`
+stands for any number more, which the body finds in K and A. `call` and `sub` are there too. `--@include x` puts
+`lua/lib/x.lua`, with what that includes, in that place, which lets a script answer its fast path before it pays for
+functions that it will not need; nor does it pay for names and locals that are used only after a line `--@rest`. QUEUE,
+WAITERS, HOLDERS and WATCHERS stand for what those keys end in, see `keys.py`.
 """
 
 import os
@@ -70,12 +70,16 @@ class Script:
 
     keys: list[str]
     argv: list[str]
+    needed: int
+    """So many of them must be given."""
     returns: list[str]
     open_ended: bool
     body: bytes
     sha: str
     start: bytes
     """The start of every request: everything before the keys."""
+    longer_start: bytes
+    """Of a request with all arguments, if some may be left out."""
     _by_hash: bytes
     _whole: bytes
 
@@ -100,7 +104,7 @@ class Script:
             if word not in header:
                 raise ValueError(f"{name}.lua has no {word} line in its header")
         self.keys = header["KEYS"][0].split()
-        self.argv = header["ARGV"][0].split()
+        self.argv = [word.strip("[]") for word in header["ARGV"][0].split()]
         self.open_ended = self.keys[-1] == "..."
         if self.open_ended:
             self.keys.remove("...")
@@ -119,8 +123,11 @@ class Script:
         self.sha = sha1(self.body, usedforsecurity=False).hexdigest()
         self._by_hash = bulk("EVALSHA") + bulk(self.sha)
         self._whole = bulk("EVAL") + bulk(self.body)
-        words = 3 + len(self.keys) + len(self.argv)
-        self.start = b"*%d\r\n" % words + self._by_hash + bulk(len(self.keys))
+        self.needed = len(self.argv) - header["ARGV"][0].count("[")
+        self.start, self.longer_start = map(self._start, (self.needed, len(self.argv)))
+
+    def _start(self, arguments: int) -> bytes:
+        return b"*%d\r\n" % (3 + len(self.keys) + arguments) + self._by_hash + bulk(len(self.keys))
 
     def _names(self, wanted: Callable[[str], bool]) -> str:
         """Locals for those of the names in the header."""
@@ -145,8 +152,8 @@ class Script:
         if self.open_ended:
             head = b"*%d\r\n" % (3 + len(keys) + len(args)) + self._by_hash + bulk(len(keys))
             return head + b"".join(map(bulk, keys)) + b"".join(map(bulk, args))
-        if len(args) != len(self.argv):
-            raise ValueError(f"{self.name}.lua takes {len(self.argv)} arguments, not {len(args)}")
+        if len(args) != self.needed:
+            raise ValueError(f"{self.name}.lua takes {self.needed} arguments, not {len(args)}")
         return self.head(*keys) + b"".join(map(bulk, args))
 
 

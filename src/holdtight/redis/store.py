@@ -90,6 +90,10 @@ class Prepared:
             self.release = packed
         return packed
 
+    def release_by(self, owner: Owner, inbox_word: bytes) -> bytes:
+        """Of a name that others want: the next in line is to hear of it before us."""
+        return script.RELEASE.longer_start + keys.pack(self.main) + bulk(owner) + inbox_word
+
     def _is_first(self, what: int) -> bool:
         seen = self._packed & what
         self._packed |= what

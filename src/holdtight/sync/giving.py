@@ -27,7 +27,7 @@ _ENOUGH = 1.0
 
 
 class Giving(BaseLock):
-    __slots__ = ("_clock", "_give_patience", "_patience", "_post")
+    __slots__ = ("_clock", "_give_patience", "_patience", "_post", "_wanted")
 
     _locks: "Locks"
 
@@ -35,6 +35,8 @@ class Giving(BaseLock):
         super().__init__(locks, name, options)
         self._clock = locks.place.clock
         self._post = locks.place.post
+        self._wanted = False
+        """Somebody waited for this name, once: it may be so again."""
         self._patience = shared(patience(self.prepared, options.wait, locks.settings.connect_timeout))
         # As much as for taking, if that is enough: another deadline for the reply costs the socket two system calls.
         self._give_patience = self._patience if self._patience >= _ENOUGH else _PATIENCE
@@ -60,8 +62,12 @@ class Giving(BaseLock):
             self._give_back_slowly(tenure, False, None)
             return
         try:
-            head = self.prepared.release or self.prepared.pack_release()
-            reply = link.call(b"%b$24\r\n%b\r\n" % (head, tenure.owner), self._give_patience)
+            if self._wanted and link.inbox:
+                request = self.prepared.release_by(tenure.owner, link.inbox_word)
+            else:
+                head = self.prepared.release or self.prepared.pack_release()
+                request = b"%b$24\r\n%b\r\n" % (head, tenure.owner)
+            reply = link.call(request, self._give_patience)
         except LinkDown as down:
             transport.lose(link, down)
             self._give_back_slowly(tenure, False, down)
@@ -76,6 +82,7 @@ class Giving(BaseLock):
         else:
             transport.give(link)
         if reply == 3:
+            self._wanted = True
             self.handed_on(tenure)
         elif reply != 1:
             self._give_back_slowly(tenure, False, reply)

@@ -112,8 +112,10 @@ class Lock(Giving):
             raise
         if type(reply) is not bytes:
             answer = self._understood(reply, started)
-            if isinstance(answer, Queued) and link.inbox and not who.stack and not locks.events.loud:
-                return self._briefly(link, owner, wait, started, answer, limit, who)
+            if isinstance(answer, Queued):
+                self._wanted = True
+                if link.inbox and not who.stack and not locks.events.loud:
+                    return self._briefly(link, owner, wait, started, answer, limit, who)
             return self._slowly(link, owner, wait, started, answer, 0, who, or_none)
         if transport.unlimited:
             transport.idle.append(link)

@@ -1,8 +1,9 @@
 -- Gives back what one holds, alone or among others, to the next in line if there is one.
 -- KEYS    main queue waiters holders
--- ARGV    owner
+-- ARGV    owner [inbox]
 -- RETURN  1 released | 2 released, sweep again | {0, holder} not ours: '' if it is gone, free or shared by others
 -- RETURN  3 released, to somebody who is trusted to come: should he not, nobody has been told to look after his claim
+-- inbox is the one of the connection that asks: see usual_handover.lua.
 --@include constants
 local value = call('GET', main)
 if not value then return {0, ''} end
