@@ -192,8 +192,8 @@ def test_interrupted_between_two_nodes_that_are_told_of_the_release_it_leaves_no
             pool.knows.add(RESIGN_WHOLE)  # as it does, which we may not have heard yet: they are told in one go
         lease = locks.lock("a").acquire()
         (crew,) = locks.fleet.idle
-        wire, _, owe = crew.senders[2]
-        crew.senders[2] = (wire, _interrupt, owe)
+        wire, _, link, owe = crew.senders[2]
+        crew.senders[2] = (wire, _interrupt, link, owe)
         with pytest.raises(KeyboardInterrupt):
             lease.release()
         wait_for(lambda: free(nodes, "a"), within=8)

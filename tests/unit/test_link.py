@@ -1,11 +1,14 @@
-"""One round trip on a plain socket: how long it waits."""
+"""One round trip on a plain socket: how long it waits, and what it reads."""
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -45,6 +48,101 @@ def test_silence_lasts_as_long_as_was_asked_for(ends: tuple[Link, socket.socket]
     assert 0.55 < time.monotonic() - started < 6
     assert down.value.silent
     assert link.owed == 1
+
+
+BELL = b">3\r\n$7\r\nmessage\r\n$5\r\ninbox\r\n$1\r\nr\r\n"
+REPLIES: list[tuple[bytes, Any]] = [
+    (b":1\r\n", 1),
+    (b":3\r\n", 3),
+    (b":10\r\n", 10),
+    (b"$16\r\n1794830846999872\r\n", b"1794830846999872"),
+    (b"$4\r\n:1\r\n\r\n", b":1\r\n"),
+    (b"$17\r\n1794830846999872x\r\n", b"1794830846999872x"),
+    (b"*2\r\n:0\r\n:1\r\n", [0, 1]),
+    (b"*1\r\n$16\r\n1794830846999872\r\n", [b"1794830846999872"]),
+    (b"$-1\r\n", None),
+]
+
+
+@pytest.mark.parametrize(("first", "a"), REPLIES)
+@pytest.mark.parametrize(("then", "b"), REPLIES)
+@pytest.mark.parametrize("bells", [("", ""), ("before", ""), ("after", ""), ("", "before"), ("after", "before")])
+def test_a_reply_is_the_same_whatever_came_before_it(
+    ends: tuple[Link, socket.socket], first: bytes, a: Any, then: bytes, b: Any, bells: tuple[str, str]
+) -> None:
+    """The usual two are read without the parser, if that has nothing left."""
+    link, server = ends
+    for reply, meant, bell in ((b":1\r\n", 1, ""), (first, a, bells[0]), (then, b, bells[1]), (b":1\r\n", 1, "")):
+        server.sendall((BELL if bell == "before" else b"") + reply + (BELL if bell == "after" else b""))
+        assert link.call(b"PING", 5.0) == meant
+        assert link.owed == 0
+
+
+def test_what_looks_like_a_reply_may_be_the_rest_of_a_bell(ends: tuple[Link, socket.socket]) -> None:
+    link, server = ends
+    server.sendall(b":3\r\n>3\r\n$7\r\nmessage\r\n$5\r\ninbox\r\n")
+    assert link.call(b"PING", 5.0) == 3
+    server.sendall(b"$16\r\n1794830846999872\r\n")
+    answer = threading.Timer(0.02, server.sendall, [b":1\r\n"])
+    answer.start()
+    assert link.call(b"PING", 5.0) == 1
+    answer.join()
+
+
+@pytest.mark.parametrize("cut", range(1, 23))
+def test_a_fence_that_comes_in_two_pieces_is_read_whole(ends: tuple[Link, socket.socket], cut: int) -> None:
+    link, server = ends
+    whole = b"$16\r\n1794830846999872\r\n"
+    for _ in range(2):
+        server.sendall(b":1\r\n")
+        assert link.call(b"PING", 5.0) == 1  # the parser is known to be empty
+        server.sendall(whole[:cut])
+        rest = threading.Timer(0.002, server.sendall, [whole[cut:]])
+        rest.start()
+        assert link.call(b"PING", 5.0) == whole[5:21]
+        rest.join()
+
+
+def test_a_request_that_does_not_go_in_one_piece_goes_whole(ends: tuple[Link, socket.socket]) -> None:
+    """A system call that waits for room may send a part only, if a signal comes."""
+    link, server = ends
+    request = b"x" * 4_000_000
+    seen: list[bytes] = []
+    was = signal.signal(signal.SIGUSR1, lambda *_: None)
+
+    def read_all() -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        while sum(map(len, seen)) < len(request):
+            seen.append(server.recv(65536))
+        server.sendall(b":1\r\n")
+
+    reader = threading.Timer(0.1, read_all)
+    reader.start()
+    try:
+        assert link.call(request, 20.0) == 1
+    finally:
+        reader.join()
+        signal.signal(signal.SIGUSR1, was)
+    assert b"".join(seen) == request
+
+
+def test_a_link_that_was_closed_does_not_touch_who_has_its_number_now(ends: tuple[Link, socket.socket]) -> None:
+    link, _ = ends
+    number = link.fileno()
+    link.set_timeout(1.0)
+    link.close()
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    try:
+        assert number in (read_end, write_end), "the system gives the lowest number that is free"
+        for use in (lambda: link.call(b"PING", 1.0), lambda: link.push_out(b"PING"), link.pump):
+            with pytest.raises(LinkDown):
+                use()
+        with pytest.raises(BlockingIOError):
+            os.read(read_end, 10)
+    finally:
+        os.close(read_end)
+        os.close(write_end)
 
 
 def test_a_short_sleep_needs_no_other_deadline(ends: tuple[Link, socket.socket]) -> None:

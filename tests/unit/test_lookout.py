@@ -181,19 +181,19 @@ def test_who_is_not_left_the_processor_does_not_waste_it(
     assert out.looking is looks_on
 
 
-def test_a_link_uses_its_plain_recv_whenever_it_does_not_look() -> None:
+def test_a_link_reads_plainly_whenever_it_does_not_look() -> None:
     wire = Wire()
-    bare: list[Any] = ["send", wire.recv, "feed", "gets"]
-    out = LinkLookout(bare)
+    bare: list[Any] = ["write", "read"]
+    out = LinkLookout(bare, wire.recv)
     for _ in range(3):
         while out.looking:
-            assert bare[1] != wire.recv
+            assert bare[1] != "read"
             wire.ask(10_000)
-            assert bare[1](448) == b"answer"
+            assert bare[1](7, 448) == b"answer"
             assert (wire.looks > 0, wire.sleeps) == (True, 1)
-        assert bare[1] == wire.recv
+        assert bare[1] == "read"
         rest_of(out)
-    assert [bare[0], *bare[2:]] == ["send", "feed", "gets"]
+    assert bare[0] == "write"
 
 
 @pytest.fixture

@@ -1,10 +1,13 @@
 """The blocking, pollable connection: sync callers block on it, the keeper polls it.
 
-A plain socket in blocking mode with its deadline in the kernel (SO_RCVTIMEO): no poll before every
-read, one system call a direction. TLS has no such short cut and uses Python's timeouts.
+A plain socket in blocking mode with its deadline in the kernel (SO_RCVTIMEO): no poll before every read, one system
+call a direction, made by its descriptor, which Python has a shorter way to than to a socket's methods. TLS has no such
+short cuts and uses Python's timeouts.
 
 # Invariants:
 # - used by one thread at a time;
+# - `fd` is -1 from the moment that the socket is closed: its number may be somebody else's by then;
+# - `_unread` unless the parser is known to be empty. If it is, the two usual replies need no parser;
 # - `owed` counts requests whose replies have not been read. A link that owes is never shared: the
 #   next reader would take another's answer for its own. It is drained or closed.
 # - messages (bells) that arrive before a reply are older than the reply and dropped with it, unless the request was
@@ -12,11 +15,12 @@ read, one system call a direction. TLS has no such short cut and uses Python's t
 """
 
 import errno
+import os
 import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import hiredis
 
@@ -24,29 +28,25 @@ from holdtight.clock import boottime
 from holdtight.plan import Bell, LinkDown
 from holdtight.process import abandon_descriptor
 from holdtight.redis.lookout import LinkLookout
-from holdtight.redis.node import Client, Session, greet
+from holdtight.redis.node import Session
 from holdtight.redis.resp import bulk
 from holdtight.values import OWNER_SIZE, Owner
 
-if TYPE_CHECKING:
-    import ssl
-
-    from holdtight.redis.targets import Address
-
-__all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in", "open_link"]
+__all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in", "unopened"]
 
 NOTHING: Any = object()
 _SILENT = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ETIMEDOUT)
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 SHORTEST_TIMEOUT = 0.001
-USUAL_TIMEOUT = 1.0
-"""With default settings nobody asks for another."""
 _PIECE = 448
 """More than a usual reply or bell, and little enough to come from Python's own store of small pieces of memory."""
 _LONG = 8192
 MUCH = 65536
 """As much as is read at once. Memory for more would be asked of the system anew each time."""
+_ONE = b":1\r\n"
+_TEXT_OF_16, _ITS_SIZE = b"$16\r\n", 23
+"""A fence."""
 
 
 def bell_for(push: Any) -> tuple[Owner, Bell] | None:
@@ -64,10 +64,10 @@ def bell_in(payload: bytes) -> tuple[Owner, Bell]:
 
 
 class Bare(NamedTuple):
-    """A socket and its parser, which gives NOTHING when it has no more."""
+    """A socket, by its link's `fd`, and its parser, which gives NOTHING when it has no more."""
 
-    send: Callable[[bytes], int]
-    recv: Callable[[int], bytes]
+    write: Callable[[int, bytes], int]
+    read: Callable[[int, int], bytes]
     feed: Callable[[bytes], object]
     gets: Callable[[], Any]
 
@@ -79,11 +79,14 @@ class Link:
         "_bare",
         "_feed",
         "_gets",
+        "_has_data",
         "_kept",
-        "_recv",
-        "_send",
+        "_read",
         "_send_timeout",
         "_timeout",
+        "_unread",
+        "_write",
+        "fd",
         "inbox",
         "inbox_word",
         "lookout",
@@ -94,12 +97,19 @@ class Link:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        self.fd = sock.fileno()
         reader = hiredis.Reader(notEnoughData=NOTHING)
         self._feed = reader.feed
         self._gets = reader.gets
-        self._recv = sock.recv
-        self._send = sock.send
-        self._bare: list[Any] = [sock.sendall, sock.recv, reader.feed, reader.gets]
+        self._has_data = reader.has_data
+        self._write: Callable[[int, bytes], int] = os.write
+        self._read: Callable[[int, int], bytes] = os.read
+        if _is_tls(sock):
+            self._write = lambda _, data: sock.send(data)
+            self._read = lambda _, size: sock.recv(size)
+        self._bare: list[Any] = [self._write, self._read]
+        """For `call`; the second may be a lookout's."""
+        self._unread = True
         self._timeout = -1.0
         self._send_timeout = float("inf")
         self._kept: list[Any] = []
@@ -115,7 +125,7 @@ class Link:
         if self.lookout is not None:
             self.lookout.again()
         elif not _is_tls(self.sock):  # there is no looking at what is encrypted
-            self.lookout = LinkLookout(self._bare)
+            self.lookout = LinkLookout(self._bare, self.sock.recv)
 
     def set_timeout(self, timeout: float) -> None:
         if timeout == self._timeout:
@@ -152,7 +162,7 @@ class Link:
                     if left <= 0:
                         raise TimeoutError  # the kernel counts from the last byte: bells must not put it off
                     self.set_timeout(left)
-                    data = self._recv(_LONG)
+                    data = self._read(self.fd, _LONG)
                     if not data:
                         raise _closed()
                     self._feed(data)
@@ -162,6 +172,7 @@ class Link:
         except (OSError, hiredis.ProtocolError) as error:
             raise _down(error) from error
         self.owed -= 1
+        self._unread = self._has_data()
         return reply
 
     def call_aside(self, request: bytes, timeout: float) -> Any:
@@ -177,18 +188,29 @@ class Link:
         of the time is waited for."""
         if timeout != self._timeout and not timeout / 4 <= self._timeout <= timeout:
             self.set_timeout(timeout)
-        send_all, recv, feed, gets = self._bare
+        write, read = self._bare
+        fd = self.fd
         self.owed = 1
         try:
-            send_all(request)
+            sent = write(fd, request)
+            if sent != len(request):
+                self.sock.sendall(request[sent:])
         except OSError as error:
             raise _down(error) from error
         try:
-            data = recv(_PIECE)
+            data = read(fd, _PIECE)
+            if not self._unread:
+                if data == _ONE:
+                    self.owed = 0
+                    return 1
+                if len(data) == _ITS_SIZE and data[:5] == _TEXT_OF_16:
+                    self.owed = 0
+                    return data[5:21]
             if not data:
                 raise _closed()
-            feed(data)
-            reply = gets()
+            self._unread = True
+            self._feed(data)
+            reply = self._gets()
         except (OSError, hiredis.ProtocolError) as error:
             if self._timeout < timeout and isinstance(error, OSError) and _is_silence(error):
                 self.set_timeout(timeout - self._timeout)
@@ -197,6 +219,7 @@ class Link:
         if reply is NOTHING or type(reply) is _Push:
             return self.reply()
         self.owed = 0
+        self._unread = self._has_data()
         return reply
 
     def park(self, owner: Owner, until: float) -> Bell | None:
@@ -216,20 +239,21 @@ class Link:
                 self.set_timeout(min(left, 3600.0))
             first = False
             try:
-                data = self._recv(_PIECE)
+                data = self._read(self.fd, _PIECE)
             except OSError as error:
                 if _is_silence(error):
                     continue
                 raise LinkDown(_cause(error), sent=False) from error
             if not data:
                 raise LinkDown("the server closed the connection", sent=False)
+            self._unread = True
             self._feed(data)
 
     # What the keeper and asyncio need: the same connection, never blocking.
 
     def bare(self) -> "Bare | None":
         """For who sends and reads by himself; None if a layer in between holds back what it has read."""
-        return None if _is_tls(self.sock) else Bare(self._send, self._recv, self._feed, self._gets)
+        return None if _is_tls(self.sock) else Bare(self._write, self._read, self._feed, self._gets)
 
     def stop_blocking(self) -> None:
         self.sock.setblocking(False)
@@ -237,7 +261,7 @@ class Link:
     def push_out(self, data: bytes) -> bytes:
         """Sends what goes; returns what is left."""
         try:
-            sent = self._send(data)
+            sent = self._write(self.fd, data)
             return b"" if sent == len(data) else data[sent:]
         except OSError as error:
             if _is_silence(error) or _is_tls_wait(error):
@@ -248,7 +272,7 @@ class Link:
         """Everything that has arrived, bells too, without blocking."""
         while True:
             try:
-                data = self._recv(MUCH)
+                data = self._read(self.fd, MUCH)
             except OSError as error:
                 if _is_silence(error) or _is_tls_wait(error):
                     break
@@ -258,6 +282,19 @@ class Link:
             self._feed(data)
             if not _is_tls(self.sock):
                 break  # more will be announced; a TLS layer may hold back what it has read already
+        return self._items()
+
+    def next_items(self) -> list[Any]:
+        """What comes next, bells too."""
+        data = self._read(self.fd, _LONG)
+        if not data:
+            raise _closed()
+        self._feed(data)
+        return self._items()
+
+    def _items(self) -> list[Any]:
+        """All that is whole."""
+        self._unread = True
         items: list[Any] = []
         gets = self._gets
         item = gets()
@@ -270,102 +307,17 @@ class Link:
         return self.sock.fileno()
 
     def close(self) -> None:
+        self.fd = -1
         with suppress(OSError):
             self.sock.close()
 
     def abandon(self) -> None:
         """In a forked child: lets go without a word."""
+        self.fd = -1
         abandon_descriptor(self.sock.fileno())
 
     def __del__(self) -> None:
         self.close()
-
-
-def open_link(address: "Address", client: Client, timeout: float, tls: "ssl.SSLContext | None" = None) -> Link:
-    """Connects, encrypts, greets. LinkDown or ServerSaid if it cannot be done in time."""
-    until = boottime() + timeout
-    sock: socket.socket | None = None
-    try:
-        sock = _connect(address, timeout)
-        if address.tls:
-            context = tls or address.tls_settings.context()
-            sock.settimeout(_left(until))
-            sock = context.wrap_socket(sock, server_hostname=address.host)
-        else:
-            sock.setblocking(True)
-        link = Link(sock)
-        login = address.login()
-        greeting = greet(
-            client,
-            user=login.user if login else None,
-            password=login.password if login else None,
-            db=address.db,
-            name=address.client_name,
-            protocol=address.protocol,
-        )
-        answers: list[Any] | None = None
-        try:
-            while True:
-                request, count = greeting.send(answers)  # type: ignore[arg-type]
-                link.set_timeout(_left(until))
-                link.send(request)
-                answers = _answers(link, count, until)
-        except StopIteration as stop:
-            session: Session = stop.value
-        link.owed = 0
-        link.session = session
-        link.set_timeout(USUAL_TIMEOUT)
-        link.inbox = session.inbox
-        link.inbox_word = client.word(session.inbox, session.run)
-        return link
-    except OSError as error:
-        if sock is not None:
-            sock.close()
-        raise LinkDown(_cause(error), sent=False, silent=_is_silence(error)) from error
-    except BaseException as error:
-        if sock is not None:
-            sock.close()
-        if isinstance(error, LinkDown):
-            raise LinkDown(error.cause, sent=False, silent=error.silent) from error
-        raise
-
-
-def _answers(link: Link, count: int, until: float) -> list[Any]:
-    answers: list[Any] = []
-    while len(answers) < count:
-        item = link._gets()  # pyright: ignore[reportPrivateUsage]
-        if item is NOTHING:
-            link.set_timeout(_left(until))
-            data = link.sock.recv(_LONG)
-            if not data:
-                raise LinkDown("the server closed the connection", sent=False)
-            link._feed(data)  # pyright: ignore[reportPrivateUsage]
-        else:
-            answers.append(item)
-    return answers
-
-
-def _connect(address: "Address", timeout: float) -> socket.socket:
-    if address.path is not None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.settimeout(timeout)
-            sock.connect(address.path)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
-    sock = socket.create_connection((address.host, address.port), timeout)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return sock
-
-
-def _left(until: float) -> float:
-    left = until - boottime()
-    if left <= 0:
-        raise LinkDown("connecting took too long", sent=False, silent=True)
-    return left
 
 
 def _is_tls(sock: socket.socket) -> bool:
@@ -392,6 +344,11 @@ def _down(error: OSError | hiredis.ProtocolError) -> LinkDown:
         silent = _is_silence(error)
         return LinkDown(_cause(error), sent=True, stale=not silent, silent=silent)
     return LinkDown(f"what answers is not a Redis or Valkey server ({error})", sent=True)
+
+
+def unopened(error: OSError) -> LinkDown:
+    """It came to nothing."""
+    return LinkDown(_cause(error), sent=False, silent=_is_silence(error))
 
 
 def _closed() -> LinkDown:

@@ -131,13 +131,15 @@ class Lookout:
 
 
 class LinkLookout(Lookout):
-    """As long as it looks it stands in the place of the socket's `recv`, which is the second of what a link uses."""
+    """As long as it looks it stands in the place of what reads from a descriptor, which is the second of what a link
+    uses."""
 
-    __slots__ = ("_bare", "_recv")
+    __slots__ = ("_bare", "_read", "_recv")
 
-    def __init__(self, bare: list[Any]) -> None:
+    def __init__(self, bare: list[Any], recv: Callable[..., bytes]) -> None:
         self._bare = bare
-        self._recv = bare[1]
+        self._read = bare[1]
+        self._recv = recv
         super().__init__((1, 8))
 
     def _begin(self) -> None:
@@ -146,7 +148,7 @@ class LinkLookout(Lookout):
 
     def _sleep(self, rest: int) -> None:
         super()._sleep(rest)
-        self._bare[1] = self._recv
+        self._bare[1] = self._read
 
-    def receive(self, size: int) -> bytes:
+    def receive(self, fd: int, size: int) -> bytes:
         return self.read(self._recv, size)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from holdtight.errors import quotable
 from holdtight.place import Place
 from holdtight.plan import LinkDown
-from holdtight.redis.link import Link, open_link
+from holdtight.redis.link import Link
 from holdtight.redis.node import Client
+from holdtight.redis.opening import open_link
 
 if TYPE_CHECKING:
     import ssl

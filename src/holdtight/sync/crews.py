@@ -47,7 +47,7 @@ class Crew:
         self._later = select.poll()
         """So many of them that every majority has one, and so have as many as can say no to it."""
         self._first_later = (count - 1) // 2
-        self.senders: list[tuple[Wire, Any, Any]] = []
+        self.senders: list[tuple[Wire, Any, Any, Any]] = []
         """What `send_all` needs of each wire: to send, and to note what is owed. Of all, or else empty."""
         self._taps: dict[int, tuple[Any, ...]] = {}
         """And what `gather` needs."""
@@ -73,9 +73,9 @@ class Crew:
             self.words = Words([wire.link.inbox_word for wire in ready])
             for wire in ready:
                 bare: Any = wire.bare
-                send, recv, feed, gets = bare
-                self.senders.append((wire, send, wire.pending.append))
-                self._taps[wire.fd] = (wire.index, wire.pending, recv, feed, gets, wire)
+                write, read, feed, gets = bare
+                self.senders.append((wire, write, wire.link, wire.pending.append))
+                self._taps[wire.fd] = (wire.index, wire.pending, read, wire.link, feed, gets, wire)
 
     def tidy(self) -> None:
         """Lets go of wires that have failed."""
@@ -140,7 +140,7 @@ class Crew:
             return True
         if not self.senders:
             return False
-        for wire, _, _ in self.senders:
+        for wire, _, _, _ in self.senders:
             if not wire.alive or wire.out:
                 return False
             pending = wire.pending
@@ -153,10 +153,10 @@ class Crew:
 
     def send_all(self, call: RollCall, requests: Sequence[bytes]) -> None:
         """To a crew that is ready."""
-        for (wire, send, owe), request in zip(self.senders, requests, strict=True):
+        for (wire, write, link, owe), request in zip(self.senders, requests, strict=True):
             owe(call)
             try:
-                sent = send(request)
+                sent = write(link.fd, request)
             except OSError:
                 wire.flush(request)  # nothing went: again, and properly
                 call.stuck = True
@@ -188,9 +188,9 @@ class Crew:
                 ready = poll(left * 1000 + 0.5)
             counted = bool(ready)
             for fd, _ in ready:
-                index, pending, recv, feed, gets, wire = taps[fd]
+                index, pending, read, link, feed, gets, wire = taps[fd]
                 try:
-                    feed(recv(LITTLE))
+                    feed(read(link.fd, LITTLE))
                     item = gets()
                     if item is NOTHING:
                         counted = False
