@@ -14,6 +14,7 @@ REASONS = {
     "keeper.py": "it has the post of all places but those of tests",
     "post.py": "it has the timers of loops where time passes by itself",
     "redis/link.py": "a socket's patience is real",
+    "redis/opening.py": "as above",
     "redis/node.py": "the default, and when this process began",
     "sync/transport.py": "so is that of who connects",
     "sync/driver.py": "and the pause of who could not",
