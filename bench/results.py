@@ -19,12 +19,14 @@ LABELS = {
     "redis_py": "redis-py",
     "five": "holdtight, five nodes",
     "five_floor": "floor, five sockets",
+    "asleep": "holdtight, spin=False",
+    "five_asleep": "holdtight, five nodes, spin=False",
     "five (asyncio)": "holdtight, asyncio",
     "redlock_ng": "redlock-ng",
     "redlock_py": "redlock-py",
     "python_redis_lock": "python-redis-lock",
 }
-OURS = ("holdtight", "five", "five (asyncio)")
+OURS = ("holdtight", "five", "five (asyncio)", "asleep", "five_asleep")
 
 
 def label(variant: str) -> str:

@@ -90,6 +90,11 @@ class Server:
     def clear(self) -> None:
         self.wire.ask("FLUSHALL", "SYNC")
 
+    def worked(self) -> float:
+        """Seconds of processor time so far."""
+        used = self.wire.info("cpu")
+        return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
     def hang(self) -> None:
         """It stands still. The kernel still takes what is sent to it."""
         os.kill(self._process.pid, signal.SIGSTOP)
@@ -129,6 +134,9 @@ class Fleet:
     def pin(self, cpu: int | None) -> None:
         for node in self.nodes:
             node.pin(cpu)
+
+    def worked(self) -> float:
+        return sum(node.worked() for node in self.nodes)
 
     def __enter__(self) -> Fleet:
         return self

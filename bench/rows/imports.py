@@ -54,6 +54,7 @@ def _time(variant: str, statement: str) -> float:
         **os.environ,
         "PYTHONPATH": os.pathsep.join((os.environ.get("PYTHONPATH", ""), str(HOME / "src"))),
     }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or every import would compile what it loads
     done = subprocess.run(
         [str(venvs.python(variant)), "-c", code], capture_output=True, text=True, check=True, env=environment
     )

@@ -15,7 +15,7 @@ from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
 from bench.rows.pair import measure
 from bench.servers import Fleet, Server
-from bench.stats import median, percentile
+from bench.stats import median, median_ratio, percentile
 from bench.targets import Better
 
 PEERS = ("redlock_ng", "redlock_py", "pottery")
@@ -28,16 +28,26 @@ def pair(bench: Bench) -> Outcome:
     with Fleet(bench.flavour) as fleet:
         fleet.pin(bench.cpus.server)
         with (
-            bench.enlist(("holdtight",), cpu=cpu) as single,
-            bench.enlist(("five_floor", "five", *PEERS), cpu=cpu, url=fleet.url) as crew,
+            bench.enlist(("holdtight", "asleep"), cpu=cpu) as single,
+            bench.enlist(("five_floor", "five", "five_asleep", *PEERS), cpu=cpu, url=fleet.url) as crew,
         ):
             title = "pair on five nodes, across cores; holdtight: on one node"
             medians = measure(bench, outcome, {**crew, **single}, "free.pairs", "across", title)
+            if "five" in crew and "holdtight" in single:
+                many = _busy(bench, crew["five"][0], fleet)
+                one = _busy(bench, single["holdtight"][0], bench.server)
+                outcome.notes.append(
+                    f"quorum.single: five servers keep the core that they share busy for {many:.0%} of the time, one "
+                    f"server for {one:.0%}: the pair on five nodes is as fast as five servers on one core can be"
+                )
     for key, other in (("quorum.floor", "five_floor"), ("quorum.single", "holdtight")):
         if "five" in medians and other in medians:
             outcome.compare(key, medians["five"], medians[other])
         else:
             outcome.missing[key] = bench.why_absent("five", other)
+    if "five_asleep" in medians and "asleep" in medians:
+        ratio = median_ratio(medians["five_asleep"], medians["asleep"])
+        outcome.notes.append(f"quorum.single: {ratio:.2f} where both sleep until they are answered (spin=False)")
     found = [name for name in PEERS if name in medians]
     if "five" in medians and found:
         fastest = min(found, key=lambda name: median(medians[name]))
@@ -46,6 +56,13 @@ def pair(bench: Bench) -> Outcome:
         outcome.missing["quorum.peer"] = bench.why_absent("five", *PEERS)
     _tell_of_absent(bench, outcome)
     return outcome
+
+
+def _busy(bench: Bench, worker: Worker, servers: Server | Fleet) -> float:
+    """The share of the time in which the servers work, while this client takes and gives back."""
+    before = servers.worked()
+    pairs: list[int] = worker.do("free.pairs", seconds=bench.effort.seconds)
+    return (servers.worked() - before) * 1e9 / sum(pairs)
 
 
 def fleet(bench: Bench) -> Outcome:

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 class Holdtight(Variant):
     PACKAGES = ("holdtight", "hiredis")
+    SPIN = True
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self._locks = Locks(self.targets())
+        self._locks = Locks(self.targets(), spin=self.SPIN)
 
     def targets(self) -> str | list[str]:
         return self.url
