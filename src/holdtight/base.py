@@ -20,7 +20,7 @@ from holdtight.redis.keys import keys_of
 from holdtight.redis.node import Client
 from holdtight.redis.store import Store
 from holdtight.reports import Reports
-from holdtight.settings import UNSET, Options, Settings, refuse_patched_threads
+from holdtight.settings import UNSET, Options, Settings, refuse_monkey_patches
 from holdtight.tenure import Tenure
 from holdtight.values import Kind, LockInfo, check_name, owner_text
 
@@ -45,7 +45,7 @@ class BaseLocks(Reports, Generic[L]):
     semaphore_type: ClassVar[Any]
 
     def _open(self, settings: Settings) -> None:
-        refuse_patched_threads()
+        refuse_monkey_patches()
         self.settings = settings
         here = _post(settings)
         self.client = Client(settings.namespace, here.clock)

@@ -62,7 +62,7 @@ class Keeper:
         self._watched: set[Charge] = set()
         """Those with an entry of their own on the agenda."""
         self._stations: dict[Place, Station] = {}
-        self._poller = select.poll()
+        self._poller: select.poll  # made with the thread: eventlet takes it away, and an import must not fail for that
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ident = 0
@@ -156,6 +156,7 @@ class Keeper:
             self._ear, self._mouth = os.pipe()
         os.set_blocking(self._ear, False)
         os.set_blocking(self._mouth, False)
+        self._poller = select.poll()
         self._poller.register(self._ear, select.POLLIN)
         self._thread = process.start_thread(self._run, THREAD_NAME)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdtight.redis.credentials import Credentials
     from holdtight.redis.targets import Embedded, Memory, Quorum, Single
 
-__all__ = ["UNSET", "Options", "Settings", "refuse_patched_threads"]
+__all__ = ["UNSET", "Options", "Settings", "refuse_monkey_patches"]
 
 
 MOST_PERMITS = 999_999_999
@@ -147,18 +147,25 @@ class Settings(NamedTuple):
         return made
 
 
-def refuse_patched_threads() -> None:
+_PATCHERS = (
+    ("gevent.monkey", "is_module_patched", {"threads": "threading", "sockets": "socket"}),
+    ("eventlet.patcher", "is_monkey_patched", {"threads": "thread", "sockets": "socket"}),
+)
+_WHY_NOT = {
+    "threads": "renewal would depend on the code under the lock giving way",
+    "sockets": "connections would depend on a hub that none of our threads runs",
+}
+
+
+def refuse_monkey_patches() -> None:
     """Green threads would run our keeper in the caller's thread, where a busy caller starves it."""
-    for module, question, what in (
-        ("gevent.monkey", "is_module_patched", "threading"),
-        ("eventlet.patcher", "is_monkey_patched", "thread"),
-    ):
+    for module, question, names in _PATCHERS:
         patcher = sys.modules.get(module)
-        if patcher is not None and getattr(patcher, question)(what):
-            raise NotSupported(
-                f"threads are monkey-patched ({module}): renewal would depend on the code under the lock giving way. "
-                "Use real threads or asyncio"
-            )
+        for what, name in names.items():
+            if patcher is not None and getattr(patcher, question)(name):
+                raise NotSupported(
+                    f"{what} are monkey-patched ({module}): {_WHY_NOT[what]}. Use real threads or asyncio"
+                )
 
 
 def _whole(value: object, argument: str) -> int:

@@ -18,7 +18,7 @@ from holdtight.redis.plain import Deletion, Plain, PlainClient
 from holdtight.redis.targets import Single
 from holdtight.redis.topology import RedisPlace
 from holdtight.redis.url import parse
-from holdtight.settings import refuse_patched_threads
+from holdtight.settings import refuse_monkey_patches
 from holdtight.sync.transport import Transport
 
 __all__ = ["CONNECT_SECONDS", "Access", "Reach", "reach_of"]
@@ -36,7 +36,7 @@ class Access:
     """One server, as all locks of this process with these settings go to it."""
 
     def __init__(self, target: Single) -> None:
-        refuse_patched_threads()
+        refuse_monkey_patches()
         self.client = PlainClient()
         self.place = RedisPlace(target, self.client, post, None)
         self.transport = Transport(self.place, connect_timeout=CONNECT_SECONDS, max_connections=None)
