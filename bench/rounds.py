@@ -37,7 +37,7 @@ class Effort:
 FULL = Effort(
     rounds=7,
     seconds=0.8,
-    wakeups=300,
+    wakeups=600,
     leases_held=100_000,
     hold_seconds=30,
     renewal_rounds=5,
@@ -51,7 +51,7 @@ FULL = Effort(
 QUICK = Effort(
     rounds=3,
     seconds=0.25,
-    wakeups=40,
+    wakeups=60,
     leases_held=10_000,
     hold_seconds=10,
     renewal_rounds=1,

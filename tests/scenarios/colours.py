@@ -1,9 +1,10 @@
 """Both colours behind one face, so that every scenario is written once.
 
-A scenario is an `async def` that speaks to `AsyncLocks`. In the asyncio colour that is what it gets, on an
-event loop of its own. In the blocking colour it gets `Locks` dressed to look alike: every `await` of a
-dressed object calls the blocking method and comes back at once, so that the coroutine runs in its thread
-from beginning to end without a loop. Whoever acts is an *actor*: a task in one colour, a thread in the other.
+A scenario is an `async def` that speaks to `AsyncLocks`. In the asyncio colour that is what it gets, on an event loop
+of its own: asyncio's or, as servers like uvicorn prefer it, uvloop's. In the blocking colour it gets `Locks` dressed to
+look alike: every `await` of a dressed object calls the blocking method and comes back at once, so that the coroutine
+runs in its thread from beginning to end without a loop. Whoever acts is an *actor*: a task in one colour, a thread in
+the other.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
+
+import uvloop
 
 from holdtight import (
     AsyncLease,
@@ -127,7 +130,12 @@ class Asyncio(Colour):
         async def limited() -> T:
             return await Task(scene).result(LONGEST)
 
-        return asyncio.run(limited())
+        with asyncio.Runner(loop_factory=self.new_loop) as runner:
+            return runner.run(limited())
+
+    @staticmethod
+    def new_loop() -> asyncio.AbstractEventLoop:
+        return asyncio.new_event_loop()
 
     def open(self, target: object, **options: Any) -> AsyncLocks:
         return AsyncLocks(target, **options)
@@ -146,6 +154,14 @@ class Asyncio(Colour):
 
     def dressed(self, what: Any) -> Any:
         return what
+
+
+class Uvloop(Asyncio):
+    name = "uvloop"
+
+    @staticmethod
+    def new_loop() -> asyncio.AbstractEventLoop:
+        return uvloop.new_event_loop()
 
 
 # Blocking
@@ -359,4 +375,4 @@ class DressedLease(Dress):
         return cast(AsyncLease, DressedLease(self.real.downgrade()))
 
 
-COLOURS: dict[str, Colour] = {colour.name: colour for colour in (Blocking(), Asyncio())}
+COLOURS: dict[str, Colour] = {colour.name: colour for colour in (Blocking(), Asyncio(), Uvloop())}

@@ -1,8 +1,8 @@
 """Every scenario × colour × kind × server flavour, the memory store among them.
 
 What only a real server can show is marked `real_server("why")`, what is not for permits `locks_only("why")`. The kinds
-that differ from the exclusive lock by their scripts alone are played on one real server or in memory; on all
-others by `make faults`.
+that differ from the exclusive lock by their scripts alone are played on one real server or in memory, and what differs
+by its event loop alone with the exclusive lock on one real server; everywhere else by `make faults`.
 """
 
 import inspect
@@ -27,7 +27,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         # A write lock is the very claim of the exclusive lock.
         here = (MEMORY,) if kind == "write" else (FLAVOURS[0], MEMORY)
-        if kind != "exclusive" and given.get("shared_server") not in here:
+        where = given.get("shared_server")
+        other_loop = given.get("colour") == "uvloop" and (kind != "exclusive" or where != FLAVOURS[0])
+        if other_loop or (kind != "exclusive" and where not in here):
             item.add_marker(pytest.mark.long)
         kept.append(item)
     items[:] = kept

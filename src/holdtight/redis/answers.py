@@ -8,37 +8,38 @@ from holdtight.values import Kind
 
 __all__ = ["is_passing", "meaning"]
 
-# Redis 6.2 wraps what a command in a script answered into a longer text: the word need not come first.
-_PASSING = re.compile(
+# Patterns, compiled when they are first needed, which is seldom. Redis 6.2 wraps what a command in a script answered
+# into a longer text: the word need not come first.
+_PASSING = (
     r"(?:^|[ :-])(LOADING|READONLY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|BUSY|NOREPLICAS|MISCONF) "
     r"|max number of clients reached"
 )
-_REFUSALS = re.compile(
+_REFUSALS = (
     r"(?:^|[ :-])(NOAUTH|WRONGPASS|NOPERM) |invalid username-password|invalid password|can't access|ACL failure"
     r"|AUTH .*(called|without)|sent AUTH"
 )
-_OTHER_KIND = re.compile(r"HTKIND (an exclusive lock|a read-write lock|a semaphore)")
+_OTHER_KIND = r"HTKIND (an exclusive lock|a read-write lock|a semaphore)"
 # Where in a script of ours it happened is of use only if the script is what failed.
-_WHERE = re.compile(r"\.?\s+script: (?:[0-9a-f]{40}, )?on @user_script:\d+\.$")
-_FULL = re.compile(r"(?:^|[ :-])OOM |OOM command not allowed")
+_WHERE = r"\.?\s+script: (?:[0-9a-f]{40}, )?on @user_script:\d+\.$"
+_FULL = r"(?:^|[ :-])OOM |OOM command not allowed"
 
 
 def is_passing(said: ServerSaid) -> bool:
     """The server cannot answer now but may soon. Never taken for *free*."""
-    return _PASSING.search(str(said)) is not None
+    return re.search(_PASSING, str(said)) is not None
 
 
 def meaning(
     said: ServerSaid, *, name: str | None, server: str, key: bytes = b"", kind: Kind = Kind.EXCLUSIVE
 ) -> LockError:
-    text = _WHERE.sub("", str(said))
-    if found := _OTHER_KIND.search(text):
+    text = re.sub(_WHERE, "", str(said))
+    if found := re.search(_OTHER_KIND, text):
         return ScriptError.of_other_kind(name, kind.text, found[1])
     if is_passing(said):
         return Unavailable.because(name, server, text)
-    if _REFUSALS.search(text):
+    if re.search(_REFUSALS, text):
         return NotPermitted.because(server, text, name)
-    if _FULL.search(text):
+    if re.search(_FULL, text):
         return OutOfMemory.because(name, server, text)
     if "WRONGTYPE" in text or "HTFOREIGN" in text:
         return ScriptError.foreign(name, key.decode(errors="replace"), text.replace("HTFOREIGN ", ""))
