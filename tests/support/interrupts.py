@@ -35,6 +35,7 @@ def interrupted_at(moment: int, what: Callable[[], object], *, spared: frozenset
         return look
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks only here whether anybody wants to see instructions
     sys.settrace(look)
     try:
         what()
