@@ -78,14 +78,12 @@ class QuorumLockMixin:
         return asking, poll
 
     def tenure_of(self, asking: Asking, poll: Poll, grant: Grant, deliver: Deliver) -> QuorumTenure:
+        """Who has a lease on it has it kept: an interrupt may come between any two steps, and what is kept without a
+        lease is kept for ever."""
         assert poll.round is not None
         found = poll.round
         sent = {index: each.sent for index, each in found.granted().items()}
-        tenure = QuorumTenure(
-            self.terms, deliver, asking.owner, grant.fence, sent, found.open(), found.ways, grant.sent
-        )
-        tenure.keep(grant.sent)
-        return tenure
+        return QuorumTenure(self.terms, deliver, asking.owner, grant.fence, sent, found.open(), found.ways, grant.sent)
 
     # Giving back.
 

@@ -12,15 +12,18 @@ from functools import partial
 import pytest
 
 from holdtight import Lease, Locks
-from holdtight.identity import identity
+from holdtight.identity import Identity, identity
+from holdtight.sync.quorum import QuorumLock
 from tests.faults.quorum import Nodes
-from tests.support.interrupts import interrupted_at
+from tests.support.interrupts import Moment, interrupted_at
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
 
 TTL = 0.5
 LONG_TTL = 3.0
 """Where it must not be lost, also on a machine that is busy with other tests."""
+ENOUGH = 5
+"""Runs with nothing new in them: not every run goes the same way."""
 
 
 @pytest.fixture
@@ -92,15 +95,33 @@ def test_interrupted_anywhere_on_a_quorum_it_leaves_nothing_behind(
         nothing_is_left_behind(locks, use)
 
 
+@DROPPED
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_interrupted_anywhere_on_the_longer_way_to_a_quorum_it_leaves_nothing_behind(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a node has to be connected to first, or somebody else has the lock."""
+
+    def by_plan(lock: QuorumLock, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
+        return lock._by_plan(None, None, wait, who, or_none)
+
+    monkeypatch.setattr(QuorumLock, "_attempt", by_plan)
+    with Locks(nodes.urls, ttl=TTL) as locks:
+        nothing_is_left_behind(locks, block)
+
+
 def nothing_is_left_behind(locks: Locks, use: Callable[[Locks, str], None]) -> None:
     where: dict[str, str] = {}
-    while True:
+    seen = set[Moment]()
+    quiet = 0
+    while quiet < ENOUGH:
         name = f"n{len(where)}"
         use(locks, name)  # so that it is the usual path that is interrupted: connected, and the lock object there
         # At the very call of a block's end nothing of ours runs yet that could catch it.
-        place = interrupted_at(len(where), partial(use, locks, name), spared=frozenset(["__exit__"]))
+        place = interrupted_at(seen, partial(use, locks, name), spared=frozenset(["__exit__"]))
         if place is None:
-            break
+            quiet += 1
+            continue
         where[name] = place
         assert not identity().stack, place
         assert not [tenure for tenure in identity().grants.values() if tenure.alive], place
@@ -115,6 +136,9 @@ def nothing_is_left_behind(locks: Locks, use: Callable[[Locks, str], None]) -> N
         wait_for(all_free, within=5)
     except AssertionError:
         pytest.fail("still held:\n" + "\n".join(sorted({where[name.split()[0]] for name in left})))
+    with locks.lock("afterwards", ttl=LONG_TTL) as lease:  # were renewal what broke, nothing would be held for long
+        renewed = lease.remaining() + time.monotonic() + LONG_TTL / 10
+        wait_for(lambda: lease.remaining() + time.monotonic() > renewed, within=LONG_TTL, what="a renewal")
 
 
 def with_a_name(locks: Locks) -> Generator[Lease | None, None, None]:

@@ -6,6 +6,7 @@ import dis
 import functools
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
@@ -16,22 +17,34 @@ import holdtight
 _OURS = str(Path(holdtight.__file__).parent)
 
 
-def interrupted_at(moment: int, what: Callable[[], object], *, spared: frozenset[str] = frozenset()) -> str | None:
-    """Runs it, with a KeyboardInterrupt after so many moments of our code at which Python handles signals. Says where
-    that was; None if it came to its end before. The call of a function that is spared does not count."""
-    left, where = moment, ""
+Moment = tuple[str, int, int]
+"""A function, an instruction of it, and the how manieth time that this is run: loops need not be walked to their end."""
+TIMES = 2
+
+
+def interrupted_at(
+    seen: set[Moment], what: Callable[[], object], *, spared: frozenset[str] = frozenset()
+) -> str | None:
+    """Runs it, with a KeyboardInterrupt at the first moment of our code that has not been seen, of those at which Python
+    handles signals. Says where that was; None if it came to its end. The call of a function that is spared does not
+    count. Moments are told by their places: what runs for the how manieth time differs from run to run."""
+    where = ""
+    times = Counter[tuple[str, int]]()
 
     def look(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left, where
+        nonlocal where
         code = frame.f_code
         if not code.co_filename.startswith(_OURS) or (event == "call" and in_a_finalizer(frame)):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode" and not where and frame.f_lasti in moments(code, code.co_name in spared):
-            if left == 0:
+            place = (code.co_qualname, frame.f_lasti)
+            times[place] += 1
+            moment = (*place, min(times[place], TIMES))
+            if moment not in seen:
+                seen.add(moment)
                 where = f"{code.co_qualname}, line {frame.f_lineno}, instruction {frame.f_lasti}"
                 raise KeyboardInterrupt
-            left -= 1
         return look
 
     before = sys.gettrace()
@@ -58,11 +71,29 @@ def in_a_finalizer(frame: FrameType | None) -> bool:
 def moments(code: CodeType, but_not_the_first: bool) -> frozenset[int]:
     """The instructions that may raise what a signal handler does, or that come right after one that may have: calls,
     the beginning of a function, and jumps back."""
-    steps = list(dis.get_instructions(code))
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("PRECALL", "CACHE")]
     found = set[int]()
-    for step, after in itertools.pairwise(steps):
+    for at, (step, after) in enumerate(itertools.pairwise(steps)):
         if step.opname.startswith("CALL"):
-            found |= {step.offset, after.offset}
-        elif step.opname.startswith("JUMP_BACKWARD") or (step.opname == "RESUME" and not but_not_the_first):
+            if not ends_a_block(steps[max(0, at - 3) : at]):
+                found.add(step.offset)
+            # A signal that came during the call is handled as part of it, by who handles what the call raises.
+            if handler(code, step.offset) == handler(code, after.offset):
+                found.add(after.offset)
+        elif step.opname.startswith("JUMP_BACKWARD"):
+            found.add(step.offset)
+        elif step.opname == "RESUME" and not but_not_the_first:
             found.add(after.offset)
     return frozenset(found)
+
+
+def ends_a_block(before: list[dis.Instruction]) -> bool:
+    """What comes next is the call that a `with` ends with. No signal is handled between the last step of its body, which
+    belongs to the block, and that call: or no lock would ever be safe."""
+    return len(before) == 3 and all(step.opname == "LOAD_CONST" and step.argval is None for step in before)
+
+
+def handler(code: CodeType, offset: int) -> int:
+    """Where Python goes on if this instruction raises; 0 if that leaves the function."""
+    entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    return next((entry.target for entry in entries if entry.start <= offset < entry.end), 0)

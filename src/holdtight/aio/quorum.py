@@ -64,8 +64,8 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         words.learn(used, burst.replies)
         store.learn(burst.replies, started)
         tenure = QuorumTenure.of_one_moment(self.terms, transport.deliver, owner, fence, started, lot)
-        tenure.keep(started)
         lease = AsyncLease(self, tenure)
+        tenure.keep(started)
         if self._unusual:
             self.see_to(lease, who)
         if locks.events.loud:
@@ -103,7 +103,9 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         if granted is None:
             return None
         locks.report_grant(asking, granted.grant)
-        lease = AsyncLease(self, self.tenure_of(asking, poll, granted.grant, locks.transport().deliver))
+        tenure = self.tenure_of(asking, poll, granted.grant, locks.transport().deliver)
+        lease = AsyncLease(self, tenure)
+        tenure.keep(granted.grant.sent)
         if self._unusual:
             self.see_to(lease, who)
         return lease
