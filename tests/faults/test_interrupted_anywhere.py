@@ -73,10 +73,35 @@ def permit(locks: Locks, name: str) -> None:
         pass
 
 
-USES = [block, handle, try_handle, hold, entered_twice, several, several_handle, permit]
+def reader(locks: Locks, name: str) -> None:
+    with locks.rwlock(name).read():
+        pass
 
 
-DROPPED = pytest.mark.filterwarnings("ignore:the lease on .* was dropped without release:ResourceWarning")
+def downgraded(locks: Locks, name: str) -> None:
+    with locks.rwlock(name).write() as lease:
+        lease.downgrade().release()
+
+
+def renewed(locks: Locks, name: str) -> None:
+    with locks.lock(name) as lease:
+        lease.renew(TTL)
+
+
+def handed_over(locks: Locks, name: str) -> None:
+    locks.adopt(locks.lock(name).acquire().detach()).release()
+
+
+USES = [
+    *(block, handle, try_handle, hold, entered_twice, several, several_handle, permit),
+    *(reader, downgraded, renewed, handed_over),
+]
+
+
+DROPPED = pytest.mark.filterwarnings(
+    "ignore:the lease on .* was dropped without release:ResourceWarning",
+    "ignore:unclosed <socket:ResourceWarning",  # of who was interrupted while he connected
+)
 
 
 @DROPPED
@@ -86,7 +111,6 @@ def test_interrupted_anywhere_it_leaves_nothing_behind(locks: Locks, use: Callab
 
 
 @DROPPED
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # of a crew that was interrupted, and dropped
 @pytest.mark.parametrize("use", [block, handle, several], ids=lambda use: use.__name__)
 def test_interrupted_anywhere_on_a_quorum_it_leaves_nothing_behind(
     nodes: Nodes, use: Callable[[Locks, str], None]
@@ -96,7 +120,6 @@ def test_interrupted_anywhere_on_a_quorum_it_leaves_nothing_behind(
 
 
 @DROPPED
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_interrupted_anywhere_on_the_longer_way_to_a_quorum_it_leaves_nothing_behind(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

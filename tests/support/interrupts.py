@@ -18,16 +18,16 @@ _OURS = str(Path(holdtight.__file__).parent)
 
 
 Moment = tuple[str, int, int]
-"""A function, an instruction of it, and the how manieth time that this is run: loops need not be walked to their end."""
+"""A function, an instruction of it, and for the how manieth time it is run: loops need not be walked to their end."""
 TIMES = 2
 
 
 def interrupted_at(
     seen: set[Moment], what: Callable[[], object], *, spared: frozenset[str] = frozenset()
 ) -> str | None:
-    """Runs it, with a KeyboardInterrupt at the first moment of our code that has not been seen, of those at which Python
-    handles signals. Says where that was; None if it came to its end. The call of a function that is spared does not
-    count. Moments are told by their places: what runs for the how manieth time differs from run to run."""
+    """Runs it, with a KeyboardInterrupt at the first moment of our code that has not been seen, of those at which
+    Python handles signals. Says where that was; None if it came to its end. The call of a function that is spared does
+    not count. Moments are told by their places: which one is the hundredth differs from run to run."""
     where = ""
     times = Counter[tuple[str, int]]()
 
@@ -88,8 +88,8 @@ def moments(code: CodeType, but_not_the_first: bool) -> frozenset[int]:
 
 
 def ends_a_block(before: list[dis.Instruction]) -> bool:
-    """What comes next is the call that a `with` ends with. No signal is handled between the last step of its body, which
-    belongs to the block, and that call: or no lock would ever be safe."""
+    """What comes next is the call that a `with` ends with. No signal is handled between the last step of its body,
+    which belongs to the block, and that call: or no lock would ever be safe."""
     return len(before) == 3 and all(step.opname == "LOAD_CONST" and step.argval is None for step in before)
 
 
