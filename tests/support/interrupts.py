@@ -74,7 +74,7 @@ def moments(code: CodeType, but_not_the_first: bool) -> frozenset[int]:
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("PRECALL", "CACHE")]
     found = set[int]()
     for at, (step, after) in enumerate(itertools.pairwise(steps)):
-        if step.opname.startswith("CALL"):
+        if step.opname.startswith("CALL") and "INTRINSIC" not in step.opname:
             if not ends_a_block(steps[max(0, at - 3) : at]):
                 found.add(step.offset)
             # A signal that came during the call is handled as part of it, by who handles what the call raises.
