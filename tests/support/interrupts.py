@@ -56,12 +56,15 @@ def in_a_finalizer(frame: FrameType | None) -> bool:
 @functools.cache
 def moments(code: CodeType, but_not_the_first: bool) -> frozenset[int]:
     """The instructions that may raise what a signal handler does, or that come right after one that may have: calls,
-    the beginning of a function, and jumps back."""
+    the beginning of a function, and jumps back. Not the call that ends a block: that of one with a lock of Python's
+    lets go of it before it looks for signals, and one that is written in Python has its own beginning."""
     steps = list(dis.get_instructions(code))
     found = set[int]()
-    for step, after in itertools.pairwise(steps):
+    for at, (step, after) in enumerate(itertools.pairwise(steps)):
+        before = [each for each in steps[max(0, at - 5) : at] if each.opname not in ("CACHE", "PRECALL")][-3:]
+        ends_a_block = len(before) == 3 and all(each.opname == "LOAD_CONST" and each.argval is None for each in before)
         if step.opname.startswith("CALL"):
-            found |= {step.offset, after.offset}
+            found |= {after.offset} if ends_a_block else {step.offset, after.offset}
         elif step.opname.startswith("JUMP_BACKWARD") or (step.opname == "RESUME" and not but_not_the_first):
             found.add(after.offset)
     return frozenset(found)
