@@ -78,14 +78,11 @@ class QuorumLockMixin:
         return asking, poll
 
     def tenure_of(self, asking: Asking, poll: Poll, grant: Grant, deliver: Deliver) -> QuorumTenure:
+        """It is not renewed yet: first it must be in a lease, since an interrupt may come in between."""
         assert poll.round is not None
         found = poll.round
         sent = {index: each.sent for index, each in found.granted().items()}
-        tenure = QuorumTenure(
-            self.terms, deliver, asking.owner, grant.fence, sent, found.open(), found.ways, grant.sent
-        )
-        tenure.keep(grant.sent)
-        return tenure
+        return QuorumTenure(self.terms, deliver, asking.owner, grant.fence, sent, found.open(), found.ways, grant.sent)
 
     # Giving back.
 

@@ -103,7 +103,9 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         if granted is None:
             return None
         locks.report_grant(asking, granted.grant)
-        lease = AsyncLease(self, self.tenure_of(asking, poll, granted.grant, locks.transport().deliver))
+        tenure = self.tenure_of(asking, poll, granted.grant, locks.transport().deliver)
+        lease = AsyncLease(self, tenure)
+        tenure.keep(granted.grant.sent)
         if self._unusual:
             self.see_to(lease, who)
         return lease

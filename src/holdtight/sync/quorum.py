@@ -103,7 +103,9 @@ class QuorumLock(QuorumLockMixin, Lock):
         if granted is None:
             return None
         locks.report_grant(asking, granted.grant)
-        lease = Lease(self, self.tenure_of(asking, poll, granted.grant, self._tell))
+        tenure = self.tenure_of(asking, poll, granted.grant, self._tell)
+        lease = Lease(self, tenure)
+        tenure.keep(granted.grant.sent)
         if self._unusual:
             self.see_to(lease, who)
         return lease
