@@ -36,7 +36,8 @@ def is_logged(level: int) -> bool:
 class _Herald:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]]] = queue.SimpleQueue()
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()  # re-entrant: a signal handler may come in the middle of it
+        self._seat = threading.Lock()  # of the one thread: an interrupt leaves open whether it was started
         self._thread: threading.Thread | None = None
 
     def tell(self, function: Callable[..., object], *args: Any) -> None:
@@ -50,6 +51,9 @@ class _Herald:
                         return  # no more threads: the next teller tries again
 
     def _run(self) -> None:
+        if not self._seat.acquire(blocking=False):
+            return  # there is one already
+        self._thread = threading.current_thread()
         while True:
             function, args = self._calls.get()
             try:

@@ -22,6 +22,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from holdtight import process
 from holdtight.clock import Clock, boottime
@@ -63,7 +64,8 @@ class Keeper:
         """Those with an entry of their own on the agenda."""
         self._stations: dict[Place, Station] = {}
         self._poller: select.poll  # made with the thread: eventlet takes it away, and an import must not fail for that
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()  # re-entrant: a signal handler may take a lock in the middle of it
+        self._seat = threading.Lock()  # of the one thread: an interrupt leaves open whether it was started
         self._thread: threading.Thread | None = None
         self._ident = 0
         self._stirred = False
@@ -156,8 +158,6 @@ class Keeper:
             self._ear, self._mouth = os.pipe()
         os.set_blocking(self._ear, False)
         os.set_blocking(self._mouth, False)
-        self._poller = select.poll()
-        self._poller.register(self._ear, select.POLLIN)
         self._thread = process.start_thread(self._run, THREAD_NAME)
 
     def charges(self, place: Place) -> Iterator[Charge]:
@@ -179,7 +179,11 @@ class Keeper:
     # In the keeper's thread.
 
     def _run(self) -> None:
-        self._ident = threading.get_ident()
+        if not self._seat.acquire(blocking=False):
+            return  # there is one already
+        self._poller = select.poll()
+        self._poller.register(self._ear, select.POLLIN)
+        self._thread, self._ident = threading.current_thread(), threading.get_ident()
         while True:
             try:
                 self._turn()
@@ -210,11 +214,9 @@ class Keeper:
         return wake_at
 
     def _listen(self) -> None:
-        try:
+        with suppress(BlockingIOError):
             while len(os.read(self._ear, 4096)) == 4096:
                 pass
-        except BlockingIOError:
-            pass
         self._do_posts()
 
     def _do_posts(self) -> None:
@@ -360,10 +362,8 @@ class Keeper:
         self._poller.register(fd, select.POLLIN | (select.POLLOUT if writing else 0))
 
     def unregister(self, fd: int) -> None:
-        try:
+        with suppress(KeyError):
             self._poller.unregister(fd)
-        except KeyError:
-            pass
 
     def settled(self, charge: Charge, *, well: bool, sent: float, now: float) -> None:
         """A charge has its answer, or none: put it where it is next due."""

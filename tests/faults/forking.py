@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import stat
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -55,6 +57,15 @@ def owns_nothing(lease: BaseLease) -> None:
     with pytest.raises(LeaseLost) as lost:
         lease.check()
     assert lost.value.reason is LossReason.FORKED
+
+
+def open_sockets() -> list[int]:
+    found = list[int]()
+    for fd in map(int, os.listdir("/dev/fd")):
+        with suppress(OSError):  # the one that the list was read with
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                found.append(fd)
+    return found
 
 
 def goes_on(lease: BaseLease, seconds: float) -> None:
@@ -214,8 +225,8 @@ def while_somebody_waits(url: str) -> None:
         pid = os.fork()
         if pid == 0:
             locks.close()
-            os._exit(0)
-        assert wait_for_exit(pid) == 0
+            os._exit(len(open_sockets()))
+        assert wait_for_exit(pid) == 0, "the child keeps none of its parent's connections, not even those in use"
         assert locks.inspect("a").waiting == 1, "the child's end takes nobody out of the line"
     assert entered.wait(1), "the waiter is served as ever"
     thread.join(5)

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -131,6 +132,23 @@ def test_interrupted_anywhere_on_the_longer_way_to_a_quorum_it_leaves_nothing_be
     monkeypatch.setattr(QuorumLock, "_attempt", by_plan)
     with Locks(nodes.urls, ttl=TTL) as locks:
         nothing_is_left_behind(locks, block)
+
+
+def test_interrupted_right_after_a_vote_by_plan_it_is_not_renewed(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: Any) -> None:
+        voted(*args)
+        raise KeyboardInterrupt
+
+    voted = QuorumLock.tenure_of
+    with Locks(nodes.urls, ttl=TTL) as locks:
+        lock = locks.lock("a")
+        with monkeypatch.context() as patch:
+            patch.setattr(QuorumLock, "tenure_of", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                lock.acquire()  # the first, which has to connect
+        wait_for(lambda: not lock.locked(), within=5)
 
 
 def nothing_is_left_behind(locks: Locks, use: Callable[[Locks, str], None]) -> None:

@@ -103,12 +103,14 @@ class Script:
         for word in ("KEYS", "ARGV", "RETURN"):
             if word not in header:
                 raise ValueError(f"{name}.lua has no {word} line in its header")
-        self.keys = header["KEYS"][0].split()
-        self.argv = [word.strip("[]") for word in header["ARGV"][0].split()]
-        self.open_ended = self.keys[-1] == "..."
-        if self.open_ended:
-            self.keys.remove("...")
-            self.argv.remove("...")
+        # Each is whole before it is seen: another thread may load the same script at the same time.
+        keys = header["KEYS"][0].split()
+        argv = [word.strip("[]") for word in header["ARGV"][0].split()]
+        open_ended = keys[-1] == "..."
+        if open_ended:
+            keys.remove("...")
+            argv.remove("...")
+        self.keys, self.argv, self.open_ended = keys, argv, open_ended
         self.returns = header["RETURN"]
         whole = re.sub(_ENDING, lambda found: f"'{BESIDE[found[0]]}'", _with_includes(source))
         first, _, rest = (re.sub(_COMMENT, "", part) for part in whole.partition(_REST))

@@ -239,7 +239,7 @@ def address_from(settings: Mapping[str, object], *, tls: bool, where: str) -> Ad
     if client_name is not None and not all("!" <= char <= "~" for char in client_name):
         raise ValueError(f"{where}: client_name must be printable ASCII without spaces")
     return Address(
-        host=text("host") or "localhost",
+        host=_host_name(text("host") or "localhost", f"{where}: host"),
         port=whole(settings.get("port", 6379), 1, 65535, f"{where}: port"),
         db=0 if db is None else whole(db, 0, 2**31 - 1, f"{where}: db (the database)"),
         user=text("username"),
@@ -318,6 +318,17 @@ def whole(value: object, low: int, high: int, what: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
         return int(value)
     raise ValueError(f"{what} must be a whole number from {low} to {high}")
+
+
+def _host_name(host: str, what: str) -> str:
+    """As Python can look it up. What it cannot is an error of its own kind there, in the middle of connecting."""
+    try:
+        labels = host.removesuffix(".").split(".") if host.isascii() else host.encode("idna").split(b".")
+    except UnicodeError:
+        labels = []
+    if labels and all(0 < len(label) < 64 for label in labels):
+        return host
+    raise ValueError(f"{what} is not a host name: between dots it has 1 to 63 characters")
 
 
 def _text(value: object, what: str) -> str | None:

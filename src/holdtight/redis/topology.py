@@ -5,6 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from holdtight import process
 from holdtight.errors import quotable
 from holdtight.place import Place
 from holdtight.plan import LinkDown
@@ -28,9 +29,10 @@ class RedisPlace(Place):
         super().__init__(client, post, target.display())
         self.target = target
         self._tls = tls
-        self._tls_lock = threading.Lock()
+        self._tls_lock = threading.RLock()  # re-entrant: a signal handler may connect in the middle of it
         self.kept_run = b""
         """The run of the server at the other end of the keeper's link; for the keeper's thread alone."""
+        process.tell_of_fork(self)
 
     @contextmanager
     def reach(self) -> "Generator[Address]":
@@ -50,6 +52,9 @@ class RedisPlace(Place):
                     yield found.address
             except embedded.EmbeddedError as error:
                 raise LinkDown(quotable(error), sent=False) from error
+
+    def after_fork(self) -> None:
+        self._tls_lock = threading.RLock()  # another thread of the parent may have had it
 
     def tls_for(self, address: "Address") -> "ssl.SSLContext | None":
         """Built once: reading certificates is slow."""

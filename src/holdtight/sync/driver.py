@@ -76,10 +76,10 @@ class Driver(PlanRunner):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        link, self._link = self._link, None  # first: should an interrupt come, nobody has it any more
         self._stop_standing()
-        if self._link is not None:
-            self._transport.give(self._link)
-            self._link = None
+        if link is not None:
+            self._transport.give(link)
 
     def _carry_out(self, wish: Wish) -> Any:
         assert not isinstance(wish, Fan), "there are no other nodes to ask"

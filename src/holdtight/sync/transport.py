@@ -5,9 +5,11 @@
 # - whoever takes a link gives it back, or scraps it, in the same call;
 # - nothing here asks twice: only plans know that asking again is safe. (NOSCRIPT is no second asking: the
 #   first did not run.)
+# - what counts as open is what is alive: a link that an interrupt has let fall leaves room for another.
 """
 
 import threading
+import weakref
 from functools import partial
 from typing import Any
 
@@ -31,7 +33,8 @@ class Transport:
         self._most = max_connections
         self.unlimited = max_connections is None
         """If so, a link that owes nothing may be put straight back into `idle`."""
-        self._open = 0
+        self._open: weakref.WeakSet[Any] = weakref.WeakSet()
+        """If they are limited: the links that there are, and a place for each that is being opened."""
         self._room = threading.Condition() if max_connections else None
         self.closed = False
         if self.unlimited:
@@ -48,21 +51,27 @@ class Transport:
             pass
         else:
             return self._announced(link, timeout)
+        opening: Any = None
         if self._room is not None:
             with self._room:
-                while not beyond and self._open >= (self._most or 0):
+                while not beyond and len(self._open) >= (self._most or 0):
+                    try:
+                        return self.idle.pop()  # also before the first wait: it may have been given back just now
+                    except IndexError:
+                        pass
                     if not self._room.wait(until - boottime()):
                         raise LinkDown(f"all {self._most} connections (max_connections) are in use", sent=False)
-                    try:
-                        return self.idle.pop()
-                    except IndexError:
-                        continue
-                self._open += 1
+                opening = _Opening()
+                self._open.add(opening)
         try:
             link = self.place.open(max(0.001, min(until - boottime(), self._connect_timeout)))
         except BaseException:
-            self._leave()
+            self._leave(opening)
             raise
+        if self._room is not None:
+            with self._room:
+                self._open.add(link)
+                self._open.discard(opening)
         if self._spin:
             link.look_out()
         if self.place.client.known:
@@ -98,7 +107,7 @@ class Transport:
 
     def scrap(self, link: Link) -> None:
         link.close()
-        self._leave()
+        self._leave(link)
 
     def lose(self, link: Link, down: LinkDown) -> None:
         """The link failed. If the server closed it, those that lie idle are of the same age and are dead as well."""
@@ -109,10 +118,10 @@ class Transport:
             except IndexError:
                 break
 
-    def _leave(self) -> None:
+    def _leave(self, gone: Any) -> None:
         if self._room is not None:
             with self._room:
-                self._open -= 1
+                self._open.discard(gone)
                 self._room.notify()
 
     def perform(self, link: Link, step: Step, patience: float | None = None) -> Any:
@@ -145,8 +154,12 @@ class Transport:
         for link in self.idle:
             link.abandon()
         self.idle.clear()
-        self._open = 0
+        self._open = weakref.WeakSet()
         self._room = threading.Condition() if self._most else None
+
+
+class _Opening:
+    """Stands for a link until there is one."""
 
 
 def _spare(idle: list[Link]) -> Link | None:

@@ -250,7 +250,7 @@ class Pool:
         then: nobody may be there any more to send it again."""
         self.closed = False
         self._connect_timeout = connect_timeout
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # re-entrant: a signal handler may take a lock in the middle of it
         self._connecting = False
         self._hopeful: list[Ear] = []
 
@@ -274,8 +274,10 @@ class Pool:
                 self._connecting = True
                 try:
                     process.start_thread(self._connect, "holdtight-connect")
-                except RuntimeError as error:
-                    self._connecting = False
+                except BaseException as error:
+                    self._connecting = False  # an interrupt may have come before there was a thread
+                    if not isinstance(error, RuntimeError):
+                        raise
                     self.breaker.failed(now, f"no thread to connect with: {error}")
                     return False
             self._hopeful.append(ear)
@@ -328,7 +330,7 @@ class Pool:
             wire.alive = False
             wire.link.abandon()
         self.idle = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._connecting = False
         self._hopeful = []
 

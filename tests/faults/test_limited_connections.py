@@ -1,0 +1,55 @@
+"""`max_connections`: a connection that is not in use is there for the next who asks, whatever happened to the last."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from holdtight import Locks
+from tests.faults.test_interrupted_anywhere import DROPPED, block, handle
+from tests.support.interrupts import interrupted_at
+from tests.support.servers import RunningServer
+
+TTL = 0.5
+
+
+@DROPPED
+@pytest.mark.parametrize("use", [block, handle], ids=lambda use: use.__name__)
+def test_an_interrupt_takes_no_connection_from_those_who_come_later(
+    private_server: RunningServer, monkeypatch: pytest.MonkeyPatch, use: Callable[[Locks, str], None]
+) -> None:
+    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # it is waited for wherever a reply got lost
+    with Locks(private_server.url, ttl=TTL, max_connections=1) as locks:
+        moment = 0
+        while True:
+            name = f"n{moment}"
+            use(locks, name)  # so that it is the usual path that is interrupted
+            where = interrupted_at(moment, partial(use, locks, name), spared=frozenset(["__exit__"]))
+            if where is None:
+                break
+            moment += 1
+            locks.lock(f"free {moment}", ttl=10).acquire().release()
+        assert moment > 50
+
+
+def test_a_connection_that_comes_back_while_one_looks_for_it_is_found(private_server: RunningServer) -> None:
+    with Locks(private_server.url, max_connections=1) as locks:
+        transport = locks.transport
+        link = transport.take(1)
+
+        class Room(threading.Condition):
+            """Whoever comes in to wait comes a moment after the connection was given back."""
+
+            def __enter__(self) -> bool:
+                if link not in given:
+                    given.append(link)
+                    transport.give(link)
+                return super().__enter__()
+
+        given: list[object] = []
+        transport._room = Room()
+        assert transport.take(0.01) is link
+        transport.give(link)
