@@ -10,7 +10,7 @@ import pytest
 
 from holdtight import Locks
 from tests.faults.test_interrupted_anywhere import DROPPED, block, handle
-from tests.support.interrupts import interrupted_at
+from tests.support.interrupts import Moment, interrupted_at
 from tests.support.servers import RunningServer
 
 TTL = 0.5
@@ -23,16 +23,14 @@ def test_an_interrupt_takes_no_connection_from_those_who_come_later(
 ) -> None:
     monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # it is waited for wherever a reply got lost
     with Locks(private_server.url, ttl=TTL, max_connections=1) as locks:
-        moment = 0
+        seen = set[Moment]()
         while True:
-            name = f"n{moment}"
+            name = f"n{len(seen)}"
             use(locks, name)  # so that it is the usual path that is interrupted
-            where = interrupted_at(moment, partial(use, locks, name), spared=frozenset(["__exit__"]))
-            if where is None:
+            if interrupted_at(seen, partial(use, locks, name), spared=frozenset(["__exit__"])) is None:
                 break
-            moment += 1
-            locks.lock(f"free {moment}", ttl=10).acquire().release()
-        assert moment > 50
+            locks.lock(f"free {len(seen)}", ttl=10).acquire().release()
+        assert len(seen) > 50
 
 
 def test_a_connection_that_comes_back_while_one_looks_for_it_is_found(private_server: RunningServer) -> None:

@@ -310,8 +310,9 @@ def test_what_is_no_target_at_all(target: object) -> None:
         parse(target)
 
 
+_labels = st.text(ascii_lowercase + digits + "-_", min_size=1, max_size=20)
 _hosts = st.one_of(
-    st.text(ascii_lowercase + digits + "-._", min_size=1, max_size=40),
+    st.lists(_labels, min_size=1, max_size=3).map(".".join),
     st.ip_addresses(v=4).map(str),
     st.ip_addresses(v=6).map(str),
 )
