@@ -44,18 +44,24 @@ class Breaker:
         self._failures = 0
         self._closed_at = 0.0
         self._last: object = None
-        self.cause = ""
+        self._cause = ""
+        self._refused = False
 
-    def failed(self, now: float, cause: str) -> None:
+    def failed(self, now: float, cause: str, *, refused: bool = False) -> None:
+        """`refused`: the cause is what the node itself said, to us who would come in."""
         self._failures += 1
-        self.cause = cause
+        self._cause, self._refused = cause, refused
         self._closed_at = now if self._failures == 1 else now + _PROBES.pause(self._failures - 1)
 
-    def failed_once(self, now: float, cause: str, what: object) -> None:
+    def failed_once(self, now: float, cause: str, what: object, *, refused: bool = False) -> None:
         """As `failed`; the end of one connection is one failure, however many are told of it."""
         if what is not self._last:
             self._last = what
-            self.failed(now, cause)
+            self.failed(now, cause, refused=refused)
+
+    def answer(self) -> LinkDown | ServerSaid:
+        """What stands for that of a node which is left alone. A wrong password is not an outage, here as anywhere."""
+        return ServerSaid(self._cause) if self._refused else LinkDown(self._cause or "it cannot be reached", sent=False)
 
     def worked(self) -> None:
         self._failures = 0
@@ -134,7 +140,7 @@ def look_at(place: QuorumPlace, ballot: Ballot, entered: dict[str, int]) -> Plan
         client = place.nodes[index].client
         if not client.guarded or isinstance(stamp, LinkDown | ServerSaid):
             return 0.0
-        if stamp is None:
+        if not stamp:
             return place.store.max_ttl_ms / 1000
         since, max_ttl, _ = stamp
         return (since + max_ttl) / 1000 - client.server_time(place.clock()) if since else 0.0

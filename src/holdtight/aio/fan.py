@@ -205,7 +205,7 @@ class _Asking:
             return
         breaker = self._transport.breakers[index]
         if breaker.is_open(self._clock()) and not node.connecting:
-            self._refuse(index, step, breaker.cause)
+            self._refuse(index, step, breaker.answer())
             return
         self._hoped[index] = step
         node.begin_connecting().add_done_callback(partial(self._connected, index, step))
@@ -214,13 +214,13 @@ class _Asking:
         breaker = self._transport.breakers[index]
         cause = future.exception() if not future.cancelled() else LinkDown("the client was closed", sent=False)
         if cause is not None:
-            breaker.failed_once(self._clock(), str(cause), future)
+            breaker.failed_once(self._clock(), str(cause), future, refused=isinstance(cause, ServerSaid))
         else:
             breaker.worked()
         if self._hoped.pop(index, None) is None:
             return
         if cause is not None:
-            self._refuse(index, step, str(cause))
+            self._refuse(index, step, cause if isinstance(cause, ServerSaid) else LinkDown(str(cause), sent=False))
         else:
             self._send(index, step, future.result())
         self._settle()
@@ -228,7 +228,8 @@ class _Asking:
     def _send(self, index: int, step: Step, connection: Connection) -> None:
         waiting = connection.waiting_for(LONGEST_PATIENCE)
         if connection.owed >= MOST_OWED or (waiting > SILENT_SECONDS and not step.undo):
-            self._refuse(index, step, f"it has been silent for {waiting:.3g} s, {connection.owed} requests unanswered")
+            silent = f"it has been silent for {waiting:.3g} s, {connection.owed} requests unanswered"
+            self._refuse(index, step, LinkDown(silent, sent=False))
             return
         place = self._transport.nodes[index].place
         if place.client.announcement_due():
@@ -282,10 +283,10 @@ class _Asking:
             self.answers[index] = answer
             self._settle()
 
-    def _refuse(self, index: int, step: Step, cause: str) -> None:
+    def _refuse(self, index: int, step: Step, cause: LinkDown | ServerSaid) -> None:
         if step.undo:
             self._leave_to_the_keeper(index, step)
-        self.answers[index] = LinkDown(cause or "it cannot be reached", sent=False)
+        self.answers[index] = cause
 
     def _leave_to_the_keeper(self, index: int, step: Step) -> None:
         place = self._transport.nodes[index].place
