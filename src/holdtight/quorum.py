@@ -51,7 +51,8 @@ class Breaker:
         """`refused`: the cause is what the node itself said, to us who would come in."""
         self._failures += 1
         self._cause, self._refused = cause, refused
-        self._closed_at = now if self._failures == 1 else now + _PROBES.pause(self._failures - 1)
+        # The first does not open it, not even for who has looked at the clock before.
+        self._closed_at = 0.0 if self._failures == 1 else now + _PROBES.pause(self._failures - 1)
 
     def failed_once(self, now: float, cause: str, what: object, *, refused: bool = False) -> None:
         """As `failed`; the end of one connection is one failure, however many are told of it."""

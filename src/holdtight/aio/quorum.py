@@ -186,7 +186,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         held = cast(QuorumTenure, tenure)
         terms = self.renewal_terms(held, ttl, last)
         plan = renew(
-            self.ballot, tenure.owner, fence=tenure.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
+            self.ballot, held.owner, held, fence=held.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
         )
         with self._driver() as driver:
             renewed = await driver.run(plan)

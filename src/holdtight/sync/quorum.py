@@ -189,7 +189,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         held = cast(QuorumTenure, tenure)
         terms = self.renewal_terms(held, ttl, last)
         plan = renew(
-            self.ballot, tenure.owner, fence=tenure.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
+            self.ballot, held.owner, held, fence=held.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
         )
         with FanDriver(self._locks.fleet) as driver:
             renewed = driver.run(plan)
