@@ -40,6 +40,15 @@ class NodeTransport(Transport):
         made.index = self._index
         return made
 
+    def want(self) -> "asyncio.Future[Connection]":
+        """As `begin_connecting`; also a client that has been closed is connected, for who has something to end."""
+        connecting = self.begin_connecting()
+        self._wanted += 1
+        return connecting
+
+    def unwant(self) -> None:
+        self._wanted -= 1
+
 
 class QuorumTransport(Transport):
     """A client's connections on one loop, one to each node. Nothing is ever asked of the quorum as a whole."""
@@ -178,6 +187,7 @@ class _Asking:
         if not self.over.done():
             self.over.cancel()
         for index, step in self._hoped.items():
+            self._transport.nodes[index].unwant()
             if step.undo:
                 self._leave_to_the_keeper(index, step)
         self._hoped = {}
@@ -208,7 +218,7 @@ class _Asking:
             self._refuse(index, step, breaker.answer())
             return
         self._hoped[index] = step
-        node.begin_connecting().add_done_callback(partial(self._connected, index, step))
+        node.want().add_done_callback(partial(self._connected, index, step))
 
     def _connected(self, index: int, step: Step, future: "asyncio.Future[Connection]") -> None:
         breaker = self._transport.breakers[index]
@@ -219,6 +229,7 @@ class _Asking:
             breaker.worked()
         if self._hoped.pop(index, None) is None:
             return
+        self._transport.nodes[index].unwant()
         if cause is not None:
             self._refuse(index, step, cause if isinstance(cause, ServerSaid) else LinkDown(str(cause), sent=False))
         else:
