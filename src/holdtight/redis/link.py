@@ -26,7 +26,7 @@ import hiredis
 
 from holdtight.clock import boottime
 from holdtight.plan import Bell, LinkDown
-from holdtight.process import abandon_descriptor
+from holdtight.process import abandon_descriptor, tell_of_fork
 from holdtight.redis.lookout import LinkLookout
 from holdtight.redis.node import Session
 from holdtight.redis.resp import bulk
@@ -76,6 +76,7 @@ class Link:
     """One connection, greeted."""
 
     __slots__ = (
+        "__weakref__",
         "_bare",
         "_feed",
         "_gets",
@@ -118,6 +119,7 @@ class Link:
         self.session = Session(2, b"")
         self.inbox = b""
         self.inbox_word = bulk(b"")
+        tell_of_fork(self)  # not all are in a pool then: threads that the child does not have may be using some
 
     def look_out(self) -> None:
         """From now on `call` looks for the answer for a moment before it sleeps, where that pays. Called again, it
@@ -315,6 +317,10 @@ class Link:
         """In a forked child: lets go without a word."""
         self.fd = -1
         abandon_descriptor(self.sock.fileno())
+
+    def after_fork(self) -> None:
+        if self.fd >= 0:
+            self.abandon()
 
     def __del__(self) -> None:
         self.close()
