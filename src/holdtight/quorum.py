@@ -13,6 +13,7 @@ from holdtight.errors import LockError, NotSupported, QuorumNotReached
 from holdtight.place import Place
 from holdtight.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid
 from holdtight.redis.ballot import Ballot, QuorumStore
+from holdtight.redis.link import Link
 from holdtight.redis.node import Client
 from holdtight.redis.store import LONGEST_PATIENCE
 from holdtight.redis.topology import RedisPlace
@@ -20,6 +21,7 @@ from holdtight.values import LockInfo
 
 if TYPE_CHECKING:
     from holdtight.post import Post
+    from holdtight.redis.targets import Single
     from holdtight.settings import Settings
 
 __all__ = [
@@ -71,6 +73,33 @@ class Breaker:
         return self._failures > 0 and now < self._closed_at
 
 
+class NodePlace(RedisPlace):
+    """One node. `runs` says which of the nodes each run of a server belongs to, of all nodes together."""
+
+    def __init__(self, target: "Single", client: Client, settings: "Settings", post: "Post", runs: "Runs") -> None:
+        super().__init__(target, client, post, settings.tls)
+        self._runs = runs
+        self._run = b""
+
+    def open(self, timeout: float) -> Link:
+        """Under two names one server would have two votes. It has the one by which it was reached first."""
+        link = super().open(timeout)
+        run = link.session.run
+        if run and run != self._run:
+            other = self._runs.setdefault(run, self)
+            if other is not self:
+                link.close()
+                raise LinkDown(
+                    f"it is the same server as {other.display}, and a quorum's nodes must be independent", sent=False
+                )
+            self._runs.pop(self._run, None)
+            self._run = run
+        return link
+
+
+Runs = dict[bytes, NodePlace]
+
+
 class QuorumPlace(Place):
     """All nodes as one. Only its nodes can be connected to."""
 
@@ -81,11 +110,12 @@ class QuorumPlace(Place):
         assert isinstance(target, Quorum)
         assert settings.max_ttl is not None
         super().__init__(client, post, target.display())
-        self.nodes: list[RedisPlace] = []
+        self.nodes: list[NodePlace] = []
+        runs: Runs = {}
         for each in target.nodes:
             assert isinstance(each, Single)
             node = client.for_node(guarded=settings.restart_guard, max_ttl=settings.max_ttl)
-            self.nodes.append(RedisPlace(each, node, post, settings.tls))
+            self.nodes.append(NodePlace(each, node, settings, post, runs))
         self.names = _distinct([node.display for node in self.nodes])
         self.store = QuorumStore(
             client, [node.client for node in self.nodes], drift=settings.drift, max_ttl=settings.max_ttl

@@ -316,3 +316,21 @@ def test_clients_of_many_threads_share_a_quorum(nodes: Nodes, open_client: OpenC
     for each in [start(work) for _ in range(6)]:
         each.result(60)
     assert count == 60
+
+
+def test_a_server_under_two_names_has_one_vote(start_nodes: StartNodes, open_client: OpenClient) -> None:
+    nodes = start_nodes(2)
+    alias = nodes.urls[0].replace("127.0.0.1", "localhost")
+    client = open_client([nodes.urls[0], alias, nodes.urls[1]], ttl=1)
+    lease = client.acquire("a")
+    assert len(set(lease.nodes) & {nodes.urls[0], alias}) == 1
+    time.sleep(1)  # also when it has been renewed
+    assert not lease.lost
+    assert len(set(lease.nodes) & {nodes.urls[0], alias}) == 1
+    client.release(lease)
+    nodes.servers[1].kill()
+    with pytest.raises(QuorumNotReached, match="the same server as redis://"):
+        client.acquire("a", wait=0.2)
+    nodes.servers[0].restart()  # another run of it is one server as well
+    with pytest.raises(QuorumNotReached, match="the same server as redis://"):
+        client.acquire("a", wait=1)
