@@ -60,7 +60,8 @@ class QuorumLockMixin:
 
     # Taking.
 
-    def poll(self, wait: float | None, or_none: bool) -> tuple[Asking, Poll]:
+    def poll(self, wait: float | None, or_none: bool, started: float) -> tuple[Asking, Poll]:
+        """`started`: when the nodes were first asked, which may have been without a plan."""
         locks: BaseLocks[Any] = self._locks
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
@@ -73,7 +74,7 @@ class QuorumLockMixin:
             clock=place.clock,
         )
         # Nobody stands in line here, so there is no line to follow: deadlocks are not looked for.
-        asking = self.asking(locks.client.owner(), wait, place.clock(), None, or_none=or_none)
+        asking = self.asking(locks.client.owner(), wait, started, None, or_none=or_none)
         asking.poll = poll
         return asking, poll
 
