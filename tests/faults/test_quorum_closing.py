@@ -95,7 +95,7 @@ def test_who_waits_at_close_still_gets_it(nodes: Nodes, open_client: OpenClient,
     client, other = open_client(nodes.urls), open_client(nodes.urls)
     lease = other.acquire("a")
     waiting = [start(lambda: client.acquire("a", wait=20)) for _ in range(2)]
-    wait_for(lambda: nodes.servers[0].command("ZCARD", "ht:{a}:b") == 2, what="both to wait")
+    wait_for(lambda: any(server.command("ZCARD", "ht:{a}:b") == 2 for server in nodes.servers), what="both to wait")
     client.call(client.locks.close if colour == "sync" else client.locks.aclose)
     other.release(lease)
     wait_for(lambda: any(each.done() for each in waiting))

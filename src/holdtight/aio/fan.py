@@ -64,6 +64,8 @@ class QuorumTransport(Transport):
         self.words = Words(())
         """Their inboxes, as they go into a request."""
         self._knowing: tuple[Any, Sequence[Any]] = (None, ())
+        self.plans = 0
+        """How many are under way."""
 
     def all_ready(self) -> bool:
         """Every node can be asked, as far as is known; then `ways` says how."""
@@ -98,9 +100,10 @@ class QuorumTransport(Transport):
         return True
 
     def rest(self) -> None:
-        for node in self.nodes:
-            node.closed = self.closed
-            node.rest()
+        """Once the client is closed, connections stay only for plans under way, not for votes that nobody waits for:
+        what must not be left undone goes to the keeper."""
+        if self.closed and not self.plans:
+            self.close()
 
     def close(self) -> None:
         self.closed = True
@@ -118,11 +121,13 @@ class FanDriver(PlanRunner):
         self._loop = transport.loop
 
     def __enter__(self) -> "FanDriver":
+        self._transport.plans += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._transport.plans -= 1
         self._transport.rest()
 
     def _carry_out(self, wish: Wish) -> Coroutine[Any, Any, Any]:
