@@ -13,6 +13,7 @@ from holdtight.errors import LockError, NotSupported, QuorumNotReached
 from holdtight.place import Place
 from holdtight.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid
 from holdtight.redis.ballot import Ballot, QuorumStore
+from holdtight.redis.link import Link
 from holdtight.redis.node import Client
 from holdtight.redis.store import LONGEST_PATIENCE
 from holdtight.redis.topology import RedisPlace
@@ -20,6 +21,7 @@ from holdtight.values import LockInfo
 
 if TYPE_CHECKING:
     from holdtight.post import Post
+    from holdtight.redis.targets import Single
     from holdtight.settings import Settings
 
 __all__ = [
@@ -44,24 +46,58 @@ class Breaker:
         self._failures = 0
         self._closed_at = 0.0
         self._last: object = None
-        self.cause = ""
+        self._cause = ""
+        self._refused = False
 
-    def failed(self, now: float, cause: str) -> None:
+    def failed(self, now: float, cause: str, *, refused: bool = False) -> None:
+        """`refused`: the cause is what the node itself said, to us who would come in."""
         self._failures += 1
-        self.cause = cause
-        self._closed_at = now if self._failures == 1 else now + _PROBES.pause(self._failures - 1)
+        self._cause, self._refused = cause, refused
+        # The first does not open it, not even for who has looked at the clock before.
+        self._closed_at = 0.0 if self._failures == 1 else now + _PROBES.pause(self._failures - 1)
 
-    def failed_once(self, now: float, cause: str, what: object) -> None:
+    def failed_once(self, now: float, cause: str, what: object, *, refused: bool = False) -> None:
         """As `failed`; the end of one connection is one failure, however many are told of it."""
         if what is not self._last:
             self._last = what
-            self.failed(now, cause)
+            self.failed(now, cause, refused=refused)
+
+    def answer(self) -> LinkDown | ServerSaid:
+        """What stands for that of a node which is left alone. A wrong password is not an outage, here as anywhere."""
+        return ServerSaid(self._cause) if self._refused else LinkDown(self._cause or "it cannot be reached", sent=False)
 
     def worked(self) -> None:
         self._failures = 0
 
     def is_open(self, now: float) -> bool:
         return self._failures > 0 and now < self._closed_at
+
+
+class NodePlace(RedisPlace):
+    """One node. `runs` says which of the nodes each run of a server belongs to, of all nodes together."""
+
+    def __init__(self, target: "Single", client: Client, settings: "Settings", post: "Post", runs: "Runs") -> None:
+        super().__init__(target, client, post, settings.tls)
+        self._runs = runs
+        self._run = b""
+
+    def open(self, timeout: float) -> Link:
+        """Under two names one server would have two votes. It has the one by which it was reached first."""
+        link = super().open(timeout)
+        run = link.session.run
+        if run and run != self._run:
+            other = self._runs.setdefault(run, self)
+            if other is not self:
+                link.close()
+                raise LinkDown(
+                    f"it is the same server as {other.display}, and a quorum's nodes must be independent", sent=False
+                )
+            self._runs.pop(self._run, None)
+            self._run = run
+        return link
+
+
+Runs = dict[bytes, NodePlace]
 
 
 class QuorumPlace(Place):
@@ -74,11 +110,12 @@ class QuorumPlace(Place):
         assert isinstance(target, Quorum)
         assert settings.max_ttl is not None
         super().__init__(client, post, target.display())
-        self.nodes: list[RedisPlace] = []
+        self.nodes: list[NodePlace] = []
+        runs: Runs = {}
         for each in target.nodes:
             assert isinstance(each, Single)
             node = client.for_node(guarded=settings.restart_guard, max_ttl=settings.max_ttl)
-            self.nodes.append(RedisPlace(each, node, post, settings.tls))
+            self.nodes.append(NodePlace(each, node, settings, post, runs))
         self.names = _distinct([node.display for node in self.nodes])
         self.store = QuorumStore(
             client, [node.client for node in self.nodes], drift=settings.drift, max_ttl=settings.max_ttl
@@ -134,7 +171,7 @@ def look_at(place: QuorumPlace, ballot: Ballot, entered: dict[str, int]) -> Plan
         client = place.nodes[index].client
         if not client.guarded or isinstance(stamp, LinkDown | ServerSaid):
             return 0.0
-        if stamp is None:
+        if not stamp:
             return place.store.max_ttl_ms / 1000
         since, max_ttl, _ = stamp
         return (since + max_ttl) / 1000 - client.server_time(place.clock()) if since else 0.0

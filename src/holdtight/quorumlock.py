@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdtight import process
 from holdtight.core.contend import Asking
-from holdtight.core.quorum import Poll, Renewed, say
+from holdtight.core.quorum import Poll, say
 from holdtight.core.renewal import next_ttl
 from holdtight.errand import Errand
 from holdtight.errors import LockError, NotOwner, NotSupported, QuorumNotReached
@@ -60,7 +60,8 @@ class QuorumLockMixin:
 
     # Taking.
 
-    def poll(self, wait: float | None, or_none: bool) -> tuple[Asking, Poll]:
+    def poll(self, wait: float | None, or_none: bool, started: float) -> tuple[Asking, Poll]:
+        """`started`: when the nodes were first asked, which may have been without a plan."""
         locks: BaseLocks[Any] = self._locks
         if locks.closed:
             raise RuntimeError(f"{locks!r} is closed")
@@ -73,7 +74,7 @@ class QuorumLockMixin:
             clock=place.clock,
         )
         # Nobody stands in line here, so there is no line to follow: deadlocks are not looked for.
-        asking = self.asking(locks.client.owner(), wait, place.clock(), None, or_none=or_none)
+        asking = self.asking(locks.client.owner(), wait, started, None, or_none=or_none)
         asking.poll = poll
         return asking, poll
 
@@ -129,19 +130,17 @@ class QuorumLockMixin:
         asked = next_ttl(wanted, now, tenure.hold_until, tenure.place.store.drift)
         return RenewalTerms(now, wanted, asked, min(LONGEST_PATIENCE, max(0.01, tenure.deadline - now)))
 
-    def renewed(self, tenure: QuorumTenure, terms: RenewalTerms, answers: Renewed) -> None:
+    def renewed(self, tenure: QuorumTenure, terms: RenewalTerms, answers: list[Any]) -> None:
         """Returns if a majority has renewed it."""
-        for index, each in enumerate(answers.answers):
+        for index, each in enumerate(answers):
             if isinstance(each, Denied):
                 tenure.refused_on(index, LossReason.TAKEN)
             elif isinstance(each, Guarded):
                 tenure.refused_on(index, LossReason.EXPIRED)
-            elif not isinstance(each, Grant):
-                tenure.left_open(index, answers.limits[index])
-        sent = {index: each.sent for index, each in enumerate(answers.answers) if isinstance(each, Grant)}
-        if tenure.lost():
+        sent = {index: each.sent for index, each in enumerate(answers) if isinstance(each, Grant)}
+        if tenure.lost() or not tenure.alive:
             raise NotOwner.on("renew", self._name, tenure.reason)
         if len(sent) < self.ballot.majority:
-            nodes = {name: say(each) for name, each in zip(tenure.place.names, answers.answers, strict=True)}
+            nodes = {name: say(each) for name, each in zip(tenure.place.names, answers, strict=True)}
             raise QuorumNotReached.among(self._name, nodes, self.ballot.majority)
         tenure.set_terms(sent, terms.ttl, terms.asked)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdtight.core.quorum import deadline_of
 from holdtight.core.renewal import next_ttl
+from holdtight.errors import NotOwner
 from holdtight.place import Place
 from holdtight.quorum import QuorumPlace
 from holdtight.redis.ballot import VOTE, Ballot, Lot, read_vote
@@ -51,6 +52,8 @@ class QuorumTenure(Tenure):
     asked_since = False
     """And some of them have been asked for more since then."""
     charges: "Sequence[Charge]" = ()
+    renewals: tuple[list[int], ...] = ()
+    """Those under way that somebody asked for and waits for: until when each node may carry them out."""
 
     def __init__(
         self,
@@ -158,9 +161,9 @@ class QuorumTenure(Tenure):
             markers: dict[int, int] = {}
             ways = self._ways.copy()
             for index, under_way in enumerate(self.under_way):
-                if under_way:
+                if under_way or self.renewals:
                     ways[index] = None
-                limit = under_way if under_way > self.markers[index] else self.markers[index]
+                limit = max(under_way, self.markers[index], *[limits[index] for limits in self.renewals])
                 if limit:
                     if self._ballot.is_past(index, limit, now):
                         holding.add(index)  # nothing can come any more, but it may have voted without our knowing
@@ -208,6 +211,24 @@ class QuorumTenure(Tenure):
         if missing > self._ballot.count - self._ballot.majority:
             names = self.place.names
             self.unanswered("; ".join(f"{names[at]}: {said}" for at, said in sorted(self._doubts.items())))
+
+    def renewal_begins(self, limits: list[int]) -> None:
+        """Somebody asks for one, with these arrival limits; NotOwner if another has given the lock back meanwhile."""
+        with self._changing:
+            if not self.alive:
+                raise NotOwner.on("renew", self.name, self.reason)
+            self.asked_since = True
+            self.renewals = (*self.renewals, limits)
+
+    def renewal_ends(self, limits: list[int], answers: list[Any]) -> None:
+        """With what is known of each node, which may be nothing."""
+        with self._changing:
+            self.renewals = tuple(each for each in self.renewals if each is not limits)
+            for index, answer in enumerate(answers):
+                if not isinstance(answer, Grant | Denied | Guarded):
+                    self.left_open(index, limits[index])
+                elif isinstance(answer, Grant) and not self.good_until[index]:
+                    self.good_until[index] = answer.sent  # it has our vote, whatever else comes of this
 
     def set_terms(self, sent: dict[int, float], ttl: float, asked: float) -> None:
         """After a renewal that somebody asked for: these nodes have it. The time left is set, never added to."""

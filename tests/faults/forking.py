@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import stat
@@ -17,6 +18,7 @@ import pytest
 
 from holdtight import AsyncLocks, LeaseLost, Locks, LossReason
 from holdtight.lease import BaseLease
+from holdtight.redis.link import Link
 from tests.support.processes import wait_for
 
 
@@ -232,6 +234,44 @@ def while_somebody_waits(url: str) -> None:
     thread.join(5)
     locks.close()
     say("served")
+
+
+def sockets() -> set[str]:
+    """Those that are open in this process, as the kernel numbers them."""
+    found: set[str] = set()
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            found.add(os.readlink(f"/proc/self/fd/{number}"))
+    return {each for each in found if each.startswith("socket:")}
+
+
+def out_of_waiting_threads(*urls: str) -> None:
+    """On one server, or on a quorum. Some connections are in the hands of threads that a child does not have."""
+    before = sockets()
+    with Locks(list(urls) if len(urls) > 1 else urls[0]) as locks:
+        lease = locks.lock("a").acquire()
+
+        def wait() -> None:
+            locks.lock("a").acquire(wait=10).release()
+
+        threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+
+        def connected() -> bool:
+            """With none that is being made just now: a socket is nobody's yet, then."""
+            links = sum(isinstance(each, Link) and each.fd >= 0 for each in gc.get_objects())
+            return links == len(sockets() - before) >= 3 * len(urls)
+
+        wait_for(connected)
+
+        def look() -> None:
+            assert sockets() <= before
+
+        say(f"child {forked(look)}")
+        lease.release()
+        for thread in threads:
+            thread.join(10)
 
 
 def the_same_lock_in_the_child(url: str) -> None:

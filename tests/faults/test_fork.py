@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.faults import forking
+from tests.faults.quorum import StartNodes
 from tests.support.processes import Child, StartChild
 from tests.support.servers import RunningServer
 
@@ -48,6 +50,15 @@ def test_a_forked_pool_shares_the_clients_settings_and_nothing_else(
 
 def test_a_fork_takes_nobody_out_of_the_line(private_server: RunningServer, start_child: StartChild) -> None:
     all_well(start_child(forking.while_somebody_waits, private_server.url), "served")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_child_keeps_no_connection_of_threads_that_it_does_not_have(
+    start_nodes: StartNodes, start_child: StartChild, count: int
+) -> None:
+    """On one server, and on a quorum: a connection that a child kept would outlive its parent."""
+    all_well(start_child(forking.out_of_waiting_threads, *start_nodes(count).urls), "child 0")
 
 
 def test_a_child_waits_for_its_parents_lock_like_anyone_else(

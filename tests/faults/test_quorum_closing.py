@@ -13,8 +13,8 @@ import pytest
 
 from holdtight import AsyncLocks
 from holdtight.redis.ballot import VOTE
-from tests.faults.clients import asks
-from tests.faults.quorum import Nodes, Side
+from tests.faults.clients import Colour, OpenClient, asks, start
+from tests.faults.quorum import Nodes, Side, votes_of
 from tests.support.processes import wait_for
 
 
@@ -77,3 +77,28 @@ def test_votes_that_nobody_waits_for_end_with_a_loop_that_has_ended(nodes: Nodes
         loop.run_until_complete(take_and_give(locks))
         held.wait()
         locks.discard()
+
+
+def test_leases_that_are_held_at_close_are_renewed_and_released_one_after_another(
+    nodes: Nodes, open_client: OpenClient, colour: Colour
+) -> None:
+    client = open_client(nodes.urls)
+    leases: list[Any] = [client.acquire(name) for name in ("a", "b")]
+    client.call(client.locks.close if colour == "sync" else client.locks.aclose)
+    for lease in leases:
+        client.call(lease.renew)
+        client.release(lease)
+    wait_for(lambda: not any(votes_of(nodes, "a") + votes_of(nodes, "b")))
+
+
+def test_who_waits_at_close_still_gets_it(nodes: Nodes, open_client: OpenClient, colour: Colour) -> None:
+    client, other = open_client(nodes.urls), open_client(nodes.urls)
+    lease = other.acquire("a")
+    waiting = [start(lambda: client.acquire("a", wait=20)) for _ in range(2)]
+    wait_for(lambda: any(server.command("ZCARD", "ht:{a}:b") == 2 for server in nodes.servers), what="both to wait")
+    client.call(client.locks.close if colour == "sync" else client.locks.aclose)
+    other.release(lease)
+    wait_for(lambda: any(each.done() for each in waiting))
+    first, second = sorted(waiting, key=lambda each: not each.done())
+    client.release(first.result())
+    client.release(second.result(15))

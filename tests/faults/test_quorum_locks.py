@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdtight import LockTimeout, NotSupported, QuorumNotReached
+from holdtight import LockTimeout, NotPermitted, NotSupported, QuorumNotReached
 from tests.faults.clients import OpenClient, start
 from tests.faults.quorum import Nodes, StartNodes, votes_of
 from tests.support.processes import wait_for
@@ -218,3 +218,19 @@ def test_too_few_nodes_at_the_start_are_named(open_client: OpenClient, start_nod
     assert "refused" in raised.value.nodes[nodes.urls[0]]
     assert "refused" not in raised.value.nodes[nodes.urls[4]]
     assert not any(votes_of(Nodes(nodes.servers[3:]), "a"))
+
+
+def test_a_majority_that_does_not_let_us_in_is_told_as_one_server_would_be(
+    nodes: Nodes, open_client: OpenClient
+) -> None:
+    """A wrong password is not an outage, which is asked again about until the time to connect is over."""
+    everything = ("~*", "&*", "+@all")
+    for index, server in enumerate(nodes.servers):
+        server.add_user("app", "other" if index < 2 else "right", *everything)
+    client = open_client(nodes.urls, credentials=("app", "right"))
+    client.release(client.acquire("a"))
+    nodes.servers[2].add_user("app", "other", *everything)
+    late = open_client(nodes.urls, credentials=("app", "right"))
+    for _ in range(3):  # also while these nodes are left alone
+        with pytest.raises(NotPermitted, match="WRONGPASS"):
+            late.acquire("a")

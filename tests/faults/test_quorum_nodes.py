@@ -248,6 +248,26 @@ def test_three_of_five_gone_is_told_within_the_wait_with_every_answer(nodes: Nod
     client.release(client.acquire("a", wait=5))
 
 
+@pytest.mark.parametrize("wait", [0, 1])
+def test_the_wait_counts_from_the_first_question_to_nodes_that_hang(
+    nodes: Nodes, open_client: OpenClient, wait: float
+) -> None:
+    client = open_client(nodes.urls, ttl=3)
+    for _ in range(20):
+        client.release(client.acquire("a"))
+    for server in nodes.servers[:3]:
+        server.pause()
+    started = time.monotonic()
+    with pytest.raises(QuorumNotReached) as raised:
+        client.acquire("a", wait=wait)
+    spent = time.monotonic() - started
+    assert raised.value.waited is not None
+    assert spent - 0.25 < raised.value.waited <= spent
+    assert spent < 1.4, "with no wait at all, a third of the ttl is for the answer"
+    for server in nodes.servers[:3]:
+        server.resume()
+
+
 def test_a_holder_without_a_majority_learns_it_before_its_deadline(nodes: Nodes, open_client: OpenClient) -> None:
     client = open_client(nodes.urls, ttl=1)
     lease = client.acquire("a")
@@ -316,3 +336,21 @@ def test_clients_of_many_threads_share_a_quorum(nodes: Nodes, open_client: OpenC
     for each in [start(work) for _ in range(6)]:
         each.result(60)
     assert count == 60
+
+
+def test_a_server_under_two_names_has_one_vote(start_nodes: StartNodes, open_client: OpenClient) -> None:
+    nodes = start_nodes(2)
+    alias = nodes.urls[0].replace("127.0.0.1", "localhost")
+    client = open_client([nodes.urls[0], alias, nodes.urls[1]], ttl=1)
+    lease = client.acquire("a")
+    assert len(set(lease.nodes) & {nodes.urls[0], alias}) == 1
+    time.sleep(1)  # also when it has been renewed
+    assert not lease.lost
+    assert len(set(lease.nodes) & {nodes.urls[0], alias}) == 1
+    client.release(lease)
+    nodes.servers[1].kill()
+    with pytest.raises(QuorumNotReached, match="the same server as redis://"):
+        client.acquire("a", wait=0.2)
+    nodes.servers[0].restart()  # another run of it is one server as well
+    with pytest.raises(QuorumNotReached, match="the same server as redis://"):
+        client.acquire("a", wait=1)

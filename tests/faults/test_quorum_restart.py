@@ -210,6 +210,19 @@ def test_the_first_start_waits_for_max_ttl_or_for_the_operator(
     assert not any("restart guard" in said for said in info.nodes.values())
 
 
+def test_a_node_that_nobody_has_asked_since_its_start_is_said_to_be_guarded(
+    nodes: Nodes, open_client: OpenClient
+) -> None:
+    """It has no stamp yet: that is its answer, and not one to wait for."""
+    client = open_client(nodes.urls)
+    for server in nodes.servers[:2]:
+        server.flushall()
+    started = time.monotonic()
+    info = client.call(client.locks.inspect, "a")
+    assert time.monotonic() - started < 1.5, "two seconds are how long no answer is waited for"
+    assert ["restart guard" in said for said in info.nodes.values()] == [True, True, False, False, False]
+
+
 def test_the_longest_max_ttl_that_a_node_has_seen_counts(start_nodes: StartNodes, open_client: OpenClient) -> None:
     nodes = start_nodes(blessed=False)
     with Locks(nodes.urls, max_ttl=60) as careful, pytest.raises(QuorumNotReached):

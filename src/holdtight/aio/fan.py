@@ -40,6 +40,15 @@ class NodeTransport(Transport):
         made.index = self._index
         return made
 
+    def want(self) -> "asyncio.Future[Connection]":
+        """As `begin_connecting`; also a client that has been closed is connected, for who has something to end."""
+        connecting = self.begin_connecting()
+        self._wanted += 1
+        return connecting
+
+    def unwant(self) -> None:
+        self._wanted -= 1
+
 
 class QuorumTransport(Transport):
     """A client's connections on one loop, one to each node. Nothing is ever asked of the quorum as a whole."""
@@ -55,6 +64,8 @@ class QuorumTransport(Transport):
         self.words = Words(())
         """Their inboxes, as they go into a request."""
         self._knowing: tuple[Any, Sequence[Any]] = (None, ())
+        self.plans = 0
+        """How many are under way."""
 
     def all_ready(self) -> bool:
         """Every node can be asked, as far as is known; then `ways` says how."""
@@ -89,9 +100,10 @@ class QuorumTransport(Transport):
         return True
 
     def rest(self) -> None:
-        for node in self.nodes:
-            node.closed = self.closed
-            node.rest()
+        """Once the client is closed, connections stay only for plans under way, not for votes that nobody waits for:
+        what must not be left undone goes to the keeper."""
+        if self.closed and not self.plans:
+            self.close()
 
     def close(self) -> None:
         self.closed = True
@@ -109,11 +121,13 @@ class FanDriver(PlanRunner):
         self._loop = transport.loop
 
     def __enter__(self) -> "FanDriver":
+        self._transport.plans += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._transport.plans -= 1
         self._transport.rest()
 
     def _carry_out(self, wish: Wish) -> Coroutine[Any, Any, Any]:
@@ -178,6 +192,7 @@ class _Asking:
         if not self.over.done():
             self.over.cancel()
         for index, step in self._hoped.items():
+            self._transport.nodes[index].unwant()
             if step.undo:
                 self._leave_to_the_keeper(index, step)
         self._hoped = {}
@@ -205,22 +220,23 @@ class _Asking:
             return
         breaker = self._transport.breakers[index]
         if breaker.is_open(self._clock()) and not node.connecting:
-            self._refuse(index, step, breaker.cause)
+            self._refuse(index, step, breaker.answer())
             return
         self._hoped[index] = step
-        node.begin_connecting().add_done_callback(partial(self._connected, index, step))
+        node.want().add_done_callback(partial(self._connected, index, step))
 
     def _connected(self, index: int, step: Step, future: "asyncio.Future[Connection]") -> None:
         breaker = self._transport.breakers[index]
         cause = future.exception() if not future.cancelled() else LinkDown("the client was closed", sent=False)
         if cause is not None:
-            breaker.failed_once(self._clock(), str(cause), future)
+            breaker.failed_once(self._clock(), str(cause), future, refused=isinstance(cause, ServerSaid))
         else:
             breaker.worked()
         if self._hoped.pop(index, None) is None:
             return
+        self._transport.nodes[index].unwant()
         if cause is not None:
-            self._refuse(index, step, str(cause))
+            self._refuse(index, step, cause if isinstance(cause, ServerSaid) else LinkDown(str(cause), sent=False))
         else:
             self._send(index, step, future.result())
         self._settle()
@@ -228,7 +244,8 @@ class _Asking:
     def _send(self, index: int, step: Step, connection: Connection) -> None:
         waiting = connection.waiting_for(LONGEST_PATIENCE)
         if connection.owed >= MOST_OWED or (waiting > SILENT_SECONDS and not step.undo):
-            self._refuse(index, step, f"it has been silent for {waiting:.3g} s, {connection.owed} requests unanswered")
+            silent = f"it has been silent for {waiting:.3g} s, {connection.owed} requests unanswered"
+            self._refuse(index, step, LinkDown(silent, sent=False))
             return
         place = self._transport.nodes[index].place
         if place.client.announcement_due():
@@ -282,10 +299,10 @@ class _Asking:
             self.answers[index] = answer
             self._settle()
 
-    def _refuse(self, index: int, step: Step, cause: str) -> None:
+    def _refuse(self, index: int, step: Step, cause: LinkDown | ServerSaid) -> None:
         if step.undo:
             self._leave_to_the_keeper(index, step)
-        self.answers[index] = LinkDown(cause or "it cannot be reached", sent=False)
+        self.answers[index] = cause
 
     def _leave_to_the_keeper(self, index: int, step: Step) -> None:
         place = self._transport.nodes[index].place

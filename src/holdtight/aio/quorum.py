@@ -38,7 +38,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         started = clock()
         leads = None if locks.closed else store.leads(started)
         if leads is None or not transport.all_ready():
-            return await self._by_plan(None, wait, who, or_none)
+            return await self._by_plan(None, started, wait, who, or_none)
         owner = locks.client.owner()
         longest = self._patience
         if wait is not self._wait:
@@ -54,13 +54,13 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
             await burst.over
         except BaseException as error:
             burst.end(None)
-            await self._take_back(Round(owner, lot.all_markers(), ways), wait, or_none, error)
+            await self._take_back(Round(owner, lot.all_markers(), ways), started, wait, error)
             raise
         fence = agreed_fence(burst.replies, majority)
         if fence is None or clock() - started >= ballot.valid:
             found = Round(owner, lot.all_markers(), ways)
             found.answers = ballot.read_votes(burst.replies, started)
-            return await self._by_plan(found, wait, who, or_none)
+            return await self._by_plan(found, started, wait, who, or_none)
         words.learn(used, burst.replies)
         store.learn(burst.replies, started)
         tenure = QuorumTenure.of_one_moment(self.terms, transport.deliver, owner, fence, started, lot)
@@ -78,19 +78,19 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
             transport = self._locks.transport()
         return cast(QuorumTransport, transport)
 
-    async def _take_back(self, found: Round, wait: float | None, or_none: bool, error: BaseException) -> None:
+    async def _take_back(self, found: Round, started: float, wait: float | None, error: BaseException) -> None:
         """Cancelled while it asked: whatever the nodes have heard of it is withdrawn."""
-        asking, poll = self.poll(wait, or_none)
+        asking, poll = self.poll(wait, False, started)
         poll.begin(found)
         with self._driver() as driver:
             await driver.run(poll.undo())
         self._locks.report_failure(asking, error)
 
     async def _by_plan(
-        self, begun: Round | None, wait: float | None, who: Identity, or_none: bool
+        self, begun: Round | None, started: float, wait: float | None, who: Identity, or_none: bool
     ) -> AsyncLease | None:
         locks = self._locks
-        asking, poll = self.poll(wait, or_none)
+        asking, poll = self.poll(wait, or_none, started)
         if begun is not None:
             asking.owner = begun.owner
             poll.begin(begun)
@@ -188,7 +188,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         held = cast(QuorumTenure, tenure)
         terms = self.renewal_terms(held, ttl, last)
         plan = renew(
-            self.ballot, tenure.owner, fence=tenure.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
+            self.ballot, held.owner, held, fence=held.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
         )
         with self._driver() as driver:
             renewed = await driver.run(plan)

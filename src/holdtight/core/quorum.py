@@ -18,7 +18,7 @@ lease's deadline is the majority-th largest of those moments.
 
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdtight.errors import LockError
 from holdtight.plan import UNDO_SECONDS, Fan, LinkDown, NoQuorum, Plan, ServerSaid, Step, Wish
@@ -354,22 +354,30 @@ def _told(answer: Any) -> str:
 # Renewal, when somebody waits for it. The keeper renews node by node: see quorum.py.
 
 
-class Renewed(NamedTuple):
-    """What each node answered to a renewal that somebody waits for."""
+class Renewing(Protocol):
+    """What is told of such a renewal, so that a release which comes meanwhile knows of it."""
 
-    answers: list[Any]
-    limits: list[int]
+    def renewal_begins(self, limits: list[int]) -> None: ...
+    def renewal_ends(self, limits: list[int], answers: list[Any]) -> None: ...
 
 
-def renew(ballots: Ballots, owner: Owner, *, fence: int, ttl: float, now: float, patience: float) -> Plan[Renewed]:
+def renew(
+    ballots: Ballots, owner: Owner, told: Renewing, *, fence: int, ttl: float, now: float, patience: float
+) -> Plan[list[Any]]:
+    """What each node answered."""
     steps, limits = ballots.vote_steps(owner, waiter=NOBODY, now=now, patience=patience, proposal=fence, ttl=ttl)
 
     def certain(answers: list[Any]) -> bool:
         yes = sum(1 for each in answers if isinstance(each, Grant))
         return yes >= ballots.majority or yes + answers.count(None) < ballots.majority
 
-    answers: list[Any] = yield Fan(steps, certain, list, patience)
-    return Renewed(answers, limits)
+    answers: list[Any] = [None] * ballots.count
+    try:
+        told.renewal_begins(limits)
+        answers = yield Fan(steps, certain, list, patience)
+    finally:
+        told.renewal_ends(limits, answers)
+    return answers
 
 
 def all_answered(answers: list[Any]) -> bool:

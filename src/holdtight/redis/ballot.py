@@ -114,7 +114,8 @@ class QuorumStore:
         return records_step(self.client, owners)
 
     def stamp_step(self) -> Step:
-        """What a node's guard knows: (since in ms, max_ttl in ms, run id), or None."""
+        """What a node's guard knows: (since in ms, max_ttl in ms, run id), or nothing. That is an answer too, and not
+        None, which stands for none yet."""
         return Step(command("GET", self.stamp), None, _read_stamp, patience=LONGEST_PATIENCE, replacement=bytes)
 
 
@@ -374,7 +375,7 @@ def voted(index: int) -> Step:
 _RESIGNED = Step(b"", None, read_release, patience=LONGEST_PATIENCE, replacement=RESIGN_WHOLE)
 
 
-def _read_stamp(reply: Any, sent: float) -> tuple[int, int, bytes] | None:
+def _read_stamp(reply: Any, sent: float) -> tuple[int, int, bytes] | tuple[()]:
     if not isinstance(reply, bytes) or reply[:2] != _STAMP_MARK:
-        return None
+        return ()
     return int(reply[2:15]), int(reply[15:24]), reply[24:]

@@ -318,7 +318,9 @@ class Link:
         self.fd = -1
         abandon_descriptor(self.sock.fileno())
 
-    after_fork = abandon
+    def after_fork(self) -> None:
+        if self.fd >= 0:
+            self.abandon()
 
     def __del__(self) -> None:
         self.close()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from holdtight.plan import Bell, Fan, LinkDown, Park, Step, Wish
+from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish
 from holdtight.sync.crews import Crew, Fleet
 from holdtight.sync.driver import PlanRunner
 from holdtight.sync.wires import NOBODYS, Ear, Pool, Sheet, Ticket, Wire, may_ask
@@ -110,12 +110,12 @@ class FanDriver(PlanRunner):
             if pool.hope(self._ear, now):
                 hoped[index] = step
                 return
-            self._refuse(pool, index, step, sheet.answers, pool.breaker.cause)
+            self._refuse(pool, index, step, sheet.answers, pool.breaker.answer())
             return
         if wire.pending:
             why_not = may_ask(wire, step, now)
             if why_not:
-                self._refuse(pool, index, step, sheet.answers, why_not)
+                self._refuse(pool, index, step, sheet.answers, LinkDown(why_not, sent=False))
                 return
         client = pool.place.client
         if now > client.recorded_until and client.announcement_due():
@@ -129,10 +129,10 @@ class FanDriver(PlanRunner):
             request = step.replacement(request)
         wire.ask(Ticket(sheet, step, request, now))
 
-    def _refuse(self, pool: Pool, index: int, step: Step, answers: list[Any], cause: str) -> None:
+    def _refuse(self, pool: Pool, index: int, step: Step, answers: list[Any], cause: LinkDown | ServerSaid) -> None:
         if step.undo:
             pool.leave_to_the_keeper(step)
-        answers[index] = LinkDown(cause or "it cannot be reached", sent=False)
+        answers[index] = cause
 
     def _lose_patience(self, fan: Fan, answers: list[Any], hoped: dict[int, Step]) -> None:
         for index, step in enumerate(fan.steps):

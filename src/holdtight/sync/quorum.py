@@ -37,7 +37,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         leads = None if locks.closed else store.leads(started)
         crew = None if leads is None else fleet.take_ready((), started)
         if leads is None or crew is None:
-            return self._by_plan(None, None, wait, who, or_none)
+            return self._by_plan(None, None, started, wait, who, or_none)
         owner = locks.client.owner()
         longest = self._patience
         if wait is not self._wait:
@@ -59,12 +59,12 @@ class QuorumLock(QuorumLockMixin, Lock):
             fence = proposal if alike else agreed_fence(call.answers, majority)
         except BaseException as error:
             call.wanted = False
-            self._take_back(crew, Round(owner, lot.all_markers(), lot.ways), wait, or_none, error)
+            self._take_back(crew, Round(owner, lot.all_markers(), lot.ways), started, wait, error)
             raise
         if fence is None or clock() - started >= ballot.valid:
             found = Round(owner, lot.all_markers(), lot.ways)
             found.answers = ballot.read_votes(call.answers, started)
-            return self._by_plan(crew, found, wait, who, or_none)
+            return self._by_plan(crew, found, started, wait, who, or_none)
         crew.words.learn(words, call.answers)
         fleet.give(crew, started)
         store.learn(call.answers, started)
@@ -77,9 +77,9 @@ class QuorumLock(QuorumLockMixin, Lock):
             locks.report_quick_grant(self._name, owner, fence)
         return lease
 
-    def _take_back(self, crew: Crew, found: Round, wait: float | None, or_none: bool, error: BaseException) -> None:
+    def _take_back(self, crew: Crew, found: Round, started: float, wait: float | None, error: BaseException) -> None:
         """Interrupted while it asked: whatever the nodes have heard of it is withdrawn."""
-        asking, poll = self.poll(wait, or_none)
+        asking, poll = self.poll(wait, False, started)
         poll.begin(found)
         with FanDriver(self._locks.fleet, crew=crew) as driver:
             driver.broken_off = True
@@ -87,10 +87,16 @@ class QuorumLock(QuorumLockMixin, Lock):
         self._locks.report_failure(asking, error)
 
     def _by_plan(
-        self, crew: Crew | None, begun: Round | None, wait: float | None, who: Identity, or_none: bool
+        self,
+        crew: Crew | None,
+        begun: Round | None,
+        started: float,
+        wait: float | None,
+        who: Identity,
+        or_none: bool,
     ) -> Lease | None:
         locks = self._locks
-        asking, poll = self.poll(wait, or_none)
+        asking, poll = self.poll(wait, or_none, started)
         if begun is not None:
             asking.owner = begun.owner
             poll.begin(begun)
@@ -191,7 +197,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         held = cast(QuorumTenure, tenure)
         terms = self.renewal_terms(held, ttl, last)
         plan = renew(
-            self.ballot, tenure.owner, fence=tenure.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
+            self.ballot, held.owner, held, fence=held.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
         )
         with FanDriver(self._locks.fleet) as driver:
             renewed = driver.run(plan)

@@ -284,11 +284,11 @@ class Pool:
             return True
 
     def _connect(self) -> None:
-        cause = ""
+        cause, refused = "", False
         try:
             wire = Wire(self.place.open(self._connect_timeout), self)
         except (LinkDown, ServerSaid, OSError) as error:
-            cause = quotable(error)
+            cause, refused = quotable(error), isinstance(error, ServerSaid)
         except Exception as error:  # credentials come from code that is not ours
             cause = f"{type(error).__name__}: {error}"
         else:
@@ -296,7 +296,7 @@ class Pool:
             self.idle.append(wire)
             self.place.post.keeper.watch(self.place)
         if cause:
-            self.breaker.failed(self.clock(), cause)
+            self.breaker.failed(self.clock(), cause, refused=refused)
         with self._lock:
             self._connecting = False
             hopeful, self._hopeful = self._hopeful, []
