@@ -62,8 +62,6 @@ class QuorumLockMixin:
 
     def poll(self, wait: float | None, or_none: bool) -> tuple[Asking, Poll]:
         locks: BaseLocks[Any] = self._locks
-        if locks.closed:
-            raise RuntimeError(f"{locks!r} is closed")
         place = cast(QuorumPlace, locks.place)
         poll = Poll(
             self.ballot,

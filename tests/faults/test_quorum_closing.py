@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from holdtight import AsyncLocks
+from holdtight import AsyncLocks, LockTimeout
 from holdtight.redis.ballot import VOTE
 from tests.faults.clients import asks
-from tests.faults.quorum import Nodes, Side
+from tests.faults.quorum import Nodes, Side, votes_of
 from tests.support.processes import wait_for
 
 
@@ -77,3 +77,44 @@ def test_votes_that_nobody_waits_for_end_with_a_loop_that_has_ended(nodes: Nodes
         loop.run_until_complete(take_and_give(locks))
         held.wait()
         locks.discard()
+
+
+@pytest.mark.parametrize("then", ["goes on", "is cancelled"])
+def test_who_is_asking_when_the_client_is_closed_leaves_no_vote_behind(nodes: Nodes, then: str) -> None:
+    async def main(side: Side) -> None:
+        locks = AsyncLocks(side.urls)
+        async with locks.lock("warm"):
+            pass
+        held = [proxy.hold_reply(asks(VOTE)) for proxy in side.proxies]
+        acquire = asyncio.create_task(locks.lock("a").acquire())
+        for each in held:
+            await asyncio.to_thread(each.wait)
+        await locks.aclose()
+        for each in held:
+            each.release()
+        if then == "goes on":
+            await (await acquire).release()
+        else:
+            acquire.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await acquire
+
+    with Side(nodes) as side:
+        asyncio.run(main(side))
+        wait_for(lambda: votes_of(nodes, "a") == [b""] * 5)
+
+
+def test_who_waits_when_the_client_is_closed_goes_on_waiting(nodes: Nodes) -> None:
+    async def main() -> None:
+        async with AsyncLocks(nodes.urls) as others:
+            holder = await others.lock("a").acquire()
+            locks = AsyncLocks(nodes.urls)
+            waiter = asyncio.create_task(locks.lock("a").acquire())
+            with pytest.raises(LockTimeout):  # by now the other has been told as well that it is held
+                await locks.lock("a").acquire(wait=0.2)
+            await locks.aclose()
+            await holder.release()
+            await (await asyncio.wait_for(waiter, 10)).release()
+
+    asyncio.run(main())
+    wait_for(lambda: votes_of(nodes, "a") == [b""] * 5)

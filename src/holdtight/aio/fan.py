@@ -55,6 +55,8 @@ class QuorumTransport(Transport):
         self.words = Words(())
         """Their inboxes, as they go into a request."""
         self._knowing: tuple[Any, Sequence[Any]] = (None, ())
+        self.drivers = 0
+        """How many plans are under way."""
 
     def all_ready(self) -> bool:
         """Every node can be asked, as far as is known; then `ways` says how."""
@@ -89,6 +91,9 @@ class QuorumTransport(Transport):
         return True
 
     def rest(self) -> None:
+        if self.closed and not self.drivers:
+            self.close()  # whatever nodes still owe, nobody waits for it
+            return
         for node in self.nodes:
             node.closed = self.closed
             node.rest()
@@ -109,11 +114,13 @@ class FanDriver(PlanRunner):
         self._loop = transport.loop
 
     def __enter__(self) -> "FanDriver":
+        self._transport.drivers += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._transport.drivers -= 1
         self._transport.rest()
 
     def _carry_out(self, wish: Wish) -> Coroutine[Any, Any, Any]:
@@ -178,6 +185,7 @@ class _Asking:
         if not self.over.done():
             self.over.cancel()
         for index, step in self._hoped.items():
+            self._transport.nodes[index].wanted -= 1
             if step.undo:
                 self._leave_to_the_keeper(index, step)
         self._hoped = {}
@@ -208,6 +216,7 @@ class _Asking:
             self._refuse(index, step, breaker.cause)
             return
         self._hoped[index] = step
+        node.wanted += 1
         node.begin_connecting().add_done_callback(partial(self._connected, index, step))
 
     def _connected(self, index: int, step: Step, future: "asyncio.Future[Connection]") -> None:
@@ -219,6 +228,7 @@ class _Asking:
             breaker.worked()
         if self._hoped.pop(index, None) is None:
             return
+        self._transport.nodes[index].wanted -= 1
         if cause is not None:
             self._refuse(index, step, str(cause))
         else:

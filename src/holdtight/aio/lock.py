@@ -173,8 +173,8 @@ class AsyncLock(BaseLock):
     ) -> AsyncLease | None:
         """All other ways: no connection yet, somebody else holds it, the server is not well."""
         locks = self._locks
-        if locks.closed:
-            raise RuntimeError(f"{locks!r} is closed")
+        if first is None and not limit:
+            locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
         asking = self.asking(owner, wait, started, who, or_none=or_none)
         try:
             with Driver(transport, connection) as driver:

@@ -205,6 +205,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
     async def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> AsyncLease:
         """Takes over a lock that was detached, under a new owner and a higher fence. LeaseLost if it is too late."""
         detached = Detached.read(text)
+        self.check_open()
         self._can_adopt(detached.name)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()

@@ -135,6 +135,7 @@ class AsyncMulti(BaseMulti[AsyncLock]):
     async def _at_once(self, who: Identity) -> tuple[AsyncLease, ...] | None:
         """All of them with one request, if they are free and nobody stands in line for any."""
         locks = self._locks
+        locks.check_open()
         owner = locks.client.owner()
         plan = at_once(locks.store.several([part.prepared for part in self.parts]), owner, clock=locks.place.clock)
         grants = await locks.run(plan, self.name)
