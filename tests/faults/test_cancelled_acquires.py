@@ -279,3 +279,23 @@ def test_a_detach_that_is_cancelled_too_late_leaves_a_lease_that_knows_when_it_e
                 lease.check()
 
     asyncio.run(main())
+
+
+def test_an_adoption_that_is_cancelled_leaves_the_lock_free_or_to_be_adopted(private_server: RunningServer) -> None:
+    async def main() -> None:
+        with Proxy(private_server.port) as proxy:
+            async with AsyncLocks(proxy.url) as locks:
+                text = await (await locks.lock("a").acquire()).detach()
+                held = proxy.hold_reply(asks(script.ADOPT))
+                adopt = asyncio.create_task(locks.adopt(text))
+                await asyncio.to_thread(held.wait)  # the server has done it
+                adopt.cancel()
+                held.release()
+                with pytest.raises(asyncio.CancelledError):
+                    await adopt
+
+    load_scripts(private_server)
+    with Locks(private_server.url) as witness:
+        asyncio.run(main())
+        free_at_once(witness, "a")
+        tidied(private_server)

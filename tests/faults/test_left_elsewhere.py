@@ -92,7 +92,7 @@ def test_of_several_permits_those_of_ended_tasks_are_kept_no_more(private_server
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, said: None)
         async with AsyncLocks(private_server.url) as locks:
-            permits = locks.semaphore("a", permits=3, ttl=0.6)
+            permits = locks.semaphore("a", permits=3, ttl=2)
             async with permits as lease:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ResourceWarning)
