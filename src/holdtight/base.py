@@ -216,6 +216,11 @@ class BaseLocks(Reports, Generic[L]):
 
             raise refuse("adopt", name)
 
+    def check_open(self) -> None:
+        """Before anything is taken: what is held may be given back by a closed client too."""
+        if self.closed:
+            raise RuntimeError(f"{self!r} is closed")
+
     def _close(self) -> None:
         self.closed = True
         with _sharing:

@@ -23,13 +23,19 @@ class StandingInLine:
     interval = TOUCH_SECONDS
     deadline = float("inf")
 
-    def __init__(self, place: Place, touch: Callable[[bytes], bytes], inbox: bytes) -> None:
+    def __init__(
+        self, place: Place, touch: Callable[[bytes], bytes], inbox: bytes, gone: Callable[[], bool] | None = None
+    ) -> None:
         self.place = place
         self.alive = True
         self._touch = touch
         self._inbox = inbox
+        self._gone = gone
+        """Whether nobody can wait there any more: its event loop was closed."""
 
     def request(self, now: float) -> bytes | None:
+        if self._gone is not None and self._gone():
+            self.alive = False
         return self._touch(self._inbox) if self.alive else None
 
     def whole(self, request: bytes) -> bytes:

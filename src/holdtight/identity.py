@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdtight.tenure import Tenure
 
-__all__ = ["Identity", "Key", "identity", "task_identity"]
+__all__ = ["Identity", "Key", "identity", "task_identity", "tasks_inside"]
 
 MOST_SPARE = 4096
 LONGEST_DISPLAY = 60
@@ -75,6 +75,13 @@ class Identity:
 
     # An interrupt (Ctrl-C) may come between any two steps of a block's beginning and of its end. Whoever is interrupted
     # says what he knows; what is not certain to be in the user's hands is forsaken.
+
+    def end_blocks(self) -> list[Any]:
+        """Of a task that has ended inside of blocks, which nobody can leave any more: their leases, kept no more."""
+        left = [lease for _, lease in self.stack]
+        self.stack.clear()
+        self._tidy()
+        return left
 
     def break_off(self, depth: int) -> None:
         """The beginning of blocks was interrupted, when so many others were open."""
@@ -141,6 +148,11 @@ collector more than it looks."""
 
 def _forget(task: Any) -> None:
     _tasks.pop(task, None)
+
+
+def tasks_inside(key: Key) -> list[Identity]:
+    """Of all tasks that are, or have ended, inside a block on this key."""
+    return [each for each in list(_tasks.values()) if any(entered == key for entered, _ in each.stack)]
 
 
 def task_identity(task: Any) -> Identity:

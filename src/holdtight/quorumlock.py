@@ -63,8 +63,6 @@ class QuorumLockMixin:
     def poll(self, wait: float | None, or_none: bool, started: float) -> tuple[Asking, Poll]:
         """`started`: when the nodes were first asked, which may have been without a plan."""
         locks: BaseLocks[Any] = self._locks
-        if locks.closed:
-            raise RuntimeError(f"{locks!r} is closed")
         place = cast(QuorumPlace, locks.place)
         poll = Poll(
             self.ballot,

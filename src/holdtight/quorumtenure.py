@@ -320,7 +320,8 @@ class NodeCharge:
         tenure = self.tenure
         terms = tenure.terms
         ballot = cast(Ballot, terms.prepared)
-        if not terms.renew or now >= tenure.deadline:
+        block = tenure.block
+        if not terms.renew or now >= tenure.deadline or (block is not None and block.stranded):
             return None
         patience = min(LONGEST_PATIENCE, tenure.deadline - now)
         with tenure._changing:  # pyright: ignore[reportPrivateUsage]

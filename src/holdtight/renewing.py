@@ -69,10 +69,8 @@ class Renewal:
             return False
         if isinstance(verdict, LossReason):
             self._tenure.lose(verdict)
-        elif not self.alive:
-            self._assume_shorter(sent)  # nobody waits for it any more, but the server has done it
-        elif self._last:
-            self._tenure.ended = True
+        elif self._last or not self.alive:
+            self._assume_shorter(sent)  # perhaps nobody waits for it any more, but the server has done it
         else:
             self._set_terms(sent)
         self._finish(verdict)
@@ -97,7 +95,8 @@ class Renewal:
 
     def _finish(self, verdict: Verdict | LossReason | None) -> None:
         self.alive = False
-        self._tenure.waiting = False
+        # What is detached is renewed no more; that it has ended is for the caller to say, who may have given up.
+        self._tenure.waiting = self._last and verdict is Verdict.RENEWED
         self._verdict = verdict
         self._done()
 
@@ -119,6 +118,8 @@ class Renewal:
         """In the caller's thread once it is done, or the caller has waited enough: returns if renewed."""
         tenure = self._tenure
         if self._verdict is Verdict.RENEWED:
+            if self._last:
+                tenure.ended = True
             return
         verb = "detach" if self._last else "renew"
         if tenure.lost():

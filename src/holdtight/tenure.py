@@ -70,6 +70,11 @@ class Terms:
 class Cancellable(Protocol):
     lease: Any
 
+    @property
+    def stranded(self) -> bool:
+        """Its event loop was closed: nobody will ever leave it."""
+        ...
+
     def lease_lost(self) -> None: ...
 
 
@@ -198,6 +203,9 @@ class Tenure:
         terms = self.terms
         left = self.deadline - now
         if not terms.renew or not self.alive or self.waiting or left <= 0:
+            return None
+        block = self.block  # its own loop may take it away meanwhile
+        if block is not None and block.stranded:
             return None
         asked = self.ttl
         if self.hold_until is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import sys
 import threading
 import time
@@ -200,3 +201,29 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def with_a_closed_loop(*urls: str) -> None:
+    """Somebody is inside a block and somebody waits when the loop is closed under them; the process lives on."""
+    locks = AsyncLocks(urls[0] if len(urls) == 1 else urls)
+    others = Locks(urls[0] if len(urls) == 1 else urls)
+    kept.append(others.lock("wanted").acquire())
+    entered = asyncio.Event()
+
+    async def hold() -> None:
+        async with locks.lock("held", ttl=0.6):
+            entered.set()
+            await asyncio.Event().wait()
+
+    async def begin() -> None:
+        kept.append([asyncio.create_task(hold()), asyncio.create_task(locks.lock("wanted").acquire())])
+        await entered.wait()
+        while len(urls) == 1 and not (await locks.inspect("wanted")).waiting:
+            await asyncio.sleep(0.01)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    loop.close()
+    say("closed")
+    sys.stdin.readline()
+    os._exit(0)  # what asyncio says about its tasks is not what this is about

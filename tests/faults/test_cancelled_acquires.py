@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
-from holdtight import AsyncLocks, Locks
+from holdtight import AsyncLocks, LeaseLost, Locks
 from holdtight.aio.lease import AsyncLease
 from holdtight.redis import script
 from tests.faults.clients import asks, load_scripts, tidy, waiting
@@ -255,3 +255,47 @@ def test_a_cancelled_acquire_on_a_silent_server_ends_within_the_second_of_its_un
 
     asyncio.run(main())
     tidied(private_server)
+
+
+def test_a_detach_that_is_cancelled_too_late_leaves_a_lease_that_knows_when_it_ends(
+    private_server: RunningServer,
+) -> None:
+    """The server has agreed, and the loop has not heard of it: the lease goes on, and is renewed."""
+
+    async def main() -> None:
+        async with AsyncLocks(private_server.url) as locks:
+            lease = await locks.lock("a", ttl=0.9).acquire()
+            detach = asyncio.create_task(lease.detach(60))
+            await asyncio.sleep(0)
+            wait_for(lambda: int(private_server.command("PTTL", "ht:{a}")) > 30_000)  # the loop hears of nothing
+            detach.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await detach
+            lease.check()
+            assert lease.remaining() > 0
+            private_server.flushall()
+            assert await lease.wait_lost(10)
+            with pytest.raises(LeaseLost):
+                lease.check()
+
+    asyncio.run(main())
+
+
+def test_an_adoption_that_is_cancelled_leaves_the_lock_free_or_to_be_adopted(private_server: RunningServer) -> None:
+    async def main() -> None:
+        with Proxy(private_server.port) as proxy:
+            async with AsyncLocks(proxy.url) as locks:
+                text = await (await locks.lock("a").acquire()).detach()
+                held = proxy.hold_reply(asks(script.ADOPT))
+                adopt = asyncio.create_task(locks.adopt(text))
+                await asyncio.to_thread(held.wait)  # the server has done it
+                adopt.cancel()
+                held.release()
+                with pytest.raises(asyncio.CancelledError):
+                    await adopt
+
+    load_scripts(private_server)
+    with Locks(private_server.url) as witness:
+        asyncio.run(main())
+        free_at_once(witness, "a")
+        tidied(private_server)

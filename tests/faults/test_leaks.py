@@ -15,6 +15,7 @@ from holdtight.keeper import keeper
 from holdtight.sync.lock import Lock
 from tests.faults.clients import start, tidy, waiting
 from tests.support.processes import wait_for
+from tests.support.proxy import Proxy
 from tests.support.servers import RunningServer
 
 ROUNDS = 2000
@@ -159,6 +160,28 @@ def test_an_acquire_that_is_cancelled_while_it_connects_leaves_no_connection(
                 else:
                     await lease.release()
         await asyncio.to_thread(wait_for, lambda: not private_server.clients())
+
+    asyncio.run(main())
+    all_back(private_server, threads, fds)
+
+
+def test_a_close_that_is_cancelled_closes_all_the_same(private_server: RunningServer) -> None:
+    warm_up(private_server)
+    threads, fds = set(threading.enumerate()), descriptors()
+
+    async def main() -> None:
+        with Proxy(private_server.port) as proxy:
+            locks = AsyncLocks(proxy.url)
+            async with locks.lock("a"):
+                pass
+            held = proxy.hold_reply(b"DEL")
+            closing = asyncio.create_task(locks.aclose())
+            await asyncio.to_thread(held.wait)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            held.release()
+            await asyncio.to_thread(wait_for, lambda: proxy.connections == 0)
 
     asyncio.run(main())
     all_back(private_server, threads, fds)

@@ -171,10 +171,20 @@ def test_a_lost_reply_is_asked_again_with_the_same_owner_and_a_new_time() -> Non
     assert run.answer(Grant(9, 1000.5)).result == Grant(9, 1000.5)
 
 
-def test_after_three_lost_replies_adoption_is_given_up() -> None:
+def test_after_three_lost_replies_adoption_is_given_up_and_undone() -> None:
     run = adopting().answer(SENT).answer(SENT).answer(SENT)
+    assert run.asks("withdraw").owner == OWNER
+    run.answer(1)
     assert isinstance(run.error, LinkDown)
     assert len(run.all("adopt")) == 3
+
+
+@pytest.mark.parametrize("answer", [1, SENT, LOADING])
+def test_an_adoption_that_is_interrupted_is_undone(answer: object) -> None:
+    run = adopting().answer(KeyboardInterrupt())
+    assert run.asks("withdraw").owner == OWNER
+    run.answer(answer)
+    assert isinstance(run.error, KeyboardInterrupt)
 
 
 def test_a_late_adoption_is_asked_again() -> None:

@@ -127,6 +127,20 @@ async def test_a_closed_client_takes_no_more_locks(world: World) -> None:
             await take()
 
 
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
+async def test_a_closed_client_takes_no_several_locks_and_adopts_none(world: World) -> None:
+    client = world.locks()
+    several = client.multi("one", "two")
+    text = await (await world.lock("baton", of=client).acquire()).detach()
+    await client.aclose()
+    for take in (several.acquire, several.try_acquire, several.hold().__aenter__, several.__aenter__):
+        with pytest.raises(RuntimeError, match="closed"):
+            await take()
+    with pytest.raises(RuntimeError, match="closed"):
+        await client.adopt(text)
+    await (await world.client.adopt(text)).release()
+
+
 async def test_a_client_that_never_sent_anything_can_be_closed(world: World) -> None:
     async with world.locks("redis://127.0.0.1:1"):
         pass

@@ -259,8 +259,21 @@ def test_detaching_ends_the_tenure_once_the_server_has_agreed(world: World) -> N
     assert ttl_asked(renewal.request(world.now)) == 600_000
     assert tenure.alive
     renewal.answered(1, world.now)
-    assert tenure.ended
+    assert tenure.request(world.now) is None, "a renewal would take the time for adopting away"
     renewal.conclude()
+    assert tenure.ended
+
+
+def test_a_detach_that_is_given_up_when_the_server_has_agreed_already_does_not_end_the_lease(world: World) -> None:
+    tenure = world.tenure(ttl=10)
+    renewal = Renewal(tenure, 1.0, lambda: None, last=True)
+    renewal.request(world.now)
+    renewal.answered(1, world.now)
+    renewal.give_up()
+    assert tenure.alive
+    assert tenure.request(world.now) is not None
+    world.now += 1
+    assert tenure.lost(), "the server has kept it for no longer than that"
 
 
 def test_an_answer_that_comes_after_detach_was_given_up_does_not_end_the_lease(world: World) -> None:

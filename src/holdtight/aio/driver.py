@@ -107,7 +107,8 @@ class Driver(PlanRunner):
             await asyncio.sleep(seconds)
             return None
         if self._standing is None:
-            self._standing = StandingInLine(self._place, park.touch, connection.inbox)
+            gone = self._transport.loop.is_closed
+            self._standing = StandingInLine(self._place, park.touch, connection.inbox, gone)
             self._place.post.keeper.add(self._standing, self._clock())
         if not connection.inbox:
             # Nobody can ring here: look now and then.

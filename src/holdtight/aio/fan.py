@@ -43,11 +43,11 @@ class NodeTransport(Transport):
     def want(self) -> "asyncio.Future[Connection]":
         """As `begin_connecting`; also a client that has been closed is connected, for who has something to end."""
         connecting = self.begin_connecting()
-        self._wanted += 1
+        self.wanted += 1
         return connecting
 
     def unwant(self) -> None:
-        self._wanted -= 1
+        self.wanted -= 1
 
 
 class QuorumTransport(Transport):

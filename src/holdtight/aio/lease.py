@@ -1,17 +1,19 @@
 """A lease for asyncio code, and the block that is cancelled when it is lost."""
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdtight.clock import ttl_seconds, wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, Unavailable
+from holdtight.identity import Identity, Key, tasks_inside
 from holdtight.lease import BaseLease, Detached
 from holdtight.tenure import Tenure
 
 if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock
 
-__all__ = ["AsyncLease", "Block"]
+__all__ = ["AsyncLease", "Block", "leave_elsewhere"]
 
 _GLANCE = 0.25
 
@@ -134,6 +136,10 @@ class Block:
     def tenure(self) -> Tenure:
         return self.lease.tenure
 
+    @property
+    def stranded(self) -> bool:
+        return self._task.get_loop().is_closed()
+
     def lease_lost(self) -> None:
         if not self.exiting and not self.cancelled:
             self.cancelled = True
@@ -156,3 +162,29 @@ class Block:
         if error is None or (self.cancelled and not outer and isinstance(error, asyncio.CancelledError)):
             raise failure from error
         error.add_note(str(failure))
+
+
+async def leave_elsewhere(
+    key: Key, kind: type[BaseException] | None, step_out: Callable[[Identity], None] | None = None
+) -> None:
+    """Gives back what a block held that is left in another task than it was entered in, if it can be told which: nobody
+    else ever will. So ends a generator that the loop closes because nobody has it any more.
+
+    Of readers and permits several may be open: then those are kept no more whose task has ended, as with a thread that
+    ends in a block.
+    """
+    inside = [(who, each) for who in tasks_inside(key) for entered, each in list(who.stack) if entered == key]
+    found = [(who, each) for who, each in inside if isinstance(each, Block)]
+    ended = dict.fromkeys(who for who, _ in found if who.task.done())
+    if len(found) == 1 and (ended or kind is not None):
+        who, block = found[0]
+        who.leave_block(key)
+        block.begin_exit()
+        if step_out is not None:
+            step_out(who)
+        await block.lease.leave()
+        return
+    for who in ended:
+        for each in who.end_blocks():
+            if isinstance(each, Block):
+                each.begin_exit()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from holdtight.aio.connection import Connection
 from holdtight.aio.driver import Driver
 from holdtight.aio.hold import AsyncHold
-from holdtight.aio.lease import AsyncLease, Block
+from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.open import without_the_server
 from holdtight.aio.transport import Transport
 from holdtight.baselock import BaseLock
@@ -173,8 +173,8 @@ class AsyncLock(BaseLock):
     ) -> AsyncLease | None:
         """All other ways: no connection yet, somebody else holds it, the server is not well."""
         locks = self._locks
-        if locks.closed:
-            raise RuntimeError(f"{locks!r} is closed")
+        if first is None and not limit:
+            locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
         asking = self.asking(owner, wait, started, who, or_none=or_none)
         try:
             with Driver(transport, connection) as driver:
@@ -267,8 +267,7 @@ class AsyncLock(BaseLock):
             self.not_downgraded(tenure, error)
             raise
         self._locks.report_downgraded(tenure, grant.fence)
-        transport = self._locks.transport()
-        return lock.granted(transport, tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
+        return lock.granted(self._locks.transport(), tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
 
     async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         loop = asyncio.get_running_loop()
@@ -304,7 +303,11 @@ class AsyncLock(BaseLock):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        block: Block = task_identity(_current_task()).leave_block(self.key)
+        try:
+            block: Block = task_identity(_current_task()).leave_block(self.key)
+        except RuntimeError:
+            await leave_elsewhere(self.key, kind)
+            raise
         block.begin_exit()
         lease = block.lease
         tenure = lease.tenure

@@ -101,15 +101,17 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         if self.closed:
             return
         self._close()
-        if self._stand_in is not None:
-            await self._stand_in.aclose()
-        connection = self.transport().ready()
-        if connection is not None and self.client.recorded_until:
-            self.client.recorded_until = 0.0
-            asked = connection.ask(command("DEL", self.client.record_key), 0.5)
-            asked.add_done_callback(ignore)
-            await asyncio.wait([asked])
-        self.close_loops()
+        try:
+            if self._stand_in is not None:
+                await self._stand_in.aclose()
+            connection = self.transport().ready()
+            if connection is not None and self.client.recorded_until:
+                self.client.recorded_until = 0.0
+                asked = connection.ask(command("DEL", self.client.record_key), 0.5)
+                asked.add_done_callback(ignore)
+                await asyncio.wait([asked])
+        finally:
+            self.close_loops()  # also if we are cancelled: nobody can close it a second time
 
     def discard(self) -> None:
         """Closes where no loop runs any more, as at the end of a test: nothing is said to the server."""
@@ -203,6 +205,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
     async def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> AsyncLease:
         """Takes over a lock that was detached, under a new owner and a higher fence. LeaseLost if it is too late."""
         detached = Detached.read(text)
+        self.check_open()
         self._can_adopt(detached.name)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from holdtight.aio.hold import AsyncHold
-from holdtight.aio.lease import AsyncLease, Block
+from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.lock import AsyncLock, under
 from holdtight.clock import wait_seconds
 from holdtight.core.multi import at_once
@@ -135,6 +135,7 @@ class AsyncMulti(BaseMulti[AsyncLock]):
     async def _at_once(self, who: Identity) -> tuple[AsyncLease, ...] | None:
         """All of them with one request, if they are free and nobody stands in line for any."""
         locks = self._locks
+        locks.check_open()
         owner = locks.client.owner()
         plan = at_once(locks.store.several([part.prepared for part in self.parts]), owner, clock=locks.place.clock)
         grants = await locks.run(plan, self.name)
@@ -170,7 +171,11 @@ class AsyncMulti(BaseMulti[AsyncLock]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         who = task_identity(asyncio.current_task())
-        block: _Block = who.leave_block(self.key)
+        try:
+            block: _Block = who.leave_block(self.key)
+        except RuntimeError:
+            await leave_elsewhere(self.key, kind, self.step_out)
+            raise
         block.begin_exit()
         self.step_out(who)
         await block.exit(error)

@@ -90,6 +90,8 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         self, begun: Round | None, started: float, wait: float | None, who: Identity, or_none: bool
     ) -> AsyncLease | None:
         locks = self._locks
+        if begun is None:
+            locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
         asking, poll = self.poll(wait, or_none, started)
         if begun is not None:
             asking.owner = begun.owner

@@ -26,7 +26,7 @@ class Transport:
         self.closed = False
         self._connect_timeout = connect_timeout
         self._connecting: asyncio.Future[Connection] | None = None
-        self._wanted = 0
+        self.wanted = 0
         """How many wait for it."""
 
     def ready(self) -> Connection | None:
@@ -42,11 +42,11 @@ class Transport:
         if self.place.at_once:
             return self._connect_at_once(timeout)
         connecting = self.begin_connecting()
-        self._wanted += 1
+        self.wanted += 1
         try:
             done, _ = await asyncio.wait([connecting], timeout=timeout)
         finally:
-            self._wanted -= 1
+            self.wanted -= 1
         if not done:
             raise LinkDown("connecting took too long", sent=False, silent=True)
         return done.pop().result()
@@ -89,7 +89,7 @@ class Transport:
         return future
 
     def _settle(self, future: "asyncio.Future[Connection]", link: Link | None, error: Exception | None) -> None:
-        if link is not None and self.closed and not self._wanted:
+        if link is not None and self.closed and not self.wanted:
             link.close()
             link, error = None, LinkDown("the client was closed", sent=False)
         if link is None:

@@ -19,6 +19,7 @@ class Ending(Protocol):
     def release_step(self, owner: Owner) -> Step: ...
     def marker_step(self, owner: Owner, marker: int) -> Step: ...
     def sweep_step(self, owner: Owner) -> Step: ...
+    def withdraw_step(self, owner: Owner) -> Step: ...
     def adopt_step(self, old: Owner, owner: Owner, *, now: float) -> Step: ...
     def downgrade_step(self, owner: Owner, *, now: float) -> Step: ...
 
@@ -67,8 +68,20 @@ def _sweep(ending: Ending, owner: Owner) -> Plan[None]:
 
 
 def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float]) -> Plan[Grant]:
-    """Takes a detached grant over. The same owner asks again after a lost reply and gets the same grant."""
-    return (yield from _turned(lambda: ending.adopt_step(old, owner, now=clock()), ending.claim.name))
+    """Takes a detached grant over. The same owner asks again after a lost reply and gets the same grant.
+
+    Who gives up passes on what he may have got: nobody could adopt it any more.
+    """
+    try:
+        return (yield from _turned(lambda: ending.adopt_step(old, owner, now=clock()), ending.claim.name))
+    except (LeaseLost, ServerSaid):
+        raise
+    except BaseException:
+        try:
+            yield ending.withdraw_step(owner)
+        except (LinkDown, ServerSaid):
+            pass  # the ttl ends it
+        raise
 
 
 def downgrade(ending: Ending, owner: Owner, *, clock: Callable[[], float]) -> Plan[Grant]:

@@ -212,8 +212,8 @@ class Lock(Giving):
     ) -> Lease | None:
         """All other ways: no connection yet, somebody else holds it, the server is not well."""
         locks = self._locks
-        if locks.closed:
-            raise RuntimeError(f"{locks!r} is closed")
+        if first is None and not limit:
+            locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
         asking = self.asking(owner, wait, started, who, or_none=or_none)
         try:
             touch_at = 0.0

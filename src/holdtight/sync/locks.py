@@ -197,6 +197,7 @@ class Locks(BaseLocks[Lock]):
     def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> Lease:
         """Takes over a lock that was detached, under a new owner and a higher fence. LeaseLost if it is too late."""
         detached = Detached.read(text)
+        self.check_open()
         self._can_adopt(detached.name)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()

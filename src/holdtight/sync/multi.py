@@ -127,6 +127,7 @@ class Multi(BaseMulti[Lock]):
     def _at_once(self, who: Identity) -> tuple[Lease, ...] | None:
         """All of them with one request, if they are free and nobody stands in line for any."""
         locks = self._locks
+        locks.check_open()
         owner = locks.client.owner()
         store = locks.store
         plan = at_once(store.several([part.prepared for part in self.parts]), owner, clock=locks.place.clock)

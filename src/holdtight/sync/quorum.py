@@ -96,6 +96,8 @@ class QuorumLock(QuorumLockMixin, Lock):
         or_none: bool,
     ) -> Lease | None:
         locks = self._locks
+        if begun is None:
+            locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
         asking, poll = self.poll(wait, or_none, started)
         if begun is not None:
             asking.owner = begun.owner
