@@ -175,7 +175,7 @@ async def leave_elsewhere(
     """
     inside = [(who, each) for who in tasks_inside(key) for entered, each in list(who.stack) if entered == key]
     found = [(who, each) for who, each in inside if isinstance(each, Block)]
-    ended = dict.fromkeys(who for who, _ in found if who.task.done())
+    ended = dict.fromkeys(who for who, _ in found if who.task is not None and who.task.done())
     if len(found) == 1 and (ended or kind is not None):
         who, block = found[0]
         who.leave_block(key)
