@@ -73,15 +73,15 @@ class Identity:
             f"the block on {key[1]!r} was left in another thread or task than it was entered in: use hold() for that"
         )
 
-    # An interrupt (Ctrl-C) may come between any two steps of a block's beginning and of its end. Whoever is interrupted
-    # says what he knows; what is not certain to be in the user's hands is forsaken.
-
     def end_blocks(self) -> list[Any]:
         """Of a task that has ended inside of blocks, which nobody can leave any more: their leases, kept no more."""
         left = [lease for _, lease in self.stack]
         self.stack.clear()
         self._tidy()
         return left
+
+    # An interrupt (Ctrl-C) may come between any two steps of a block's beginning and of its end. Whoever is interrupted
+    # says what he knows; what is not certain to be in the user's hands is forsaken.
 
     def break_off(self, depth: int) -> None:
         """The beginning of blocks was interrupted, when so many others were open."""

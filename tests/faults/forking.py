@@ -61,12 +61,12 @@ def owns_nothing(lease: BaseLease) -> None:
     assert lost.value.reason is LossReason.FORKED
 
 
-def open_sockets() -> list[int]:
-    found = list[int]()
+def open_sockets() -> set[int]:
+    found = set[int]()
     for fd in map(int, os.listdir("/dev/fd")):
         with suppress(OSError):  # the one that the list was read with
             if stat.S_ISSOCK(os.fstat(fd).st_mode):
-                found.append(fd)
+                found.add(fd)
     return found
 
 
@@ -236,18 +236,9 @@ def while_somebody_waits(url: str) -> None:
     say("served")
 
 
-def sockets() -> set[str]:
-    """Those that are open in this process, as the kernel numbers them."""
-    found: set[str] = set()
-    for number in os.listdir("/proc/self/fd"):
-        with suppress(OSError):
-            found.add(os.readlink(f"/proc/self/fd/{number}"))
-    return {each for each in found if each.startswith("socket:")}
-
-
 def out_of_waiting_threads(*urls: str) -> None:
     """On one server, or on a quorum. Some connections are in the hands of threads that a child does not have."""
-    before = sockets()
+    before = open_sockets()
     with Locks(list(urls) if len(urls) > 1 else urls[0]) as locks:
         lease = locks.lock("a").acquire()
 
@@ -261,12 +252,12 @@ def out_of_waiting_threads(*urls: str) -> None:
         def connected() -> bool:
             """With none that is being made just now: a socket is nobody's yet, then."""
             links = sum(isinstance(each, Link) and each.fd >= 0 for each in gc.get_objects())
-            return links == len(sockets() - before) >= 3 * len(urls)
+            return links == len(open_sockets() - before) >= 3 * len(urls)
 
         wait_for(connected)
 
         def look() -> None:
-            assert sockets() <= before
+            assert open_sockets() <= before
 
         say(f"child {forked(look)}")
         lease.release()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -52,7 +51,6 @@ def test_a_fork_takes_nobody_out_of_the_line(private_server: RunningServer, star
     all_well(start_child(forking.while_somebody_waits, private_server.url), "served")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_child_keeps_no_connection_of_threads_that_it_does_not_have(
     start_nodes: StartNodes, start_child: StartChild, count: int

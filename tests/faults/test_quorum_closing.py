@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdtight import AsyncLocks, LockTimeout
+from holdtight import AsyncLocks
 from holdtight.redis.ballot import VOTE
 from tests.faults.clients import Colour, OpenClient, asks, start
 from tests.faults.quorum import Nodes, Side, votes_of
@@ -127,19 +127,3 @@ def test_who_is_asking_when_the_client_is_closed_leaves_no_vote_behind(nodes: No
     with Side(nodes) as side:
         asyncio.run(main(side))
         wait_for(lambda: votes_of(nodes, "a") == [b""] * 5)
-
-
-def test_who_waits_when_the_client_is_closed_goes_on_waiting(nodes: Nodes) -> None:
-    async def main() -> None:
-        async with AsyncLocks(nodes.urls) as others:
-            holder = await others.lock("a").acquire()
-            locks = AsyncLocks(nodes.urls)
-            waiter = asyncio.create_task(locks.lock("a").acquire())
-            with pytest.raises(LockTimeout):  # by now the other has been told as well that it is held
-                await locks.lock("a").acquire(wait=0.2)
-            await locks.aclose()
-            await holder.release()
-            await (await asyncio.wait_for(waiter, 10)).release()
-
-    asyncio.run(main())
-    wait_for(lambda: votes_of(nodes, "a") == [b""] * 5)

@@ -74,7 +74,6 @@ def test_cancelled_while_connecting_it_leaves_no_vote_behind(nodes: Nodes) -> No
     wait_for(lambda: free(nodes, "a"))
 
 
-@pytest.mark.filterwarnings("ignore:the lease on .* was dropped without release:ResourceWarning")
 def test_interrupted_at_any_moment_of_a_vote_it_leaves_none_behind(nodes: Nodes) -> None:
     """Three nodes belong to somebody else, so that every round has two votes to give back."""
     chance = random.Random(11)
