@@ -19,7 +19,7 @@ WORKERS ?= 4
 BENCH_ARGS ?=
 MODELS_ARGS ?=
 
-.PHONY: help demo test test-all faults check bench models clean
+.PHONY: help demo test test-all faults check bench compare models clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,10 @@ check: $(VENV)/.checks ## Lint, format, types (mypy and pyright, strict)
 
 bench: $(VENV)/.dev ## Measure against the floor and the peers (BENCH_ARGS for options)
 	@$(PY) -m bench $(BENCH_ARGS)
+
+compare: $(VENV)/.dev ## Processor time of this tree next to another (OLD=../other-tree)
+	@[ -n "$(OLD)" ] || { echo "name the other tree: make compare OLD=../other-tree" >&2; exit 1; }
+	@$(PY) -m bench.compare $(OLD) $(BENCH_ARGS)
 
 models: ## Check the quorum's protocol with Spin (MODELS_ARGS="--quick" for some of it)
 	@[ -n "$(PYTHON)" ] || { echo "no Python 3.11 or newer found: name one with PYTHON=…" >&2; exit 1; }
