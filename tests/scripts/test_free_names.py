@@ -1,0 +1,42 @@
+"""No script uses a name that it has not declared: a fragment that expects a local which its script does not have would
+fail only when a server comes to that line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdtight.redis import script as scripts
+from holdtight.redis.script import Script
+from tests.scripts.lua import free_names
+
+FOLDER = Path(scripts.__file__).parent / "lua"
+GIVEN = frozenset(["KEYS", "ARGV", "redis", "string", "math", "table", "tonumber", "type", "unpack"])
+"""What the server gives to a script."""
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.lua")))
+def test_a_script_uses_only_what_it_declares(name: str) -> None:
+    assert free_names(Script(name).body.decode(), GIVEN) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "free"),
+    [
+        ("local a = 1\nreturn a + b", {"b": 2}),
+        ("if x then local y = 1 end\nreturn y", {"x": 1, "y": 2}),
+        ("local function f(a, ...) return a + f(a) end\nreturn f(1)", {}),
+        ("local function f(a) return a end\nreturn a", {"a": 2}),
+        ("for i = 1, 2 do local j = i end\nreturn i", {"i": 2}),
+        ("for k, v in pairs({a = 1}) do return k .. v end", {"pairs": 1}),
+        ("local t = {x = 1, ['y'] = z}\nreturn t.x + t[w]", {"z": 1, "w": 2}),
+        ("return (function()\nlocal a = 'b -- c'\nreturn a end)() -- d", {}),
+        ("if a then elseif b then local c = 1 else return c end", {"a": 1, "b": 1, "c": 1}),
+        ("repeat local a = 1 until true\nreturn a", {"a": 2}),
+        ("while true do local a = 1 end\nreturn a", {"a": 2}),
+        ("call('GET', main)", {"call": 1, "main": 1}),
+    ],
+)
+def test_a_free_name_is_seen(text: str, free: dict[str, int]) -> None:
+    assert free_names(text, frozenset()) == free
