@@ -27,7 +27,7 @@ from contextlib import suppress
 from holdtight import process
 from holdtight.clock import Clock, boottime
 from holdtight.herald import report, tell
-from holdtight.lane import Charge, Lane
+from holdtight.lane import Charge, Lane, stretch
 from holdtight.place import Place
 from holdtight.post import Post
 from holdtight.station import Station
@@ -121,8 +121,9 @@ class Keeper:
         self.post(lambda: self._ask(charge))
 
     def _ask(self, charge: Charge) -> None:
-        self._station(charge.place).enqueue_first(charge)
-        self._look_after([charge], self.clock())
+        now = self.clock()
+        self._station(charge.place).enqueue_first(charge, now)
+        self._look_after([charge], now)
 
     def wake(self) -> None:
         if self._thread is None:
@@ -206,7 +207,8 @@ class Keeper:
 
     def _do_due(self, now: float) -> float:
         """All that is to be done by now. Returns when there is more."""
-        wake_at = min(self._take_due(now), self._do_agenda(now))
+        wake_at = min([self._empty(lane, now) for lane in list(self._armed)], default=float("inf"))
+        wake_at = min(wake_at, self._do_agenda(now))
         for station in list(self._stations.values()):
             wake_at = min(wake_at, station.advance(now))
         if self._agenda:  # a station that gave up has put its charges there just now
@@ -233,31 +235,27 @@ class Keeper:
                 return
         self.unregister(fd)  # closed meanwhile
 
-    def _take_due(self, now: float) -> float:
-        """Moves due charges to their stations. Returns when the next is due."""
-        wake_at = float("inf")
-        for lane in list(self._armed):
-            wake_at = min(wake_at, self._empty(lane, now))
-        return wake_at
-
     def _empty(self, lane: Lane, now: float) -> float:
+        """Moves due charges to their stations. Returns when the next is due."""
         charges = lane.charges
         while charges:
             try:
-                first = list(itertools.islice(charges.items(), SLICE))
-            except RuntimeError:
+                late = now - next(iter(charges.values()))
+                size = SLICE * stretch(late, lane.interval)
+                first = list(itertools.islice(charges.items(), size))
+            except (RuntimeError, StopIteration):
                 continue  # changed under our eyes: look again
-            taken: list[Charge] = []
+            taken: list[tuple[Charge, float]] = []
             for charge, due in first:
                 if due > now:
-                    self._dispatch(taken, now)
+                    self._dispatch(taken, now, late=late > lane.interval / 2)
                     if lane.interval < SHORT_INTERVAL:
                         self._station(charge.place).warm_up(now)
                     return due
                 if charges.pop(charge, None) is not None:
-                    taken.append(charge)
-            self._dispatch(taken, now)
-            if len(first) == SLICE:
+                    taken.append((charge, due))
+            self._dispatch(taken, now, late=late > lane.interval / 2)
+            if len(first) == size:
                 return now  # the poll in between lets other threads run
         if lane.check_at > now:
             return lane.check_at
@@ -273,16 +271,18 @@ class Keeper:
         self._lanes.setdefault(lane.interval, lane)
         return now
 
-    def _dispatch(self, charges: list[Charge], now: float) -> None:
+    def _dispatch(self, charges: list[tuple[Charge, float]], now: float, *, late: bool = False) -> None:
         sent = list[Charge]()
-        for charge in charges:
+        for charge, due in charges:
             try:
                 if not charge.alive:
                     continue
+                if late:
+                    charge.late(now - due)
                 if charge.deadline <= now:
                     charge.overdue()
                 else:
-                    self._station(charge.place).enqueue(charge)
+                    self._station(charge.place).enqueue(charge, due)
                     sent.append(charge)
             except Exception as error:  # one in a bad state must not harm the others
                 report(_FAILED, error, charge)
@@ -376,7 +376,7 @@ class Keeper:
             self._later(min(now + pause, charge.deadline), lambda when: self._again(charge, when))
 
     def _again(self, charge: Charge, now: float) -> None:
-        self._dispatch([charge], now)
+        self._dispatch([(charge, now)], now)
 
 
 post = Post(boottime, Keeper(), tell)
