@@ -16,7 +16,9 @@ __all__ = ["Events"]
 
 Subscriber = Callable[[Any], object]
 _DEBUG, _WARNING = 10, 30  # as in logging, which need not be loaded
-_LOUD = frozenset({"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"})
+_LOUD = frozenset(
+    {"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"}
+)
 
 
 class Events:

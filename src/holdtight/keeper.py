@@ -16,7 +16,6 @@ small batches and never blocks, so that servers do not wait for one another.
 
 import heapq
 import itertools
-import os
 import select
 import threading
 import time
@@ -31,12 +30,14 @@ from holdtight.lane import Charge, Lane, stretch
 from holdtight.place import Place
 from holdtight.post import Post
 from holdtight.station import Station
+from holdtight.wakepipe import WakePipe
 
 __all__ = ["Charge", "Keeper", "keeper", "post"]
 
 RECORD_TICK = 2.5
 THREAD_NAME = "holdtight-keeper"
 RETRY_SHARE = 8
+SOON = 0.2
 SLICE = 25
 GLANCE = 3.0
 """Longer than a server is given to answer: most looks find nobody."""
@@ -69,7 +70,7 @@ class Keeper:
         self._thread: threading.Thread | None = None
         self._ident = 0
         self._stirred = False
-        self._ear, self._mouth = -1, -1
+        self._pipe = WakePipe()
 
     # From any thread.
 
@@ -133,21 +134,31 @@ class Keeper:
         if threading.get_ident() == self._ident:
             self._stirred = True  # it is awake, and looks once more before it sleeps
             return
-        try:
-            os.write(self._mouth, b"!")
-        except BlockingIOError:
-            pass  # it has been woken often enough already
+        self._pipe.wake()
 
     def watch(self, place: Place) -> None:
         """A client has written its record: see to it that it stays while needed, and no longer."""
         self.post(lambda: self._station(place).noted())
 
-    def forget(self, place: Place) -> None:
-        """A client is closed: take its record off the server and close the connection, if there is one."""
+    def forget(self, place: Place, *, dropped: bool = False) -> None:
+        """A client is closed: its record and our connection go, if there is one. Of one that was `dropped` they go
+        once all is done that was left to us."""
         for charge in list(place.handed_on.values()):
             charge.alive = False  # those who wait look for themselves, a little later
-        if self._thread is not None or self._stations:
+        if self.running and dropped:
+            self.at(self.clock() + SOON, lambda now: self._let_go(place, now))
+        elif self.running or self._stations:
             self.post(lambda: self._retire(place))
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None
+
+    def _let_go(self, place: Place, now: float) -> None:
+        if place in self._stations and self._stations[place].busy:
+            self._later(now + SOON, lambda later: self._let_go(place, later))
+        else:
+            self._retire(place)
 
     def _retire(self, place: Place) -> None:
         station = self._stations.pop(place, None)
@@ -155,10 +166,7 @@ class Keeper:
             station.retire()
 
     def _start(self) -> None:
-        if self._ear < 0:
-            self._ear, self._mouth = os.pipe()
-        os.set_blocking(self._ear, False)
-        os.set_blocking(self._mouth, False)
+        self._pipe.open()
         self._thread = process.start_thread(self._run, THREAD_NAME)
 
     def charges(self, place: Place) -> Iterator[Charge]:
@@ -183,7 +191,7 @@ class Keeper:
         if not self._seat.acquire(blocking=False):
             return  # there is one already
         self._poller = select.poll()
-        self._poller.register(self._ear, select.POLLIN)
+        self._poller.register(self._pipe.fd, select.POLLIN)
         self._thread, self._ident = threading.current_thread(), threading.get_ident()
         while True:
             try:
@@ -200,8 +208,9 @@ class Keeper:
             return
         pause = max(0.0, min(wake_at - self.clock(), LONGEST_SLEEP))
         for fd, _ in self._poller.poll(pause * 1000 + 0.5):
-            if fd == self._ear:
-                self._listen()
+            if fd == self._pipe.fd:
+                self._pipe.drain()
+                self._do_posts()
             else:
                 self._serve(fd)
 
@@ -214,12 +223,6 @@ class Keeper:
         if self._agenda:  # a station that gave up has put its charges there just now
             wake_at = min(wake_at, self._agenda[0][0])
         return wake_at
-
-    def _listen(self) -> None:
-        with suppress(BlockingIOError):
-            while len(os.read(self._ear, 4096)) == 4096:
-                pass
-        self._do_posts()
 
     def _do_posts(self) -> None:
         while self._posts:
@@ -347,14 +350,10 @@ class Keeper:
         place = station.place
         if self._stations.get(place) is not station:
             return
-        if station.keep_record(now, busy=station.busy or self._has_charges(place)):
+        if station.keep_record(now, busy=station.busy or next(self.charges(place), None) is not None):
             self._later(now + RECORD_TICK, lambda later: self._tick(station, later))
         else:
-            del self._stations[place]
-            station.retire()
-
-    def _has_charges(self, place: Place) -> bool:
-        return next(iter(self.charges(place)), None) is not None
+            self._retire(place)
 
     # For stations.
 
@@ -390,9 +389,7 @@ def keeper() -> Keeper:
 
 def _after_fork() -> None:
     old, post.keeper = post.keeper, Keeper()
-    for fd in (old._ear, old._mouth):  # pyright: ignore[reportPrivateUsage]
-        if fd >= 0:
-            os.close(fd)
+    old._pipe.close()  # pyright: ignore[reportPrivateUsage]
     for station in old._stations.values():  # pyright: ignore[reportPrivateUsage]
         station.abandon()
 

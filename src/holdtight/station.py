@@ -3,8 +3,8 @@
 Batches are small, and so is what is under way at a time, so that others keep their latency while thousands of leases
 are renewed: user threads, who wait for the interpreter, and whoever asks the same server, who waits behind all that it
 was sent before. There are several under way, so that keeper and server work at the same time. What is late goes out in
-larger batches: other threads then keep the keeper from running, and it must do more whenever it does. Connecting (DNS,
-TLS, credentials) happens in a thread of its own. A link that stays silent is closed, and whatever was under way on it is
+larger batches: other threads keep the keeper from running, and it must do more whenever it does. Connecting (DNS, TLS,
+credentials) happens in a thread of its own. A link that stays silent is closed, and whatever was under way on it is
 Unknown.
 
 # Invariants:
@@ -327,7 +327,8 @@ class Station:
         self._refresh_at = self._keeper.clock() + REFRESH_SECONDS
 
     def keep_record(self, now: float, *, busy: bool) -> bool:
-        """Refreshes the record, or removes it after a while without charges. False: nothing left to do."""
+        """Refreshes the record, or removes it after a while without charges. False: nothing left to do. No connection
+        is made for the removal: the record ends by itself."""
         client = self.place.client
         for refresh in self.place.refreshers:
             refresh()
@@ -340,7 +341,7 @@ class Station:
                 self.enqueue(_Errand(self.place, client.record()), now)
             return True
         self._idle_ticks += 1
-        if self._idle_ticks == IDLE_TICKS and self._recorded:
+        if self._idle_ticks == IDLE_TICKS and self._recorded and (self._link is not None or self.place.at_once):
             client.recorded_until = 0.0
             self._recorded = False
             self.enqueue(_Errand(self.place, command("DEL", client.record_key)), now)
