@@ -147,7 +147,7 @@ class Transport:
         """Nobody has the client any more: closes as soon as it is not in use."""
         self.closed = True
         if self.in_use and not self.loop.is_closed():
-            self.loop.call_later(LET_GO_AGAIN, self.let_go)
+            self.place.post.call_at(self.loop, self.place.clock() + LET_GO_AGAIN, self.let_go)
         else:
             self.close()
 
