@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from holdtight import process
@@ -23,6 +23,7 @@ from holdtight.reports import Reports
 from holdtight.settings import UNSET, Options, Settings, refuse_monkey_patches
 from holdtight.tenure import Tenure
 from holdtight.values import Kind, LockInfo, check_name, owner_text
+from holdtight.witness import watch_client
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Tally
@@ -40,6 +41,9 @@ class BaseLocks(Reports, Generic[L]):
     """A client: one namespace on one server."""
 
     closed: bool = False
+    unpickled = False
+    """Came with a lock that was unpickled, so that nobody knows that it is to be closed."""
+    _finalizer: "weakref.finalize[..., object] | None" = None
     lock_type: Any
     rwlock_type: ClassVar[Any]
     semaphore_type: ClassVar[Any]
@@ -66,6 +70,11 @@ class BaseLocks(Reports, Generic[L]):
         process.tell_of_fork(self)
         with _sharing:
             _shared.setdefault((type(self), settings), self)
+
+    def _watch(self, let_go: Callable[[], object], advice: str) -> None:
+        """Sees to it that the connections end with the client, should it never be closed."""
+        if not self.place.at_once:
+            self._finalizer = watch_client(self, self._places(), let_go, "" if self.unpickled else advice)
 
     def _places(self) -> Sequence[Place]:
         """Those that are connected to: of a quorum, one for each node."""
@@ -223,6 +232,8 @@ class BaseLocks(Reports, Generic[L]):
 
     def _close(self) -> None:
         self.closed = True
+        if self._finalizer is not None:
+            self._finalizer.detach()
         with _sharing:
             if _shared.get((type(self), self.settings)) is self:
                 del _shared[type(self), self.settings]
@@ -298,6 +309,7 @@ def _restore_locks(cls: type[BaseLocks[Any]], settings: Settings) -> Any:
     if found is not None:
         return found
     made = cls.__new__(cls)
+    made.unpickled = True
     made._open(settings)  # pyright: ignore[reportPrivateUsage]
     return made
 

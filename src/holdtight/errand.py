@@ -48,6 +48,8 @@ class StandingInLine:
 
     def overdue(self) -> None: ...
 
+    def late(self, by: float) -> None: ...
+
 
 class Errand:
     """A Step that somebody could not see through: tried for a while, then left to the ttl."""
@@ -78,6 +80,8 @@ class Errand:
 
     def overdue(self) -> None:
         self.alive = False
+
+    def late(self, by: float) -> None: ...
 
 
 class Passing(Protocol):
@@ -129,6 +133,8 @@ class HandedOn:
         self._end(self.since)
 
     def overdue(self) -> None: ...
+
+    def late(self, by: float) -> None: ...
 
     def _end(self, looked: float) -> None:
         self.alive = False

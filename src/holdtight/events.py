@@ -17,6 +17,7 @@ __all__ = [
     "Downgraded",
     "Event",
     "Events",
+    "KeeperLate",
     "Lost",
     "PreviousExpired",
     "ReleaseFailed",
@@ -77,6 +78,18 @@ class RenewalFailed(Event):
     fence: int
     remaining: float
     cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperLate(Event):
+    """Leases of this client are renewed `late` seconds after they should be, more than a sixth of their ttl: other
+    threads keep the keeper from running, or the server is slow. Nothing is lost yet for that; at four sixths it is.
+    It concerns no single lock: `name` and `owner` are empty. Told once, until a whole ttl has passed on time."""
+
+    late: float
+
+    def __str__(self) -> str:
+        return f"by {self.late:.2g} s: leases are renewed too late, and will be lost if that goes on"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ __all__ = ["Events"]
 
 Subscriber = Callable[[Any], object]
 _DEBUG, _WARNING = 10, 30  # as in logging, which need not be loaded
-_LOUD = frozenset({"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound"})
+_LOUD = frozenset(
+    {"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"}
+)
 
 
 class Events:
@@ -26,6 +28,7 @@ class Events:
         self._tell = tell
         self.subscribers: tuple[Subscriber, ...] = ()
         self.loud = False
+        self._late_until = 0.0
         self._changing = threading.Lock()
         self.refresh()
 
@@ -61,12 +64,24 @@ class Events:
         """From the keeper: in the callback thread."""
         self._tell(self.emit, event)
 
+    def tell_late(self, by: float, now: float, ttl: float) -> None:
+        """From the keeper, for each renewal that it gets to late. One event tells of them all, until a whole ttl has
+        passed without another."""
+        if now >= self._late_until:
+            self._tell(self._emit_late, by)
+        self._late_until = max(self._late_until, now + ttl)
+
+    def _emit_late(self, by: float) -> None:
+        from holdtight.events import KeeperLate
+
+        self.emit(KeeperLate("", "", by))
+
     def emit(self, event: "Event") -> None:
         """To log and subscribers, in this thread."""
         kind = type(event).__name__
         level = _WARNING if kind in _LOUD else _DEBUG
         if is_logged(level):
-            get_logger().log(level, "%s %s", kind, event.name, extra={"holdtight": event})
+            get_logger().log(level, "%s %s", kind, event.name or event, extra={"holdtight": event})
         for subscriber in self.subscribers:
             try:
                 subscriber(event)

@@ -16,7 +16,6 @@ small batches and never blocks, so that servers do not wait for one another.
 
 import heapq
 import itertools
-import os
 import select
 import threading
 import time
@@ -27,16 +26,18 @@ from contextlib import suppress
 from holdtight import process
 from holdtight.clock import Clock, boottime
 from holdtight.herald import report, tell
-from holdtight.lane import Charge, Lane
+from holdtight.lane import Charge, Lane, stretch
 from holdtight.place import Place
 from holdtight.post import Post
 from holdtight.station import Station
+from holdtight.wakepipe import WakePipe
 
 __all__ = ["Charge", "Keeper", "keeper", "post"]
 
 RECORD_TICK = 2.5
 THREAD_NAME = "holdtight-keeper"
 RETRY_SHARE = 8
+SOON = 0.2
 SLICE = 25
 GLANCE = 3.0
 """Longer than a server is given to answer: most looks find nobody."""
@@ -69,7 +70,7 @@ class Keeper:
         self._thread: threading.Thread | None = None
         self._ident = 0
         self._stirred = False
-        self._ear, self._mouth = -1, -1
+        self._pipe = WakePipe()
 
     # From any thread.
 
@@ -121,8 +122,9 @@ class Keeper:
         self.post(lambda: self._ask(charge))
 
     def _ask(self, charge: Charge) -> None:
-        self._station(charge.place).enqueue_first(charge)
-        self._look_after([charge], self.clock())
+        now = self.clock()
+        self._station(charge.place).enqueue_first(charge, now)
+        self._look_after([charge], now)
 
     def wake(self) -> None:
         if self._thread is None:
@@ -132,21 +134,31 @@ class Keeper:
         if threading.get_ident() == self._ident:
             self._stirred = True  # it is awake, and looks once more before it sleeps
             return
-        try:
-            os.write(self._mouth, b"!")
-        except BlockingIOError:
-            pass  # it has been woken often enough already
+        self._pipe.wake()
 
     def watch(self, place: Place) -> None:
         """A client has written its record: see to it that it stays while needed, and no longer."""
         self.post(lambda: self._station(place).noted())
 
-    def forget(self, place: Place) -> None:
-        """A client is closed: take its record off the server and close the connection, if there is one."""
+    def forget(self, place: Place, *, dropped: bool = False) -> None:
+        """A client is closed: its record and our connection go, if there is one. Of one that was `dropped` they go
+        once all is done that was left to us."""
         for charge in list(place.handed_on.values()):
             charge.alive = False  # those who wait look for themselves, a little later
-        if self._thread is not None or self._stations:
+        if self.running and dropped:
+            self.at(self.clock() + SOON, lambda now: self._let_go(place, now))
+        elif self.running or self._stations:
             self.post(lambda: self._retire(place))
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None
+
+    def _let_go(self, place: Place, now: float) -> None:
+        if place in self._stations and self._stations[place].busy:
+            self._later(now + SOON, lambda later: self._let_go(place, later))
+        else:
+            self._retire(place)
 
     def _retire(self, place: Place) -> None:
         station = self._stations.pop(place, None)
@@ -154,10 +166,7 @@ class Keeper:
             station.retire()
 
     def _start(self) -> None:
-        if self._ear < 0:
-            self._ear, self._mouth = os.pipe()
-        os.set_blocking(self._ear, False)
-        os.set_blocking(self._mouth, False)
+        self._pipe.open()
         self._thread = process.start_thread(self._run, THREAD_NAME)
 
     def charges(self, place: Place) -> Iterator[Charge]:
@@ -182,7 +191,7 @@ class Keeper:
         if not self._seat.acquire(blocking=False):
             return  # there is one already
         self._poller = select.poll()
-        self._poller.register(self._ear, select.POLLIN)
+        self._poller.register(self._pipe.fd, select.POLLIN)
         self._thread, self._ident = threading.current_thread(), threading.get_ident()
         while True:
             try:
@@ -199,25 +208,21 @@ class Keeper:
             return
         pause = max(0.0, min(wake_at - self.clock(), LONGEST_SLEEP))
         for fd, _ in self._poller.poll(pause * 1000 + 0.5):
-            if fd == self._ear:
-                self._listen()
+            if fd == self._pipe.fd:
+                self._pipe.drain()
+                self._do_posts()
             else:
                 self._serve(fd)
 
     def _do_due(self, now: float) -> float:
         """All that is to be done by now. Returns when there is more."""
-        wake_at = min(self._take_due(now), self._do_agenda(now))
+        wake_at = min([self._empty(lane, now) for lane in list(self._armed)], default=float("inf"))
+        wake_at = min(wake_at, self._do_agenda(now))
         for station in list(self._stations.values()):
             wake_at = min(wake_at, station.advance(now))
         if self._agenda:  # a station that gave up has put its charges there just now
             wake_at = min(wake_at, self._agenda[0][0])
         return wake_at
-
-    def _listen(self) -> None:
-        with suppress(BlockingIOError):
-            while len(os.read(self._ear, 4096)) == 4096:
-                pass
-        self._do_posts()
 
     def _do_posts(self) -> None:
         while self._posts:
@@ -233,31 +238,27 @@ class Keeper:
                 return
         self.unregister(fd)  # closed meanwhile
 
-    def _take_due(self, now: float) -> float:
-        """Moves due charges to their stations. Returns when the next is due."""
-        wake_at = float("inf")
-        for lane in list(self._armed):
-            wake_at = min(wake_at, self._empty(lane, now))
-        return wake_at
-
     def _empty(self, lane: Lane, now: float) -> float:
+        """Moves due charges to their stations. Returns when the next is due."""
         charges = lane.charges
         while charges:
             try:
-                first = list(itertools.islice(charges.items(), SLICE))
-            except RuntimeError:
+                late = now - next(iter(charges.values()))
+                size = SLICE * stretch(late, lane.interval)
+                first = list(itertools.islice(charges.items(), size))
+            except (RuntimeError, StopIteration):
                 continue  # changed under our eyes: look again
-            taken: list[Charge] = []
+            taken: list[tuple[Charge, float]] = []
             for charge, due in first:
                 if due > now:
-                    self._dispatch(taken, now)
+                    self._dispatch(taken, now, late=late > lane.interval / 2)
                     if lane.interval < SHORT_INTERVAL:
                         self._station(charge.place).warm_up(now)
                     return due
                 if charges.pop(charge, None) is not None:
-                    taken.append(charge)
-            self._dispatch(taken, now)
-            if len(first) == SLICE:
+                    taken.append((charge, due))
+            self._dispatch(taken, now, late=late > lane.interval / 2)
+            if len(first) == size:
                 return now  # the poll in between lets other threads run
         if lane.check_at > now:
             return lane.check_at
@@ -273,16 +274,18 @@ class Keeper:
         self._lanes.setdefault(lane.interval, lane)
         return now
 
-    def _dispatch(self, charges: list[Charge], now: float) -> None:
+    def _dispatch(self, charges: list[tuple[Charge, float]], now: float, *, late: bool = False) -> None:
         sent = list[Charge]()
-        for charge in charges:
+        for charge, due in charges:
             try:
                 if not charge.alive:
                     continue
+                if late:
+                    charge.late(now - due)
                 if charge.deadline <= now:
                     charge.overdue()
                 else:
-                    self._station(charge.place).enqueue(charge)
+                    self._station(charge.place).enqueue(charge, due)
                     sent.append(charge)
             except Exception as error:  # one in a bad state must not harm the others
                 report(_FAILED, error, charge)
@@ -347,14 +350,10 @@ class Keeper:
         place = station.place
         if self._stations.get(place) is not station:
             return
-        if station.keep_record(now, busy=station.busy or self._has_charges(place)):
+        if station.keep_record(now, busy=station.busy or next(self.charges(place), None) is not None):
             self._later(now + RECORD_TICK, lambda later: self._tick(station, later))
         else:
-            del self._stations[place]
-            station.retire()
-
-    def _has_charges(self, place: Place) -> bool:
-        return next(iter(self.charges(place)), None) is not None
+            self._retire(place)
 
     # For stations.
 
@@ -376,7 +375,7 @@ class Keeper:
             self._later(min(now + pause, charge.deadline), lambda when: self._again(charge, when))
 
     def _again(self, charge: Charge, now: float) -> None:
-        self._dispatch([charge], now)
+        self._dispatch([(charge, now)], now)
 
 
 post = Post(boottime, Keeper(), tell)
@@ -390,9 +389,7 @@ def keeper() -> Keeper:
 
 def _after_fork() -> None:
     old, post.keeper = post.keeper, Keeper()
-    for fd in (old._ear, old._mouth):  # pyright: ignore[reportPrivateUsage]
-        if fd >= 0:
-            os.close(fd)
+    old._pipe.close()  # pyright: ignore[reportPrivateUsage]
     for station in old._stations.values():  # pyright: ignore[reportPrivateUsage]
         station.abandon()
 

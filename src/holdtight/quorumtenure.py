@@ -293,6 +293,8 @@ class FirstCharge:
 
     def unanswered(self, cause: str) -> None: ...
 
+    def late(self, by: float) -> None: ...
+
 
 class NodeCharge:
     """One node's share of a tenure, as the keeper knows it."""
@@ -373,3 +375,6 @@ class NodeCharge:
 
     def overdue(self) -> None:
         self.tenure.lost()
+
+    def late(self, by: float) -> None:
+        self.tenure.late(by)

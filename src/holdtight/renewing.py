@@ -93,6 +93,8 @@ class Renewal:
         self._tenure.lost()
         self._finish(self._tenure.reason)
 
+    def late(self, by: float) -> None: ...
+
     def _finish(self, verdict: Verdict | LossReason | None) -> None:
         self.alive = False
         # What is detached is renewed no more; that it has ended is for the caller to say, who may have given up.

@@ -2,7 +2,8 @@
 
 Batches are small, and so is what is under way at a time, so that others keep their latency while thousands of leases
 are renewed: user threads, who wait for the interpreter, and whoever asks the same server, who waits behind all that it
-was sent before. There are several under way, so that keeper and server work at the same time. Connecting (DNS, TLS,
+was sent before. There are several under way, so that keeper and server work at the same time. What is late goes out in
+larger batches: other threads keep the keeper from running, and it must do more whenever it does. Connecting (DNS, TLS,
 credentials) happens in a thread of its own. A link that stays silent is closed, and whatever was under way on it is
 Unknown.
 
@@ -19,6 +20,7 @@ import hiredis
 from holdtight.clock import Backoff
 from holdtight.errors import quotable
 from holdtight.herald import report
+from holdtight.lane import stretch
 from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import start_thread
@@ -67,6 +69,8 @@ class _Errand:
 
     def overdue(self) -> None: ...
 
+    def late(self, by: float) -> None: ...
+
 
 class Station:
     def __init__(self, place: Place, keeper: "Keeper") -> None:
@@ -74,13 +78,15 @@ class Station:
         self._keeper = keeper
         self._link: Link | None = None
         self._connecting = False
-        self._waiting: deque[Charge] = deque()
+        self._waiting: deque[tuple[Charge, float]] = deque()
+        """And when each was due."""
         self._sent: deque[tuple[Charge, float, bytes]] = deque()
         self._limits: deque[list[float]] = deque()
-        """Of each batch under way: how many of it are, and when they are given up."""
+        """Of each batch under way: how many of it are, when they are given up, and how long the server has for more."""
         self._outgoing = b""
         self._writing = False
         self._connect_at = 0.0
+        self._linked_at = 0.0
         self._failures = 0
         self._refresh_at = 0.0
         self._idle_ticks = 0
@@ -97,19 +103,20 @@ class Station:
 
     @property
     def busy(self) -> bool:
-        return any(not isinstance(each, _Errand) for each in self._waiting) or any(
+        return any(not isinstance(each, _Errand) for each, _ in self._waiting) or any(
             not isinstance(each[0], _Errand) for each in self._sent
         )
 
     @property
     def _give_up_at(self) -> float:
-        return min(until for _, until in self._limits) if self._limits else float("inf")
+        return min(until for _, until, _ in self._limits) if self._limits else float("inf")
 
-    def enqueue(self, charge: "Charge") -> None:
-        self._waiting.append(charge)
+    def enqueue(self, charge: "Charge", due: float) -> None:
+        self._waiting.append((charge, due))
 
-    def enqueue_first(self, charge: "Charge") -> None:
-        self._waiting.appendleft(charge)
+    def enqueue_first(self, charge: "Charge", now: float) -> None:
+        """It counts as late as those that it goes ahead of: they must not go slower for it."""
+        self._waiting.appendleft((charge, self._waiting[0][1] if self._waiting else now))
 
     def warm_up(self, now: float) -> None:
         """Connects ahead of the first charge, which has little time: with a link that is there already, if possible.
@@ -142,21 +149,27 @@ class Station:
                 self._connect()
             if self._link is None:
                 return float("inf")
+        first, due = self._waiting[0]
+        times = stretch(now - due, first.interval)
         for _ in range(UNDER_WAY // BATCH):
-            if self._waiting and not self._outgoing and len(self._sent) <= UNDER_WAY - BATCH:
-                self._send_batch(now)
+            room = UNDER_WAY * times - len(self._sent)
+            if self._waiting and not self._outgoing and room >= BATCH * times:
+                self._send_batch(BATCH if times == 1 else room, now)  # late: all in one write
         if self._sent:
             return self._give_up_at
         return now if self._waiting else float("inf")
 
-    def _send_batch(self, now: float) -> None:
+    def _send_batch(self, size: int, now: float) -> None:
         batch: list[tuple[Charge, float, bytes]] = []
         patience = SILENCE
-        while self._waiting and len(batch) < BATCH:
-            charge = self._waiting.popleft()
+        while self._waiting and len(batch) < size:
+            charge, due = self._waiting.popleft()
             if not charge.alive and not isinstance(charge, _Errand):
                 continue
             try:
+                interval = charge.interval
+                if now - due > interval / 2 and now - self._linked_at > interval / 2:  # to connect may take its time
+                    charge.late(now - due)
                 request = charge.request(now)
                 if request is None and charge.alive:
                     charge.overdue()
@@ -165,20 +178,20 @@ class Station:
                 continue
             if request is None:
                 continue
-            if charge.interval < patience:
-                patience = charge.interval
+            if interval < patience:
+                patience = interval
             batch.append((charge, now, request))
         if batch:
             self._ask(batch, patience, now)
 
     def _ask(self, batch: "list[tuple[Charge, float, bytes]]", patience: float, now: float) -> None:
         self._sent += batch
-        limit = [len(batch), float("inf")]
+        limit = [len(batch), float("inf"), max(SHORTEST_SILENCE, patience)]
         self._limits.append(limit)
         self._outgoing += b"".join([request for _, _, request in batch])
         self._flush(now)
         # From now on, and not from `now`: other threads may have had the interpreter while it was sent.
-        limit[1] = self._keeper.clock() + max(SHORTEST_SILENCE, patience)
+        limit[1] = self._keeper.clock() + limit[2]
 
     def _flush(self, now: float) -> None:
         assert self._link is not None
@@ -225,17 +238,19 @@ class Station:
                 self._keeper.settled(charge, well=well, sent=sent, now=now)
         if answered:
             self._failures = 0
-            self._tick_off(answered)
+            self._tick_off(answered, now)
         if unknown_scripts:
             self._ask(unknown_scripts, SILENCE, now)
 
-    def _tick_off(self, answered: int) -> None:
+    def _tick_off(self, answered: int, now: float) -> None:
         while answered:
             first = self._limits[0]
             done = min(answered, int(first[0]))
             answered -= done
             first[0] -= done
-            if not first[0]:
+            if first[0]:
+                first[1] = now + first[2]  # a large one takes a while, and the server is at it
+            else:
                 self._limits.popleft()
 
     def _pump(self) -> list[Any]:
@@ -243,7 +258,7 @@ class Station:
 
     def _fail(self, cause: str, now: float) -> None:
         """The link is of no use any more: everything under way on it is Unknown."""
-        under_way = [charge for charge, _, _ in self._sent] + list(self._waiting)
+        under_way = [charge for charge, _, _ in self._sent] + [charge for charge, _ in self._waiting]
         self._close()
         self._sent.clear()
         self._limits.clear()
@@ -298,6 +313,7 @@ class Station:
             link.close()
         else:
             self._link = link
+            self._linked_at = self._keeper.clock()
             self._writing = False
             self.place.keeps(link)
             self._keeper.register(self.fd, writing=False)
@@ -311,7 +327,8 @@ class Station:
         self._refresh_at = self._keeper.clock() + REFRESH_SECONDS
 
     def keep_record(self, now: float, *, busy: bool) -> bool:
-        """Refreshes the record, or removes it after a while without charges. False: nothing left to do."""
+        """Refreshes the record, or removes it after a while without charges. False: nothing left to do. No connection
+        is made for the removal: the record ends by itself."""
         client = self.place.client
         for refresh in self.place.refreshers:
             refresh()
@@ -321,13 +338,13 @@ class Station:
                 self._recorded = True
                 self._refresh_at = now + REFRESH_SECONDS
                 client.recorded_until = self._refresh_at + REFRESH_SECONDS
-                self._waiting.append(_Errand(self.place, client.record()))
+                self.enqueue(_Errand(self.place, client.record()), now)
             return True
         self._idle_ticks += 1
-        if self._idle_ticks == IDLE_TICKS and self._recorded:
+        if self._idle_ticks == IDLE_TICKS and self._recorded and (self._link is not None or self.place.at_once):
             client.recorded_until = 0.0
             self._recorded = False
-            self._waiting.append(_Errand(self.place, command("DEL", client.record_key)))
+            self.enqueue(_Errand(self.place, command("DEL", client.record_key)), now)
         return self._idle_ticks <= IDLE_TICKS or self._connecting
 
     # Ends.

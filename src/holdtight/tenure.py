@@ -252,3 +252,7 @@ class Tenure:
 
     def overdue(self) -> None:
         self.lost()
+
+    def late(self, by: float) -> None:
+        if self.terms.renew:
+            self.terms.events.tell_late(by, self.place.clock(), self.ttl)

@@ -1,21 +1,24 @@
-"""Notices a lease that was dropped without release.
+"""Notices a lease that was dropped without release, and a client that was dropped without close.
 
 The finalizer is not the lease's own. Python drops what a signal handler raises while a finalizer runs, from its first
 instruction on, and nothing inside it can help that: a Ctrl-C must not get lost at the end of every lease that was
 released as it should be. So a lease has a witness, whose finalizer it is; the witness of one that has ended well is
-used again for another, and does not end.
+used again for another, and does not end. The finalizer of a client that was closed is detached.
 """
 
 import threading
 import warnings
+import weakref
 from _tracemalloc import is_tracing
+from collections.abc import Callable, Sequence
 
 from holdtight import process
 from holdtight.herald import tell
 from holdtight.keeper import THREAD_NAME
+from holdtight.place import Place
 from holdtight.tenure import Tenure
 
-__all__ = ["Witness", "dismiss", "summon"]
+__all__ = ["Witness", "dismiss", "summon", "watch_client"]
 
 MOST_SPARE = 1000
 
@@ -43,10 +46,14 @@ class Witness:
             f"the lease on {tenure.name!r} was dropped without release: it is renewed no more and ends within its "
             f"ttl of {tenure.ttl:g} s. Use a with block, or keep it and call release()"
         )
-        if threading.current_thread().name == THREAD_NAME:  # no foreign code there, and a warning can be one
-            tell(warnings.warn, text, ResourceWarning)
-        else:
-            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
+        _warn(text, self)
+
+
+def _warn(text: str, source: object) -> None:
+    if threading.current_thread().name == THREAD_NAME:  # no foreign code there, and a warning can be one
+        tell(warnings.warn, text, ResourceWarning)
+    else:
+        warnings.warn(text, ResourceWarning, source=source, stacklevel=3)
 
 
 def summon(tenure: Tenure | None) -> Witness:
@@ -62,3 +69,37 @@ def dismiss(witness: Witness) -> None:
     """Its lease has ended well; neither refers to the other any more."""
     if len(_spare) < MOST_SPARE and not is_tracing():  # who traces is shown where a dropped one was made
         _spare.append(witness)
+
+
+class _Origin:
+    """Made together with a client: a warning can show where that was."""
+
+
+def watch_client(
+    client: object, places: Sequence[Place], let_go: Callable[[], object], advice: str
+) -> "weakref.finalize[..., object]":
+    """Has the connections of a client closed that nobody has any more. An empty advice: without a warning.
+
+    Nothing here may keep the client alive. `let_go` must not block or talk: it may run in the middle of anything."""
+    finalizer = weakref.finalize(
+        client, _dropped, repr(client), places, let_go, advice, process.current.epoch, _Origin()
+    )
+    finalizer.atexit = False  # at the end of the process the kernel closes them
+    return finalizer
+
+
+def _dropped(
+    name: str, places: Sequence[Place], let_go: Callable[[], object], advice: str, epoch: int, origin: _Origin
+) -> None:
+    connected = False
+    let_go()
+    for place in places:
+        connected = connected or place.client.lead is not None
+        place.spare = _no_link  # the keeper may have use for the place yet, not for our links
+        place.post.keeper.forget(place, dropped=True)
+    if connected and advice and epoch == process.current.epoch:
+        _warn(f"{name} was dropped without being closed: {advice}, or share one client in the whole process", origin)
+
+
+def _no_link() -> None:
+    return None

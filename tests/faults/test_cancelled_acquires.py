@@ -108,12 +108,11 @@ def test_an_acquire_that_must_connect_first_is_cancelled_at_sixty_moments(
     private_server: RunningServer,
 ) -> None:
     async def main() -> None:
-        async def first() -> AsyncLease:
-            return await AsyncLocks(private_server.url).lock("a").acquire()
-
-        await life_of(first)
+        async with AsyncLocks(private_server.url) as warm, AsyncLocks(private_server.url) as cold:
+            await life_of(warm.lock("a").acquire)
+            life = await life_of(cold.lock("a").acquire)
         hits = 0
-        for moment in sixty_moments(await life_of(first)):
+        for moment in sixty_moments(life):
             async with AsyncLocks(private_server.url) as locks:
                 task = asyncio.create_task(locks.lock("a").acquire())
                 await moment()

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import queue
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from holdtight import AsyncLocks, LeaseLost, Locks
+from holdtight.events import KeeperLate, Lost
 from tests.faults.clients import COLOURS
-from tests.support.processes import StartChild
+from tests.faults.quorum import StartNodes
+from tests.support.processes import StartChild, wait_for
 from tests.support.servers import RunningServer
 
 
@@ -46,8 +53,9 @@ def test_a_loop_that_was_blocked_reads_what_has_come_before_it_loses_patience(
     asyncio.run(main())
 
 
-@pytest.mark.alone("half a second is enough for a keeper among four busy threads, not among four busy processes too")
-def test_a_lock_outlives_busy_threads(private_server: RunningServer) -> None:
+@contextmanager
+def busy_threads(count: int) -> Iterator[None]:
+    """Threads that never wait: each keeps the interpreter for 5 ms at a time."""
     stop = threading.Event()
 
     def spin() -> None:
@@ -55,22 +63,101 @@ def test_a_lock_outlives_busy_threads(private_server: RunningServer) -> None:
         while not stop.is_set():
             number += 1
 
-    threads = [threading.Thread(target=spin) for _ in range(4)]
+    threads = [threading.Thread(target=spin) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.alone("half a second is enough for a keeper among four busy threads, not among four busy processes too")
+def test_a_lock_outlives_busy_threads(private_server: RunningServer) -> None:
     with (
         Locks(private_server.url) as others,
         Locks(private_server.url) as locks,
         locks.lock("a", ttl=0.5) as lease,
+        busy_threads(4),
     ):
-        for thread in threads:
-            thread.start()
-        try:
-            time.sleep(3)  # the fault itself
-            lease.check()
-            assert others.lock("a").try_acquire() is None
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
+        time.sleep(3)  # the fault itself
+        lease.check()
+        assert others.lock("a").try_acquire() is None
+
+
+def hold_beside_busy_threads(url: str | list[str], leases: int, ttl: float, threads: int, seconds: float) -> int:
+    """How many are lost."""
+    with Locks(url) as locks:
+        held = [locks.lock(f"n{number}", ttl=ttl).acquire() for number in range(leases)]
+        with busy_threads(threads):
+            time.sleep(seconds)  # the fault itself
+            lost = sum(lease.lost for lease in held)
+        for lease in held:
+            if not lease.lost:
+                lease.release()
+    return lost
+
+
+@pytest.mark.alone("what is measured is the keeper's share of one interpreter")
+@pytest.mark.parametrize(("leases", "threads"), [(1500, 8), (3000, 3)])
+def test_many_leases_outlive_busy_threads(private_server: RunningServer, leases: int, threads: int) -> None:
+    assert hold_beside_busy_threads(private_server.url, leases, 3, threads, seconds=8) == 0
+
+
+@pytest.mark.alone("what is measured is the keeper's share of one interpreter")
+def test_many_leases_on_a_quorum_outlive_busy_threads(start_nodes: StartNodes) -> None:
+    nodes = start_nodes(3)
+    assert hold_beside_busy_threads(nodes.urls, 700, 6, 4, seconds=10) == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("leases", "threads", "seconds"), [(20_000, 8, 40), (100_000, 4, 60)])
+def test_very_many_leases_outlive_busy_threads(
+    private_server: RunningServer, leases: int, threads: int, seconds: float
+) -> None:
+    assert hold_beside_busy_threads(private_server.url, leases, 30, threads, seconds) == 0
+
+
+def hold_and_tell_of_events(*urls: str) -> None:
+    """In a child: two clients, one of which holds something when the test stops us for half a ttl."""
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def tell(whose: str) -> Callable[[object], None]:
+        return lambda event: told.put(f"{whose} {event!r}") if isinstance(event, KeeperLate | Lost) else None
+
+    logging.basicConfig(stream=sys.stdout, level=logging.WARNING, format="logged: %(message)s")
+    target = urls[0] if len(urls) == 1 else list(urls)
+    with Locks(target) as idle, Locks(target) as locks:
+        with idle.lock("idle"):
+            pass
+        idle.events.subscribe(tell("idle"))
+        locks.events.subscribe(tell("holder"))
+        leases = [locks.lock(f"n{number}", ttl=6).acquire() for number in range(20)]
+        print("held", flush=True)
+        print(told.get(timeout=30), flush=True)
+        wait_for(lambda: min(lease.remaining() for lease in leases) > 4)
+        print(f"lost {sum(lease.lost for lease in leases)}", told.empty(), flush=True)
+        for lease in leases:
+            lease.release()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_keeper_that_is_late_says_so_once_and_before_anything_is_lost(
+    start_nodes: StartNodes, start_child: StartChild, count: int
+) -> None:
+    child = start_child(hold_and_tell_of_events, *start_nodes(count).urls)
+    child.expect("held")
+    child.pause()
+    time.sleep(3.5)  # the fault itself: the renewals were due after 2 s, and the leases are lost after 6
+    child.signal(signal.SIGCONT)
+    said = [child.wait_line(), child.wait_line()]
+    assert any(line.startswith("logged: KeeperLate by ") for line in said), said
+    (event,) = (line for line in said if line.startswith("holder KeeperLate(name='', owner='', late="))
+    assert 1 < float(event.partition("late=")[2].rstrip(")")) < 4
+    child.expect("lost 0 True")
+    assert child.wait() == 0
 
 
 def hold_and_check(url: str, colour: str) -> None:

@@ -118,6 +118,9 @@ class Charge:
         self.alive = False
         self._note("overdue")
 
+    def late(self, by: float) -> None:
+        self._note(f"late {by:g}")
+
     def _note(self, what: str) -> None:
         self.log.append(what)
         if self.fails_in is not None and what.startswith(self.fails_in):

@@ -18,6 +18,7 @@ from holdtight.events import (
     Acquired,
     Event,
     Events,
+    KeeperLate,
     Lost,
     PreviousExpired,
     Released,
@@ -165,6 +166,18 @@ def test_every_event_is_frozen_and_typed(cls: type[Event]) -> None:
         setattr(event, "name", "x")  # noqa: B010
 
 
+def test_a_late_keeper_is_told_of_once_until_a_whole_ttl_has_passed_on_time() -> None:
+    told = list[tuple[Any, ...]]()
+    events, seen = Events(lambda *call: told.append(call)), list[Event]()
+    events.subscribe(seen.append)
+    for now in (10.0, 10.0, 14.0, 30.0, 59.9, 90.0):
+        events.tell_late(5.0 + now / 10, now, 30.0)
+    assert len(told) == 2, "it stayed late until 59.9"
+    for function, *args in told:
+        function(*args)
+    assert seen == [KeeperLate("", "", 6.0), KeeperLate("", "", 14.0)]
+
+
 # The log.
 
 
@@ -189,6 +202,13 @@ def test_an_event_is_one_log_line_with_the_event_itself_in_extra(
     assert record.name == "holdtight"
     assert vars(record)["holdtight"] is event
     assert record.getMessage() == f"{type(event).__name__} orders"
+
+
+def test_a_late_keeper_is_a_warning_that_says_how_late(heard: list[logging.LogRecord]) -> None:
+    Events().emit(KeeperLate("", "", 0.711))
+    (record,) = heard
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith("KeeperLate by 0.71 s: ")
 
 
 # The herald.

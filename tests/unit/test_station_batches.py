@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from holdtight.keeper import SLICE
+from holdtight.lane import stretch
 from holdtight.station import BATCH, UNDER_WAY
 from tests.unit.keeping import Charge, Place, Still, due, sent
 
@@ -74,3 +77,101 @@ def test_a_batch_that_is_not_answered_is_given_up_although_a_later_one_is_young(
     assert not link.closed
     keeper.turn(1003.5)
     assert link.closed
+
+
+# What is late goes out in larger pieces.
+
+
+def test_work_is_as_usual_until_a_twentieth_of_the_interval_and_doubles_with_each_further_one() -> None:
+    times = [stretch(late, 10.0) for late in (-1.0, 0.0, 0.49, 0.5, 0.99, 1.0, 1.5, 3.99, 4.0, 1e9)]
+    assert times == [1, 1, 1, 2, 2, 4, 8, 128, 256, 256]
+
+
+@pytest.mark.parametrize(("late", "times"), [(0.4, 1), (0.6, 2), (1.1, 4), (3.1, 64)])
+def test_a_late_keeper_takes_and_sends_more_at_once_in_one_write(keeper: Still, late: float, times: int) -> None:
+    place = Place()
+    charges = [Charge(place, name=f"{number}") for number in range(20_000)]
+    for charge in charges:
+        keeper.add(charge, keeper.now - charge.interval)
+    keeper.turn(keeper.now + late)
+    assert len(keeper._stations[place]._waiting) == SLICE * times  # type: ignore[index]
+    link = keeper.connected(place)
+    keeper.turn()
+    assert [len(each) for each in link.writes] == ([BATCH, BATCH] if times == 1 else [UNDER_WAY * times])
+
+
+def test_a_keeper_that_has_caught_up_works_in_small_pieces_again(keeper: Still) -> None:
+    place = Place()
+    late = [Charge(place, name="late") for _ in range(200)]
+    for charge in late:
+        keeper.add(charge, keeper.now - charge.interval)
+    keeper.turn(keeper.now + 3)
+    link = keeper.connected(place)
+    assert len(link.writes[0]) == 200
+    keeper.hears(place, *[1] * 200)
+    link.writes.clear()
+    keeper.now += 1
+    due(keeper, *[Charge(place, name="on time") for _ in range(200)])
+    keeper.turn()
+    assert [len(each) for each in link.writes] == [BATCH, BATCH]
+
+
+def test_what_is_asked_for_meanwhile_does_not_slow_down_what_is_late(keeper: Still) -> None:
+    place = Place()
+    for _ in range(200):
+        keeper.add(Charge(place), keeper.now - 10)
+    keeper.now += 3
+    keeper._do_due(keeper.now)
+    keeper.ask(Charge(place, name="asked"))
+    link = keeper.connected(place)
+    assert link.writes[0][0] == b"asked"
+    assert len(link.writes[0]) == 201
+
+
+def test_the_server_gets_more_time_for_a_large_batch_while_it_answers(keeper: Still) -> None:
+    place = Place()
+    for _ in range(200):
+        keeper.add(Charge(place), keeper.now - 10)
+    keeper.turn(1003.0)
+    link = keeper.connected(place)
+    for second in (1004.9, 1006.8, 1008.7):
+        keeper.now = second
+        keeper.hears(place, *[1] * 40)
+        keeper.turn()
+    assert not link.closed
+    keeper.turn(1010.7)
+    assert link.closed, "two seconds without an answer"
+
+
+# A keeper that is late says so.
+
+
+def test_a_charge_is_told_if_it_is_sent_more_than_half_an_interval_after_it_was_due(keeper: Still) -> None:
+    place = Place()
+    due(keeper, Charge(place))
+    keeper.connected(place)
+    keeper.hears(place, 1)
+    late, on_time = Charge(place), Charge(place)
+    keeper.add(late, 1000.0)
+    keeper.add(on_time, 1000.5)
+    keeper.turn(1015.5)
+    assert late.log == ["late 5.5", "late 5.5", "request"], "when it is taken, and when it is sent"
+    assert on_time.log == ["late 5", "request"], "what is taken with it is told as well"
+
+
+def test_a_keeper_that_waits_for_its_connection_is_not_late(keeper: Still) -> None:
+    place = Place()
+    charge = Charge(place)
+    due(keeper, charge)
+    keeper.now += 9
+    keeper.connected(place)
+    assert charge.log == ["request"]
+
+
+def test_a_charge_that_is_overdue_because_the_keeper_is_late_is_told_that_first(keeper: Still) -> None:
+    charge = Charge(Place(), interval=10, deadline=1030.0)
+    lane = keeper.lane(10.0)
+    lane.charges[charge] = 1010.0
+    keeper.arm(lane, 1010.0)
+    keeper.turn(1040.0)
+    assert charge.log == ["late 30", "overdue"]

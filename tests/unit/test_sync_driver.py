@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -86,8 +87,11 @@ class Server:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    return Server(monkeypatch)
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    server = Server(monkeypatch)
+    yield server
+    server.idle()
+    server.locks.close()
 
 
 def fence() -> bytes:

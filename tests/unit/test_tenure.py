@@ -214,7 +214,7 @@ def test_a_lease_is_renewed_before_its_deadline_also_after_a_renewal_was_overtak
     renewal.answered(1, world.now)
     if overtaken is not None:
         world.keeper.settled(tenure, well=tenure.answered(1, world.now), sent=world.now, now=world.now)
-    assert world.keeper._take_due(world.now) < tenure.deadline
+    assert world.keeper._do_due(world.now) < tenure.deadline
 
 
 # A renewal that somebody waits for.
@@ -250,7 +250,8 @@ def test_an_unanswered_renewal_is_unavailable_and_the_keeper_goes_on(world: Worl
     assert tenure.alive
     world.keeper.do_posts()
     station = world.keeper._station(tenure.place)
-    assert tenure in [*world.keeper.charges(tenure.place), *station._waiting]
+    waiting = [charge for charge, _ in station._waiting]
+    assert tenure in [*world.keeper.charges(tenure.place), *waiting]
 
 
 def test_detaching_ends_the_tenure_once_the_server_has_agreed(world: World) -> None:

@@ -105,6 +105,10 @@ class QuorumTransport(Transport):
         if self.closed and not self.plans:
             self.close()
 
+    @property
+    def in_use(self) -> bool:
+        return self.plans > 0 or any(node.in_use for node in self.nodes)
+
     def close(self) -> None:
         self.closed = True
         for node in self.nodes:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -9,7 +10,7 @@ from holdtight.aio.driver import Driver
 from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
-from holdtight.aio.loops import PerLoop
+from holdtight.aio.loops import PerLoop, let_go
 from holdtight.aio.multi import AsyncMulti
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base import BaseLocks
@@ -75,6 +76,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
 
             self.lock_type = AsyncQuorumLock
         self.open_loops(self.place, settings.connect_timeout)
+        self._watch(partial(let_go, self._transports), "use an async with block, call aclose()")
 
     def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
         if self.settings.is_quorum:

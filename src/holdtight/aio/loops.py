@@ -5,7 +5,7 @@ import asyncio
 from holdtight.aio.transport import Transport
 from holdtight.place import Place
 
-__all__ = ["PerLoop"]
+__all__ = ["PerLoop", "let_go"]
 
 
 class PerLoop:
@@ -53,7 +53,7 @@ class PerLoop:
 
     def abandon_loops(self) -> None:
         """In a forked child: the connections have been let go without a word."""
-        self._transports = []
+        self._transports.clear()
         self.latest = None
 
     def close_loops(self) -> None:
@@ -72,3 +72,12 @@ class PerLoop:
                     transport.loop.call_soon_threadsafe(transport.close)
                 except RuntimeError:
                     transport.close()  # its loop was closed just now
+
+
+def let_go(transports: list[Transport]) -> None:
+    """From a finalizer: has the connections of a client closed that nobody has any more, each on its loop."""
+    for transport in transports:
+        if transport.loop.is_closed():
+            transport.let_go()
+        else:
+            transport.place.post.call_soon(transport.loop, transport.let_go)

@@ -13,6 +13,8 @@ from holdtight.process import start_thread
 
 __all__ = ["Transport", "ignore"]
 
+LET_GO_AGAIN = 0.1
+
 
 class Transport:
     """A client's connection on one loop."""
@@ -134,6 +136,19 @@ class Transport:
     def rest(self) -> None:
         """Somebody is done. Once the client is closed, a connection stays only for those who are not."""
         if self.closed and self.connection is not None and self.connection.idle:
+            self.close()
+
+    @property
+    def in_use(self) -> bool:
+        """Somebody waits here, or an answer is to come that nobody waits for."""
+        return self.connection is not None and not self.connection.idle
+
+    def let_go(self) -> None:
+        """Nobody has the client any more: closes as soon as it is not in use."""
+        self.closed = True
+        if self.in_use and not self.loop.is_closed():
+            self.place.post.call_at(self.loop, self.place.clock() + LET_GO_AGAIN, self.let_go)
+        else:
             self.close()
 
     def close(self) -> None:

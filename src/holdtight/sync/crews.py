@@ -330,6 +330,23 @@ class Fleet:
             pool.close()
         self._empty()
 
+    def let_go(self) -> None:
+        """From a finalizer: nobody has the client any more."""
+        if self.place.post.keeper.running:
+            self.place.post.keeper.post(self._let_go)
+
+    def _let_go(self) -> None:
+        """In the keeper's thread: what has been answered is read first, and need not be told once more when a wire
+        ends (see Wire)."""
+        self.closed = True
+        for pool in self.pools:
+            pool.close()
+        for crew in self.idle:
+            for wire in crew.wires:
+                if wire is not None and wire.alive:
+                    wire.pump(resting=True)
+        self.idle.clear()
+
     def _empty(self) -> None:
         while self.idle:
             try:

@@ -82,6 +82,7 @@ class Locks(BaseLocks[Lock]):
         self.transport = Transport(
             self.place, connect_timeout=settings.connect_timeout, max_connections=most, spin=settings.spin
         )
+        self._watch(self.fleet.let_go if self.fleet is not None else bool, "use a with block, call close()")
 
     def __enter__(self) -> "Locks":
         return self

@@ -1,0 +1,191 @@
+"""Clients that nobody closes: their connections end with them, a warning says what to do, what is held stays held."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from holdtight import AsyncLocks, Locks
+from holdtight.keeper import keeper
+from tests.faults.clients import COLOURS
+from tests.faults.quorum import Nodes, StartNodes
+from tests.support.processes import StartChild, wait_for
+from tests.support.servers import RunningServer
+
+CLIENTS = 20
+RECORD_IS_LOOKED_AT = 7.5
+"""Seconds after which the keeper has looked three times whether a client is still used."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_collect() -> Iterator[None]:
+    gc.collect()
+    yield
+    gc.collect()
+
+
+def use_and_drop(url: str | list[str]) -> None:
+    for _ in range(CLIENTS):
+        with Locks(url).lock("a"):
+            pass
+
+
+async def use_and_drop_on_a_loop(url: str | list[str]) -> None:
+    for _ in range(CLIENTS):
+        async with AsyncLocks(url).lock("a"):
+            pass
+
+
+def connections(nodes: Nodes) -> list[int]:
+    """How many each server has ever had, besides the one that asks."""
+    return [int(server.info("stats")["total_connections_received"]) for server in nodes.servers]
+
+
+def nobody_is_connected(nodes: Nodes) -> bool:
+    return not any(server.clients() for server in nodes.servers)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("colour", COLOURS)
+def test_dropped_clients_leave_the_server_at_once_and_do_not_come_back(
+    start_nodes: StartNodes, colour: str, count: int
+) -> None:
+    nodes = start_nodes(count)
+    target: str | list[str] = nodes.urls if count > 1 else nodes.urls[0]
+    wait_for(lambda: nobody_is_connected(nodes))
+
+    async def main() -> None:
+        await use_and_drop_on_a_loop(target)
+        gc.collect()
+        end = time.monotonic() + 2.5
+        while not await asyncio.to_thread(nobody_is_connected, nodes):
+            assert time.monotonic() < end, "the keeper has not looked at them before, nor has the loop ended"
+
+    with pytest.warns(ResourceWarning, match="was dropped without being closed") as told:  # noqa: PT031
+        if colour == "sync":
+            use_and_drop(target)
+            gc.collect()
+            wait_for(lambda: nobody_is_connected(nodes), within=2.5)
+        else:
+            asyncio.run(main())
+    assert len(told) == CLIENTS
+    advice = "use a with block, call close()" if colour == "sync" else "use an async with block, call aclose()"
+    assert f"{advice}, or share one client" in str(told[0].message)
+    before = connections(nodes)
+    time.sleep(RECORD_IS_LOOKED_AT)  # a connection that is made to remove a record is made then
+    after = connections(nodes)
+    assert [now - then for then, now in zip(before, after, strict=True)] == [1] * count, "and that is ours"
+    assert nobody_is_connected(nodes)
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_the_keepers_connection_ends_with_the_client_too(private_server: RunningServer, renewed: bool) -> None:
+    def use() -> None:
+        with Locks(private_server.url).lock("a", ttl=6):
+            if renewed:
+                wait_for(lambda: len(private_server.clients()) == 2)
+
+    with pytest.warns(ResourceWarning, match="dropped"):  # noqa: PT031
+        use()
+        gc.collect()
+    wait_for(lambda: not private_server.clients(), within=2.5)
+    if renewed:
+        assert not private_server.keys("*:client:*"), "it was removed on the connection that was there"
+
+
+def hold(url: str) -> Callable[[], None]:
+    lease = Locks(url).lock("a", ttl=1.5).acquire()
+
+    def finish() -> None:
+        lease.check()
+        lease.release()
+        lease.lock.client.close()
+
+    return finish
+
+
+def test_a_lease_that_is_referenced_keeps_its_client(private_server: RunningServer) -> None:
+    with warnings.catch_warnings(), Locks(private_server.url) as others:
+        warnings.simplefilter("error")
+        finish = hold(private_server.url)
+        gc.collect()
+        time.sleep(3)  # twice the ttl
+        assert others.lock("a").try_acquire() is None
+        finish()
+
+
+def test_a_block_keeps_its_client(private_server: RunningServer) -> None:
+    with pytest.warns(ResourceWarning, match="dropped"), Locks(private_server.url) as others:  # noqa: PT031
+        with Locks(private_server.url).lock("a", ttl=1.5) as lease:
+            gc.collect()
+            time.sleep(3)  # twice the ttl
+            lease.check()
+            assert others.lock("a").try_acquire() is None
+        del lease
+        gc.collect()
+
+
+def test_a_client_that_was_closed_or_never_connected_says_nothing(private_server: RunningServer) -> None:
+    async def on_a_loop() -> None:
+        async with AsyncLocks(private_server.url) as locks, locks.lock("a"):
+            pass
+        AsyncLocks(private_server.url).lock("a")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Locks(private_server.url) as locks, locks.lock("a"):
+            pass
+        Locks(private_server.url).lock("a")
+        with Locks("memory://").lock("a"):
+            pass
+        asyncio.run(on_a_loop())
+        del locks
+        gc.collect()
+
+
+def test_a_client_of_a_loop_that_is_closed_is_dropped_as_well(private_server: RunningServer) -> None:
+    with pytest.warns(ResourceWarning, match="dropped"):  # noqa: PT031
+        asyncio.run(use_and_drop_on_a_loop(private_server.url))
+        gc.collect()
+    wait_for(lambda: not private_server.clients(), within=2.5)
+
+
+def leave_clients_open(url: str) -> None:
+    """In a child that ends without closing anything, one client in a module and one in a cycle."""
+    global left
+    left = Locks(url)
+    with left.lock("a"):
+        pass
+    left.lock("b").acquire()
+
+    async def on_a_loop() -> None:
+        global left_on_a_loop
+        left_on_a_loop = AsyncLocks(url)
+        async with left_on_a_loop.lock("a"):
+            pass
+
+    asyncio.run(on_a_loop())
+
+
+left: Locks
+left_on_a_loop: AsyncLocks
+
+
+def test_the_end_of_the_process_is_silent(private_server: RunningServer, start_child: StartChild) -> None:
+    code = "import tests.faults.test_dropped_clients as module; module.leave_clients_open(*args)"
+    child = start_child(code, private_server.url, env={"PYTHONWARNINGS": "always"})
+    assert child.wait() == 0
+    assert "closed" not in child.errors
+    assert "ignored" not in child.errors
+
+
+def test_nothing_is_left_with_the_keeper(private_server: RunningServer) -> None:
+    with pytest.warns(ResourceWarning, match="dropped"):  # noqa: PT031
+        use_and_drop(private_server.url)
+        gc.collect()
+    wait_for(lambda: keeper().statistics()["stations"] == 0, within=2.5)
