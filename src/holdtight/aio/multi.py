@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from holdtight.aio.hold import AsyncHold
+from holdtight.aio.hold import AsyncHold, under
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
-from holdtight.aio.lock import AsyncLock, under
+from holdtight.aio.lock import AsyncLock
 from holdtight.clock import wait_seconds
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError

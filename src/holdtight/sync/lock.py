@@ -305,7 +305,7 @@ class Lock(Giving):
         return Hold(self, self._wait if wait is UNSET else wait_seconds(wait))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: every call runs under the lock."""
+        """As a decorator: every call runs under the lock. Refuses generator functions, and names like "order:{id}"."""
         return under(self, function)
 
     # Looking.

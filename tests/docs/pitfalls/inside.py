@@ -80,6 +80,16 @@ def one_lock_for_everything(world: World) -> bool:
     return waited
 
 
+def work_that_has_not_begun(world: World) -> bool:
+    (first, fetching), (second, fetching_too) = world.programs(2, "fetch", write=lambda row: None)
+    call = first.start("export")
+    fetching.wait()
+    came_in = second.comes_to(fetching_too, "export")
+    fetching.open()
+    call.end()
+    return came_in
+
+
 def slow_work_under_the_lock(world: World) -> bool:
     fetching = world.gate()
     slow = world.program(fetch_rate=fetching, store=lambda rate: None, wait=20)
