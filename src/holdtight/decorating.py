@@ -43,7 +43,7 @@ def _innermost(function: Any) -> Any:
         elif inspect.isroutine(function) or isinstance(function, type):
             return function
         else:
-            return getattr(type(function), "__call__", function)
+            return getattr(type(function), "__call__", function)  # noqa: B004
 
 
 def is_async(function: Any) -> bool:
@@ -52,7 +52,7 @@ def is_async(function: Any) -> bool:
 
 
 def check_decorated(lock: Any, function: Any) -> None:
-    """TypeError for a function whose work would run without the lock; ValueError for a name that reads as a template."""
+    """TypeError for a function that would run without the lock, ValueError for a name that reads as a template."""
     inner = _innermost(function)
     code = getattr(inner, "__code__", None)
     later = ""

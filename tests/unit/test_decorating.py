@@ -98,7 +98,7 @@ def test_what_runs_after_the_call_is_refused_at_decoration(make: Callable[[str],
 def test_an_async_generator_is_told_to_use_async_locks() -> None:
     for each in (stream, async_block):
         with pytest.raises(TypeError, match=r"a lock of AsyncLocks inside the function.*: async with lock"):
-            Locks("memory://").lock("g")(each)  # type: ignore[arg-type]
+            Locks("memory://").lock("g")(each)
 
 
 def test_the_order_of_decorators_does_not_matter() -> None:
@@ -151,10 +151,11 @@ def test_callables_of_the_other_colour_are_still_told_apart() -> None:
             return 1
 
     work: Any = Work()
+    plain: Any = Plain()
     with pytest.raises(TypeError, match="is async: decorate it with a lock of AsyncLocks"):
         Locks("memory://").lock("w")(work)
     with pytest.raises(TypeError, match="is not an async function: decorate it with a lock of Locks"):
-        AsyncLocks("memory://").lock("w")(Plain())  # type: ignore[type-var]
+        AsyncLocks("memory://").lock("w")(plain)
 
     async def main() -> None:
         async with AsyncLocks("memory://") as locks:
@@ -163,7 +164,7 @@ def test_callables_of_the_other_colour_are_still_told_apart() -> None:
 
     asyncio.run(main())
     with Locks("memory://") as locks:
-        assert locks.lock("w")(Plain())() == 1
+        assert locks.lock("w")(plain)() == 1
         assert locks.lock("w")(len)("four") == 4
         assert locks.lock("w")(list)("ab") == ["a", "b"]
 
