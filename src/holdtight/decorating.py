@@ -9,7 +9,7 @@ import functools
 import inspect
 import re
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["begun", "check_decorated", "is_async"]
 
@@ -37,13 +37,13 @@ def _innermost(function: Any) -> Any:
     """The function whose code a call runs, as far as can be told."""
     while True:
         if isinstance(function, (functools.partial, functools.partialmethod)):
-            function = function.func
+            function = cast(Any, function).func
         elif isinstance(function, (staticmethod, classmethod)) or inspect.ismethod(function):
-            function = function.__func__
+            function = cast(Any, function).__func__
         elif inspect.isroutine(function) or isinstance(function, type):
             return function
         else:
-            return getattr(type(function), "__call__", function)  # noqa: B004
+            return getattr(function.__class__, "__call__", function)  # noqa: B004
 
 
 def is_async(function: Any) -> bool:
@@ -79,10 +79,10 @@ def check_decorated(lock: Any, function: Any) -> None:
 
 def begun(result: Any, function: Any) -> Any:
     """What a call under the lock returned. TypeError if it is work that has not begun, and would run without it."""
-    what = _NOT_BEGUN.get(type(result))
+    what = _NOT_BEGUN.get(result.__class__)
     if what is None:
         return result
-    if type(result) is CoroutineType:
+    if result.__class__ is CoroutineType:
         result.close()  # nobody will await it, and a warning about that would hide the error
     raise TypeError(
         f"{function!r} returned {what} under the lock: its code runs when somebody iterates or awaits it, and the lock "

@@ -61,8 +61,15 @@ class AsyncLock(BaseLock):
     # Taking.
 
     async def acquire(self, *, wait: Any = UNSET) -> AsyncLease:
-        """A lease; LockTimeout when the wait ends, Unavailable, DeadlockDetected or QueueFull."""
-        return await self.take(self._wait if wait is UNSET else wait_seconds(wait), identity())
+        """A lease; LockTimeout when the wait ends, Unavailable, DeadlockDetected or QueueFull.
+
+        What this very task holds in a block is a DeadlockDetected at once. What it has taken with `acquire()` may be
+        released by another: that is waited for, and the log tells after `deadlock_after` seconds.
+        """
+        who = identity()
+        lease = await self.take(self._wait if wait is UNSET else wait_seconds(wait), who)
+        self._locks.took(lease.tenure, who)
+        return lease
 
     async def try_acquire(self) -> AsyncLease | None:
         """A lease, or None if somebody else holds the lock. Never waits."""
@@ -74,7 +81,10 @@ class AsyncLock(BaseLock):
                 return None
             if held is not None:
                 return AsyncLease.again(self, held, who)
-        return await self._attempt(0.0, who, True)
+        lease = await self._attempt(0.0, who, True)
+        if lease is not None:
+            self._locks.took(lease.tenure, who)
+        return lease
 
     async def take(self, wait: float | None, who: Identity) -> AsyncLease:
         if who.stack or who.grants:
