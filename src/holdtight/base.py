@@ -13,6 +13,7 @@ from holdtight.errors import LockError, NotSupported, Unavailable
 from holdtight.hub import Events
 from holdtight.identity import Identity
 from holdtight.keeper import post
+from holdtight.loading import load
 from holdtight.place import Place
 from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.post import Post
@@ -52,6 +53,7 @@ class BaseLocks(Reports, Generic[L]):
         self.client = Client(settings.namespace, here.clock)
         self.place = _place(settings, self.client, here)
         self.store = _store(settings, self.client, self.place)
+        load()
         self.events = Events(here.tell)
         for place in self._places():
             place.refreshers.append(self.events.refresh)

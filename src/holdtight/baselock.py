@@ -144,7 +144,7 @@ class BaseLock:
         return any(each.kind is Kind.EXCLUSIVE or (alone and each.kind is Kind.SHARED) for each in held)
 
     def _watch(self, owner: Owner, started: float, who: Identity) -> "Watch":
-        from holdtight.core.deadlock import Watch  # with the first who waits with a lock in hand
+        from holdtight.core.deadlock import Watch  # not with the package; see loading.py
 
         locks: BaseLocks[Any] = self._locks
         namespace, epoch = locks.settings.namespace, process.current.epoch

@@ -17,7 +17,6 @@ from tests.support.memory import MemoryStore
 from tests.support.processes import PATIENCE, wait_for
 from tests.support.servers import StartServer
 
-
 Holder = Callable[[asyncio.Event, asyncio.Event], Coroutine[Any, Any, None]]
 
 
