@@ -11,7 +11,9 @@ from holdtight.core.looking import look
 from holdtight.degraded import stand_in_settings
 from holdtight.errors import LockError, NotSupported, Unavailable
 from holdtight.hub import Events
+from holdtight.identity import Identity
 from holdtight.keeper import post
+from holdtight.loading import load
 from holdtight.place import Place
 from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.post import Post
@@ -55,6 +57,7 @@ class BaseLocks(Reports, Generic[L]):
         self.client = Client(settings.namespace, here.clock)
         self.place = _place(settings, self.client, here)
         self.store = _store(settings, self.client, self.place)
+        load()
         self.events = Events(here.tell)
         for place in self._places():
             place.refreshers.append(self.events.refresh)
@@ -63,6 +66,7 @@ class BaseLocks(Reports, Generic[L]):
         """One of each: what locks were made with is the same for many names, as a rule."""
         self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
         """The lock that a name was last asked for with, and the very arguments: code in a loop gives the same ones."""
+        self._taken: dict[str, tuple[Tenure, object]] = {}
         self._waits: Waits | None = None
         self._deadlocks: Tally | None = None
         self._stand_in: Any = None
@@ -166,6 +170,21 @@ class BaseLocks(Reports, Generic[L]):
             made = type(lock)(self, lock.name, options)
             self._keep(key, made)
         return made
+
+    def took(self, tenure: Tenure, who: Identity) -> None:
+        """`who` has a lease on it from `acquire()`, in no block. Of each name the last such lease is remembered."""
+        taken = self._taken
+        if len(taken) >= CACHED_LOCKS:
+            alive = {name: each for name, each in list(taken.items()) if each[0].alive}
+            taken = self._taken = alive if len(alive) < CACHED_LOCKS // 2 else {}
+        taken[tenure.name] = tenure, who.mark
+
+    def taken_by(self, name: str, who: Identity) -> Tenure | None:
+        """The lease that this very thread or task has taken with `acquire()` and not given back, if it is known."""
+        tenure, mark = self._taken.get(name, (None, None))
+        if tenure is None or mark != who.mark or tenure.stand_in is not None or tenure.epoch != process.current.epoch:
+            return None
+        return tenure if tenure.alive else None
 
     @property
     def waits(self) -> "Waits":

@@ -1,11 +1,13 @@
 """What lock objects of both colours have in common: everything that neither blocks nor awaits."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdtight import process
 from holdtight.core.contend import Asking
 from holdtight.errand import look_after
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
+from holdtight.herald import get_logger
 from holdtight.identity import Identity
 from holdtight.lease import BaseLease
 from holdtight.redis.store import Prepared
@@ -87,7 +89,7 @@ class BaseLock:
     ) -> Asking:
         """`who` will wait, if need be."""
         locks = self._locks
-        return Asking(
+        asking = Asking(
             question=self.prepared,
             owner=owner,
             server=locks.place.display,
@@ -99,9 +101,50 @@ class BaseLock:
             or_none=or_none,
             watch=self._watch(owner, started, who) if who is not None and who.stack and wait != 0 else None,
         )
+        if who is not None:
+            self.doubt_oneself(asking, who)
+        return asking
+
+    def doubt_oneself(self, asking: Asking, who: Identity) -> None:
+        """For one who has taken this name with `acquire()`, has not released it, and asks again. Another thread or task
+        may release it, so this is no deadlock: a log line tells after `deadlock_after`, and a LockTimeout does.
+
+        It cannot take another lease while it waits, so one look before that is enough.
+        """
+        locks: BaseLocks[Any] = self._locks
+        tenure = locks.taken_by(self._name, who)
+        if tenure is None or not self.is_kept_out_by([tenure]):
+            return
+
+        def own(holder: Owner | None) -> str | None:
+            if not tenure.alive or (tenure.kind is Kind.EXCLUSIVE and holder not in (None, tenure.owner)):
+                return None
+            held = tenure.place.clock() - tenure.since
+            return f"this very {who.what}, which took it {held:.3g} s ago with acquire() and has not released it"
+
+        def doubt(holder: Owner | None) -> None:
+            said = own(holder)
+            if said is not None:
+                get_logger().warning(
+                    "lock %r: held by %s. It waits for itself, for ever if nobody else releases that lease or limits "
+                    "this wait",
+                    self._name,
+                    said,
+                )
+
+        asking.own, asking.doubt, asking.doubt_at = own, doubt, asking.started + locks.settings.deadlock_after
+
+    def is_kept_out_by(self, held: Sequence[Tenure]) -> bool:
+        """Whether these grants of this name are enough to keep this claim waiting, whatever others do."""
+        asked = self.options
+        if asked.kind is Kind.PERMITS:
+            taken = sum(each.terms.prepared.claim.n for each in held if each.kind is Kind.PERMITS)
+            return taken + asked.n > asked.permits
+        alone = asked.kind is Kind.EXCLUSIVE
+        return any(each.kind is Kind.EXCLUSIVE or (alone and each.kind is Kind.SHARED) for each in held)
 
     def _watch(self, owner: Owner, started: float, who: Identity) -> "Watch":
-        from holdtight.core.deadlock import Watch  # with the first who waits with a lock in hand
+        from holdtight.core.deadlock import Watch  # not with the package; see loading.py
 
         locks: BaseLocks[Any] = self._locks
         namespace, epoch = locks.settings.namespace, process.current.epoch

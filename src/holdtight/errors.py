@@ -100,12 +100,19 @@ class LockTimeout(LockError, TimeoutError):
     code = "LOCK_TIMEOUT"
 
     @classmethod
-    def after(cls, name: str, waited: float, holder: Holder | None, position: int) -> "LockTimeout":
-        whom = f"held by {holder}" if holder else "held by another owner"
+    def after(
+        cls, name: str, waited: float, holder: Holder | None, position: int, own: str | None = None
+    ) -> "LockTimeout":
+        """`own`: the caller itself is the holder, in words."""
+        whom = f"held by {own or holder or 'another owner'}"
         line = f", {position - 1} ahead of us in line" if position > 1 else ""
+        advice = (
+            "Release that lease first, pass it along, or use reentrant=True if entering again is meant."
+            if own
+            else "Wait longer (wait=…), do less under the lock, or look at the holder with inspect()."
+        )
         return cls(
-            f"lock {name!r} not acquired after {_seconds(waited)}: {whom}{line}. "
-            "Wait longer (wait=…), do less under the lock, or look at the holder with inspect().",
+            f"lock {name!r} not acquired after {_seconds(waited)}: {whom}{line}. {advice}",
             name=name,
             holder=holder,
             waited=waited,
@@ -293,6 +300,18 @@ class DeadlockDetected(LockError):
         error = cls(
             f"lock {name!r} is already held by this very {who}: waiting for it would never end. "
             "Use reentrant=True if entering again is meant, or pass the lease along.",
+            name=name,
+        )
+        error.cycle = (name, name)
+        return error
+
+    @classmethod
+    def with_loop(cls, name: str, holder: str) -> "DeadlockDetected":
+        """A blocking call that stops the event loop on which the holder depends."""
+        error = cls(
+            f"lock {name!r} is held by {holder}, and this blocking call stops the event loop of this very thread: "
+            "waiting for it would never end. In asyncio code use AsyncLocks (async with), or call blocking code with "
+            "asyncio.to_thread().",
             name=name,
         )
         error.cycle = (name, name)

@@ -19,7 +19,7 @@ __all__ = ["get_logger", "is_logged", "report", "tell"]
 
 
 def get_logger() -> "logging.Logger":
-    """Ours, silent by default. `logging` is loaded with the first thing to be said, or by who configures it."""
+    """Ours, silent by default. `logging` is loaded with the first client, not with the package."""
     import logging
 
     logger = logging.getLogger("holdtight")

@@ -8,14 +8,16 @@ remembers the leases that it holds in `with` blocks (in order), and its re-entra
 # - grants are remembered as tenures, blocks as leases: only a block keeps a lease alive.
 """
 
+import itertools
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdtight.tenure import Tenure
 
-__all__ = ["Identity", "Key", "identity", "task_identity", "tasks_inside"]
+__all__ = ["Identity", "Key", "blocks_around", "identity", "running_loop", "task_identity", "tasks_inside"]
 
 MOST_SPARE = 4096
 LONGEST_DISPLAY = 60
@@ -39,6 +41,11 @@ class Identity:
     @property
     def what(self) -> str:
         return "thread" if self.task is None else "task"
+
+    @property
+    def mark(self) -> object:
+        """Equal for the same thread or task, and for no other. Keeps nothing alive. A thread's is for that thread."""
+        return _threads.number if self.task is None else weakref.ref(self.task)
 
     def display(self) -> str:
         """For people; of a thread, only in that thread."""
@@ -123,6 +130,7 @@ class Identity:
 class _Threads(threading.local):
     def __init__(self) -> None:
         self.identity = Identity()
+        self.number = next(_numbers)
         self.end = _End(self.identity)
 
 
@@ -139,6 +147,7 @@ class _End:
             lease.watch()
 
 
+_numbers = itertools.count(1)
 _threads = _Threads()
 _tasks: dict[Any, Identity] = {}
 _spare: list[Identity] = []
@@ -153,6 +162,24 @@ def _forget(task: Any) -> None:
 def tasks_inside(key: Key) -> list[Identity]:
     """Of all tasks that are, or have ended, inside a block on this key."""
     return [each for each in list(_tasks.values()) if any(entered == key for entered, _ in each.stack)]
+
+
+def blocks_around(loop: Any) -> list[tuple[Identity, Key, Any]]:
+    """All blocks that cannot end before the event loop of this thread goes on, with whose they are: those of the loop's
+    tasks, and those that the thread itself is inside of."""
+    inside = [_threads.identity]
+    for each in list(_tasks.values()):
+        task = each.task  # None if that identity was given up just now, by another loop
+        if task is not None and not task.done() and task.get_loop() is loop:
+            inside.append(each)
+    return [(who, key, lease) for who in inside for key, lease in list(who.stack)]
+
+
+def running_loop() -> Any:
+    """The event loop that runs in this thread; None if there is none."""
+    if _running_loop is None:
+        identity()  # looks whether asyncio has been loaded
+    return None if _running_loop is None else _running_loop()
 
 
 def task_identity(task: Any) -> Identity:

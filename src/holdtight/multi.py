@@ -13,7 +13,7 @@ from holdtight.base import BaseLocks
 from holdtight.baselock import BaseLock
 from holdtight.clock import wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
-from holdtight.identity import Identity
+from holdtight.identity import Identity, identity
 from holdtight.lease import BaseLease
 from holdtight.readwrite import BaseReadWriteLock
 from holdtight.settings import UNSET
@@ -23,6 +23,7 @@ from holdtight.values import Kind, LockInfo, LossReason
 __all__ = ["BaseMulti", "MultiLeaseMixin", "combined"]
 
 L = TypeVar("L", bound=BaseLock)
+M = TypeVar("M", bound=BaseLease)
 
 
 class BaseMulti(Generic[L]):
@@ -52,6 +53,13 @@ class BaseMulti(Generic[L]):
         """The parts do not count any more as what this identity holds in blocks."""
         for part in reversed(self.parts):
             who.leave_block(part.key)
+
+    def taken(self, lease: M) -> M:
+        """A lease in no block, remembered as such (see BaseLocks.took)."""
+        who = identity()  # anew: the one that has stepped out may be another task's by now
+        for tenure in lease.tenures:
+            self._locks.took(tenure, who)
+        return lease
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
 
 import pytest
 
-from holdtight import LockTimeout, NotPermitted, NotSupported, QuorumNotReached
+from holdtight import AsyncLocks, Locks, LockTimeout, NotPermitted, NotSupported, QuorumNotReached
 from tests.faults.clients import OpenClient, start
 from tests.faults.quorum import Nodes, StartNodes, votes_of
 from tests.support.processes import wait_for
@@ -234,3 +235,20 @@ def test_a_majority_that_does_not_let_us_in_is_told_as_one_server_would_be(
     for _ in range(3):  # also while these nodes are left alone
         with pytest.raises(NotPermitted, match="WRONGPASS"):
             late.acquire("a")
+
+
+def test_a_timeout_says_that_oneself_is_the_holder(nodes: Nodes) -> None:
+    with Locks(nodes.urls, ttl=30) as locks:
+        lease = locks.lock("mine").acquire()
+        with pytest.raises(LockTimeout, match="held by this very thread, which took it"):
+            locks.lock("mine").acquire(wait=0.1)
+        lease.release()
+
+    async def main() -> None:
+        async with AsyncLocks(nodes.urls, ttl=30) as locks:
+            lease = await locks.lock("mine").acquire()
+            with pytest.raises(LockTimeout, match="held by this very task, which took it"):
+                await locks.lock("mine").acquire(wait=0.1)
+            await lease.release()
+
+    asyncio.run(main())

@@ -1,5 +1,7 @@
 """Who is who: re-entry, and the deadlock with oneself. What a thread or task starts is somebody else."""
 
+import re
+
 import pytest
 
 from holdtight import AsyncLease, DeadlockDetected, LeaseLost, LockTimeout, LossReason
@@ -182,3 +184,111 @@ async def test_an_actor_that_ended_leaves_no_identity_behind(world: World) -> No
     for _ in range(20):
         assert await world.apart(lock.try_acquire()) is None
     await lease.release()
+
+
+# A lease without a block: another may release it, so waiting for it is no deadlock. But one is told.
+
+
+def very(world: World) -> str:
+    return rf"held by this very {'thread' if world.blocking else 'task'}, which took it .* s ago with acquire\(\)"
+
+
+@pytest.mark.parametrize("first", ["acquire", "try_acquire"])
+async def test_a_timeout_says_that_oneself_is_the_holder(world: World, first: str) -> None:
+    lock = world.lock()
+    lease = await getattr(lock, first)()
+    for wait in (0, 0.05):
+        with pytest.raises(LockTimeout, match=very(world) + ".*Release that lease first") as caught:
+            await lock.acquire(wait=wait)
+        assert caught.value.holder is not None
+        with pytest.raises(LockTimeout, match=very(world)):
+            async with world.lock(wait=wait):
+                raise AssertionError("entered")
+    await lease.release()
+    async with lock:
+        with pytest.raises(LockTimeout) as told:
+            await world.apart(lock.acquire(wait=0))
+    assert "this very" not in str(told.value)
+
+
+async def test_others_are_told_who_holds_it(world: World) -> None:
+    lock = world.lock()
+    lease = await lock.acquire()
+    with pytest.raises(LockTimeout) as caught:
+        await world.apart(lock.acquire(wait=0))
+    assert "this very" not in str(caught.value)
+    await lease.release()
+    theirs = await world.apart(lock.acquire())
+    with pytest.raises(LockTimeout) as caught:
+        await lock.acquire(wait=0)
+    assert "this very" not in str(caught.value)
+    await theirs.release()
+
+
+async def test_what_is_carried_by_hold_or_handed_over_is_not_held_by_oneself(world: World) -> None:
+    lock = world.lock()
+    async with lock.hold():
+        with pytest.raises(LockTimeout) as caught:
+            await lock.acquire(wait=0)
+    assert "this very" not in str(caught.value)
+
+
+async def test_a_log_line_tells_who_waits_for_oneself(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    lock = world.lock("mine", of=world.locks(deadlock_after=0.2))
+    lease = await lock.acquire()
+
+    async def release_once_it_is_said() -> None:
+        await world.until(lambda: [each for each in caplog.records if "waits for itself" in each.message])
+        await lease.release()
+
+    other = world.start(release_once_it_is_said())
+    again = await lock.acquire(wait=20)
+    await other.result()
+    await again.release()
+    (said,) = [each for each in caplog.records if "waits for itself" in each.message]
+    assert (said.name, said.levelname) == ("holdtight", "WARNING")
+    assert "lock 'mine'" in said.message
+    assert re.search(very(world), said.message)
+
+
+async def test_nobody_is_told_who_waits_for_somebody_else(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    lock = world.lock("mine", of=world.locks(deadlock_after=0.01))
+    lease = await lock.acquire()
+    await world.until(lambda: lease.remaining() > 0)
+    waiting = world.start(lock.acquire())
+    await world.in_line(lock, 1)
+    await world.sleep(0.1)
+    await lease.release()
+    await (await waiting.result()).release()
+    assert not [each for each in caplog.records if "waits for itself" in each.message]
+
+
+async def test_several_that_were_taken_together_are_held_by_oneself(world: World) -> None:
+    locks = world.locks()
+    lease = await locks.multi("a", "b").acquire()
+    with pytest.raises(LockTimeout, match="'b'.*" + very(world)):
+        await locks.lock("b").acquire(wait=0)
+    await lease.release()
+    lease = await locks.lock("b").acquire()
+    with pytest.raises(LockTimeout, match="'b'.*" + very(world)):
+        await locks.multi("a", "b").acquire(wait=0)
+    await lease.release()
+
+
+async def test_readers_and_permits_are_in_ones_own_way_only_if_they_must_be(world: World) -> None:
+    locks = world.locks()
+    shared = locks.rwlock("shared")
+    reading = await shared.read().acquire()
+    with pytest.raises(LockTimeout, match=very(world)):
+        await shared.write().acquire(wait=0)
+    await reading.release()
+    semaphore = locks.semaphore("permits", permits=2)
+    lease = await semaphore.acquire()
+    theirs = await world.apart(semaphore.acquire())
+    with pytest.raises(LockTimeout) as caught:
+        await semaphore.acquire(wait=0)
+    assert "this very" not in str(caught.value)
+    with pytest.raises(LockTimeout):
+        await semaphore.acquire(2, wait=0)
+    for each in (lease, theirs):
+        await each.release()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import warnings
 from typing import Any
 
 import pytest
 
-from holdtight import AsyncLocks, LeaseLost, Locks, LockTimeout
+from holdtight import AsyncLocks, DeadlockDetected, LeaseLost, Locks, LockTimeout
 from holdtight.events import Event, Renewed
 from holdtight.testing import Clock
 from tests.testing.scene import play
@@ -114,8 +115,16 @@ def test_blocking_locks_in_a_task_cannot_wait_on_the_clock_that_it_moves() -> No
         async with locks.lock("a"):
             task = asyncio.create_task(block())
             await clock.advance(1)
-            with pytest.raises(RuntimeError, match="cannot wait on it"):
+            with pytest.raises(DeadlockDetected, match="event loop of this very thread"):
                 task.result()
+        lease = await locks.lock("a").acquire()  # which others might release
+        task = asyncio.create_task(block())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            await clock.advance(1)
+        with pytest.raises(RuntimeError, match="cannot wait on it"):
+            task.result()
+        await lease.release()
         blocking.close()
 
     play(scene)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +73,61 @@ from holdtight.events import Events, Lost
 Events().emit(Lost("orders", "me", 7, values.LossReason.TAKEN))
 """
     assert run(script).strip() == "WARNING:holdtight:Lost orders"
+
+
+NOT_AFTER_A_GRANT = {
+    "asyncio": "of redis-py's clients, when one is given as target",
+    "datetime": "a duration is read before anything is asked for",
+    "dataclasses": "settings",
+    "fnmatch": "profiles, when a lock object is made",
+    "holdtight.aio.local": "with the connection to a memory store",
+    "holdtight.compat.aio": "the drop-in",
+    "holdtight.decorating": "with a decorator",
+    "holdtight.embedded": "with a connection to an embedded server",
+    "importlib": "a public name",
+    "ipaddress": "URLs",
+    "pickle": "settings",
+    "signal": "with the first thread",
+    "ssl": "with a connection",
+    "urllib.parse": "URLs",
+}
+"""Loaded inside of functions, and why no grant depends on it."""
+
+
+def lazily_loaded() -> set[str]:
+    """What functions of ours import; of `from a import b`, both a and a.b may be the module."""
+    root = Path(holdtight.__file__).parent
+    found: set[str] = set()
+    for path in root.rglob("*.py"):
+        if path.relative_to(root).parts[0] in ("embedded", "testing", "compat"):
+            continue
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for node in ast.walk(function):
+                    if isinstance(node, ast.Import):
+                        found |= {each.name for each in node.names}
+                    elif isinstance(node, ast.ImportFrom):
+                        found.add(str(node.module))
+    return found
+
+
+def test_nothing_that_a_grant_depends_on_is_loaded_after_it() -> None:
+    """A process that has no descriptors left could not load it: see tests/faults/test_out_of_descriptors.py."""
+    wanted = lazily_loaded() - NOT_AFTER_A_GRANT.keys()
+    assert "holdtight.events" in wanted
+    script = f"""
+import holdtight, sys
+from holdtight.redis.script import SCRIPTS
+for opened in (holdtight.Locks, holdtight.AsyncLocks):
+    opened("redis://h").lock("x")
+    opened(["redis://h", "redis://i", "redis://j"]).lock("x")
+    opened("memory://").lock("x")
+print(sorted(name for name in {sorted(wanted)!r} if name not in sys.modules))
+print(sorted(each.name for each in SCRIPTS if "start" not in vars(each)))
+"""
+    assert run(script).split() == ["[]", "[]"]
+
+
+def test_importing_reads_no_script() -> None:
+    script = "import holdtight; holdtight.Locks; from holdtight.redis.script import SCRIPTS; print(*map(vars, SCRIPTS))"
+    assert "body" not in run(script)

@@ -16,7 +16,7 @@ class LoadedTwice(Script):
         super().__setattr__(name, value)
         if name == "keys" and not self.inside:
             self.inside = True
-            self._load()
+            self.load()
 
 
 def test_a_script_that_two_threads_load_at_once_is_what_it_is() -> None:

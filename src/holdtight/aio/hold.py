@@ -1,12 +1,33 @@
-"""`lock.hold()`: a block that carries its own lease."""
+"""What blocks of a lock can be besides `async with lock`: `lock.hold()`, and a decorated function."""
 
+import functools
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from holdtight.aio.lease import AsyncLease
+from holdtight.decorating import begun, check_decorated, is_async
 from holdtight.identity import Identity, identity
 
-__all__ = ["AsyncHold"]
+__all__ = ["AsyncHold", "under"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def under(lock: Any, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """The function, each call of it in a block of the lock."""
+    check_decorated(lock, function)
+    if not is_async(function):
+        raise TypeError(f"{function!r} is not an async function: decorate it with a lock of Locks")
+
+    @functools.wraps(function)
+    async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        async with lock:
+            result: R = begun(await function(*args, **kwargs), function)
+            return result
+
+    return locked
 
 
 class Takes(Protocol):

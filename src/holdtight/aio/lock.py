@@ -1,15 +1,13 @@
 """`AsyncLock`: the uncontended path, bare, and the way to the driver for everything else."""
 
 import asyncio
-import functools
-import inspect as inspection
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from holdtight.aio.connection import Connection
 from holdtight.aio.driver import Driver
-from holdtight.aio.hold import AsyncHold
+from holdtight.aio.hold import AsyncHold, under
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.open import without_the_server
 from holdtight.aio.transport import Transport
@@ -33,7 +31,7 @@ from holdtight.witness import summon
 if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks
 
-__all__ = ["AsyncLock", "under"]
+__all__ = ["AsyncLock"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,8 +61,15 @@ class AsyncLock(BaseLock):
     # Taking.
 
     async def acquire(self, *, wait: Any = UNSET) -> AsyncLease:
-        """A lease; LockTimeout when the wait ends, Unavailable, DeadlockDetected or QueueFull."""
-        return await self.take(self._wait if wait is UNSET else wait_seconds(wait), identity())
+        """A lease; LockTimeout when the wait ends, Unavailable, DeadlockDetected or QueueFull.
+
+        What this very task holds in a block is a DeadlockDetected at once. What it has taken with `acquire()` may be
+        released by another: that is waited for, and the log tells after `deadlock_after` seconds.
+        """
+        who = identity()
+        lease = await self.take(self._wait if wait is UNSET else wait_seconds(wait), who)
+        self._locks.took(lease.tenure, who)
+        return lease
 
     async def try_acquire(self) -> AsyncLease | None:
         """A lease, or None if somebody else holds the lock. Never waits."""
@@ -76,7 +81,10 @@ class AsyncLock(BaseLock):
                 return None
             if held is not None:
                 return AsyncLease.again(self, held, who)
-        return await self._attempt(0.0, who, True)
+        lease = await self._attempt(0.0, who, True)
+        if lease is not None:
+            self._locks.took(lease.tenure, who)
+        return lease
 
     async def take(self, wait: float | None, who: Identity) -> AsyncLease:
         if who.stack or who.grants:
@@ -372,7 +380,7 @@ class AsyncLock(BaseLock):
         return AsyncHold(self, self._wait if wait is UNSET else wait_seconds(wait))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-        """As a decorator: every call runs under the lock."""
+        """As a decorator: every call runs under the lock. Refuses generator functions, and names like "order:{id}"."""
         return under(self, function)
 
     # Looking.
@@ -384,16 +392,3 @@ class AsyncLock(BaseLock):
     async def inspect(self) -> LockInfo:
         """Who holds it and who waits, in order."""
         return await self._locks.inspect(self._name)
-
-
-def under(lock: Any, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    """The function, each call of it in a block of the lock."""
-    if not inspection.iscoroutinefunction(function):
-        raise TypeError(f"{function!r} is not an async function: decorate it with a lock of Locks")
-
-    @functools.wraps(function)
-    async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-        async with lock:
-            return await function(*args, **kwargs)
-
-    return locked

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from holdtight.aio.hold import AsyncHold
+from holdtight.aio.hold import AsyncHold, under
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
-from holdtight.aio.lock import AsyncLock, under
+from holdtight.aio.lock import AsyncLock
 from holdtight.clock import wait_seconds
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
@@ -91,7 +91,7 @@ class AsyncMulti(BaseMulti[AsyncLock]):
 
     async def acquire(self, *, wait: Any = UNSET) -> AsyncLease:
         """One lease on all; errors as of an AsyncLock, naming the part that could not be had."""
-        return await self.take(self._wait if wait is UNSET else wait_seconds(wait), identity())
+        return self.taken(await self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
 
     async def try_acquire(self) -> AsyncLease | None:
         """One lease on all, or None if any is held by somebody else. Never waits."""
@@ -100,7 +100,7 @@ class AsyncMulti(BaseMulti[AsyncLock]):
         if leases is None:
             return None
         self.step_out(who)
-        return AsyncMultiLease(self, leases)
+        return self.taken(AsyncMultiLease(self, leases))
 
     async def take(self, wait: float | None, who: Identity) -> AsyncLease:
         leases = await self._take(wait, who)

@@ -93,6 +93,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         if begun is None:
             locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
         asking, poll = self.poll(wait, or_none, started)
+        self.doubt_oneself(asking, who)
         if begun is not None:
             asking.owner = begun.owner
             poll.begin(begun)

@@ -91,6 +91,13 @@ class Asking:
     slow_grants = 0
     sweeps = 0
     position = 0
+    before_waiting: Callable[[Owner | None], None] | None = None
+    """Called once with the holder's owner, before the first wait; whatever it raises ends the acquisition."""
+    own: Callable[[Owner | None], str | None] | None = None
+    """Says in words that the caller itself is the holder, if it is: a lease that it took with `acquire()`."""
+    doubt: Callable[[Owner | None], None] | None = None
+    """Called once with the holder's owner at `doubt_at`, if the wait is not over by then."""
+    doubt_at = float("inf")
     longest: float | None = None
     """The patience with every further request, once it is known that it does not change any more."""
 
@@ -245,6 +252,9 @@ def _wait_after(asking: Asking, answer: Answer) -> Generator[Wish, Any, None]:
             asking.answered = asking.in_line = asking.queued = True
             asking.failures = 0
             asking.position = answer.position
+            if asking.before_waiting is not None:
+                check, asking.before_waiting = asking.before_waiting, None
+                check(answer.holder)
             yield from _stand_in_line(asking, answer)
         case Denied():
             if not asking.looks_again(answer):
@@ -269,7 +279,7 @@ def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Wish, Any, None]
         until = min(due, asking.wait_until)
         watch_at = watch.due if watch is not None else float("inf")
         try:
-            bell = yield Park(asking.rung_as, min(until, watch_at), touch)
+            bell = yield Park(asking.rung_as, min(until, watch_at, asking.doubt_at), touch)
         except LinkDown:
             return  # the inbox is gone: look, from a new connection
         now = asking.clock()
@@ -277,6 +287,9 @@ def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Wish, Any, None]
             raise (yield from _timed_out(asking, queued.holder, queued.left))
         if bell is not None and bell.look is not None:
             due = min(due, now + bell.look)
+        elif bell is None and asking.doubt is not None and asking.doubt_at < min(until, watch_at):
+            asking.doubt_at = float("inf")
+            asking.doubt(queued.holder)
         elif bell is None and watch is not None and watch_at < until:
             try:
                 due = min(due, (yield from watch.run(touch, asking.wait_until)))
@@ -328,7 +341,8 @@ def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[W
             who = yield asking.question.holder_step(holder, left)
         except (LinkDown, ServerSaid):
             pass
-    return LockTimeout.after(asking.question.claim.name, waited, who, asking.position)
+    own = asking.own(holder) if asking.own is not None else None
+    return LockTimeout.after(asking.question.claim.name, waited, who, asking.position, own)
 
 
 def _undo(asking: Asking) -> Generator[Wish, Any, bool]:

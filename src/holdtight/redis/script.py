@@ -32,6 +32,7 @@ __all__ = [
     "MULTI",
     "RELEASE",
     "RENEW",
+    "SCRIPTS",
     "SHARE",
     "TOUCH",
     "WITHDRAW",
@@ -64,9 +65,13 @@ def _with_includes(source: str) -> str:
     return re.sub(_INCLUDE, lambda found: _part(found[1]), source)
 
 
+SCRIPTS: "list[Script]" = []
+"""All that the modules so far have named."""
+
+
 class Script:
-    """One Lua script, its hash, and requests that run it. It is read when it is first asked for anything: a program
-    that imports holdtight need not wait for scripts that it will not run."""
+    """One Lua script, its hash, and requests that run it. It is read when it is first asked for anything, or with the
+    first client (see loading.py): who imports holdtight need not wait for scripts."""
 
     keys: list[str]
     argv: list[str]
@@ -85,16 +90,20 @@ class Script:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        SCRIPTS.append(self)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, attribute: str):
             if attribute not in Script.__annotations__:
                 raise AttributeError(attribute)
-            self._load()
+            self.load()
             return self.__dict__[attribute]
 
-    def _load(self) -> None:
+    def load(self) -> None:
+        """Reads it, unless that was done."""
+        if "longer_start" in self.__dict__:  # the last to be set
+            return
         name = self.name
         source = _read(f"{name}.lua")
         header = dict[str, list[str]]()

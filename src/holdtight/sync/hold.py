@@ -16,15 +16,17 @@ R = TypeVar("R")
 
 def under(lock: Any, function: Callable[P, R]) -> Callable[P, R]:
     """The function, each call of it in a block of the lock."""
-    import inspect as inspection
+    from holdtight.decorating import begun, check_decorated, is_async  # with the first decorator, not the package
 
-    if inspection.iscoroutinefunction(function) or inspection.isasyncgenfunction(function):
+    if is_async(function):
         raise TypeError(f"{function!r} is async: decorate it with a lock of AsyncLocks")
+    check_decorated(lock, function)
 
     @functools.wraps(function)
     def locked(*args: P.args, **kwargs: P.kwargs) -> R:
         with lock:
-            return function(*args, **kwargs)
+            result: R = begun(function(*args, **kwargs), function)
+            return result
 
     return locked
 

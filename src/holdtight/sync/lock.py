@@ -9,7 +9,7 @@ from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, 
 from holdtight.degraded import may_degrade
 from holdtight.errand import TOUCH_SECONDS
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
-from holdtight.identity import Identity, identity
+from holdtight.identity import Identity, identity, running_loop
 from holdtight.place import Link
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
@@ -18,6 +18,7 @@ from holdtight.settings import UNSET, Options
 from holdtight.sync.driver import Driver
 from holdtight.sync.giving import Giving
 from holdtight.sync.hold import Hold, under
+from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
 from holdtight.sync.open import without_the_server
 from holdtight.tenure import Tenure
@@ -50,8 +51,16 @@ class Lock(Giving):
     # Taking.
 
     def acquire(self, *, wait: Any = UNSET) -> Lease:
-        """A Lease; LockTimeout when the wait ends, Unavailable, DeadlockDetected or QueueFull."""
-        return self.take(self._wait if wait is UNSET else wait_seconds(wait), identity())
+        """A Lease; LockTimeout when the wait ends, Unavailable, DeadlockDetected or QueueFull.
+
+        What this very thread holds in a block is a DeadlockDetected at once. What it has taken with `acquire()` may be
+        released by another: that is waited for, and the log tells after `deadlock_after` seconds.
+        In a thread whose event loop runs, a wait for a task of that loop is a DeadlockDetected, any other a warning.
+        """
+        who = identity()
+        lease = self.take(self._wait if wait is UNSET else wait_seconds(wait), who)
+        self._locks.took(lease.tenure, who)
+        return lease
 
     def try_acquire(self) -> Lease | None:
         """A Lease, or None if somebody else holds the lock. Never waits."""
@@ -63,7 +72,10 @@ class Lock(Giving):
                 return None
             if held is not None:
                 return Lease.again(self, held, who)
-        return self._attempt(0.0, who, True, False)
+        lease = self._attempt(0.0, who, True, False)
+        if lease is not None:
+            self._locks.took(lease.tenure, who)
+        return lease
 
     def take(self, wait: float | None, who: Identity) -> Lease:
         if who.stack or who.grants:
@@ -114,7 +126,7 @@ class Lock(Giving):
             answer = self._understood(reply, started)
             if isinstance(answer, Queued):
                 self._wanted = True
-                if link.inbox and not who.stack and not locks.events.loud:
+                if link.inbox and not who.stack and not locks.events.loud and running_loop() is None:
                     return self._briefly(link, owner, wait, started, answer, limit, who)
             return self._slowly(link, owner, wait, started, answer, 0, who, or_none)
         if transport.unlimited:
@@ -215,6 +227,7 @@ class Lock(Giving):
         if first is None and not limit:
             locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
         asking = self.asking(owner, wait, started, who, or_none=or_none)
+        asking.before_waiting = in_a_loop(self)
         try:
             touch_at = 0.0
             if in_line_since is not None:
@@ -305,7 +318,7 @@ class Lock(Giving):
         return Hold(self, self._wait if wait is UNSET else wait_seconds(wait))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: every call runs under the lock."""
+        """As a decorator: every call runs under the lock. Refuses generator functions, and names like "order:{id}"."""
         return under(self, function)
 
     # Looking.

@@ -76,11 +76,12 @@ class Multi(BaseMulti[Lock]):
 
     def acquire(self, *, wait: Any = UNSET) -> Lease:
         """One lease on all; errors as of a Lock, naming the part that could not be had."""
-        return self.take(self._wait if wait is UNSET else wait_seconds(wait), identity())
+        return self.taken(self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
 
     def try_acquire(self) -> Lease | None:
         """One lease on all, or None if any is held by somebody else. Never waits."""
-        return self._take_out(None, identity(), or_none=True)
+        lease = self._take_out(None, identity(), or_none=True)
+        return None if lease is None else self.taken(lease)
 
     def take(self, wait: float | None, who: Identity) -> Lease:
         lease = self._take_out(wait, who)

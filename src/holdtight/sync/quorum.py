@@ -13,6 +13,7 @@ from holdtight.quorumtenure import QuorumTenure
 from holdtight.redis.ballot import RESIGN_WHOLE, Lot, QuorumStore, agreed_fence, voted
 from holdtight.sync.crews import Crew
 from holdtight.sync.fan import FanDriver
+from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.wires import RollCall
@@ -99,6 +100,8 @@ class QuorumLock(QuorumLockMixin, Lock):
         if begun is None:
             locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
         asking, poll = self.poll(wait, or_none, started)
+        self.doubt_oneself(asking, who)
+        asking.before_waiting = in_a_loop(self)
         if begun is not None:
             asking.owner = begun.owner
             poll.begin(begun)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 from redis.exceptions import LockError as RedisLockError
 
-from holdtight import LockError
+from holdtight import AsyncLocks, LockError
 from tests.docs.pitfalls.world import Gate, World
 from tests.support.processes import wait_for
 
@@ -16,6 +17,22 @@ def taking_your_own_lock_again(world: World) -> bool:
     program = world.program(write_entry=lambda: entries.append("entry"))
     program.run("transfer", tolerate=(RedisLockError, LockError))
     return not entries
+
+
+def a_blocking_lock_in_asyncio(world: World) -> bool:
+    packed: list[int] = []
+
+    async def pack(order: int) -> None:
+        await asyncio.sleep(0.01)
+        packed.append(order)
+
+    async def main() -> None:
+        async with AsyncLocks(world.server.url) as async_locks:
+            program = world.program(asyncio=asyncio, async_locks=async_locks, pack=pack, wait=20)
+            await program.names["ship_all"]()
+
+    asyncio.run(main())
+    return len(packed) < 2
 
 
 def re_entry_without_counting(world: World) -> bool:
@@ -78,6 +95,16 @@ def one_lock_for_everything(world: World) -> bool:
         gate.open()
         call.end()
     return waited
+
+
+def work_that_has_not_begun(world: World) -> bool:
+    (first, fetching), (second, fetching_too) = world.programs(2, "fetch", write=lambda row: None)
+    call = first.start("export")
+    fetching.wait()
+    came_in = second.comes_to(fetching_too, "export")
+    fetching.open()
+    call.end()
+    return came_in
 
 
 def slow_work_under_the_lock(world: World) -> bool:

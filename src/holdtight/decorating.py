@@ -1,0 +1,90 @@
+"""What both colours check when a lock is used as a decorator: the function, the lock's name, and what a call returns.
+
+A call of a generator function or of an async function only makes an object; its code runs later, when somebody
+iterates or awaits. A lock around such a call would be free again before any of that code runs.
+"""
+
+import contextlib
+import functools
+import inspect
+import re
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, cast
+
+__all__ = ["begun", "check_decorated", "is_async"]
+
+_PLACEHOLDER = re.compile(
+    r"\{\s*(?:[^\W\d]\w*|\d*)(?:\.[^\W\d]\w*|\[[^\[\]{}]*\]|\([^(){}]*\))*\s*=?\s*(?:![ars])?(?::[^{}]*)?\}"
+)
+"""What `str.format` and f-strings fill in: {order_id}, {order.id}, {ids[0]}, {order.key()}, {n:05d}, {}, {0}."""
+_NOT_BEGUN: dict[type, str] = {
+    GeneratorType: "a generator",
+    CoroutineType: "a coroutine",
+    AsyncGeneratorType: "an async generator",
+}
+
+
+def _nothing() -> Any:
+    raise NotImplementedError
+
+
+_CONTEXT_MANAGER = contextlib.contextmanager(_nothing).__code__
+_ASYNC_CONTEXT_MANAGER = contextlib.asynccontextmanager(_nothing).__code__
+"""The code that every function runs which `@contextmanager`, or its twin, has made."""
+
+
+def _innermost(function: Any) -> Any:
+    """The function whose code a call runs, as far as can be told."""
+    while True:
+        if isinstance(function, (functools.partial, functools.partialmethod)):
+            function = cast(Any, function).func
+        elif isinstance(function, (staticmethod, classmethod)) or inspect.ismethod(function):
+            function = cast(Any, function).__func__
+        elif inspect.isroutine(function) or isinstance(function, type):
+            return function
+        else:
+            return getattr(function.__class__, "__call__", function)  # noqa: B004
+
+
+def is_async(function: Any) -> bool:
+    """Whether a call gives a coroutine."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_innermost(function))
+
+
+def check_decorated(lock: Any, function: Any) -> None:
+    """TypeError for a function that would run without the lock, ValueError for a name that reads as a template."""
+    inner = _innermost(function)
+    code = getattr(inner, "__code__", None)
+    later = ""
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        later = "is a generator function: its body runs when somebody iterates"
+    elif code in (_CONTEXT_MANAGER, _ASYNC_CONTEXT_MANAGER):
+        later = "makes a context manager: the block under it runs"
+    awaits = is_async(inner) or inspect.isasyncgenfunction(inner) or code is _ASYNC_CONTEXT_MANAGER
+    block, which = ("async with", "a lock of AsyncLocks") if awaits else ("with", "the lock")
+    if later:
+        raise TypeError(
+            f"{function!r} {later}, after the call has given {lock.name!r} back. Take {which} inside the function "
+            f"instead of decorating it: {block} lock: …"
+        )
+    for name in (part.name for part in getattr(lock, "parts", (lock,))):
+        found = _PLACEHOLDER.search(name)
+        if found:
+            raise ValueError(
+                f"the name {name!r} is taken literally: a decorator fills in no {found[0]}, and all calls would take "
+                "one and the same lock. Take the lock inside the function instead, under a name that is made there: "
+                f"{block} locks.lock(f{name!r}): …"
+            )
+
+
+def begun(result: Any, function: Any) -> Any:
+    """What a call under the lock returned. TypeError if it is work that has not begun, and would run without it."""
+    what = _NOT_BEGUN.get(result.__class__)
+    if what is None:
+        return result
+    if result.__class__ is CoroutineType:
+        result.close()  # nobody will await it, and a warning about that would hide the error
+    raise TypeError(
+        f"{function!r} returned {what} under the lock: its code runs when somebody iterates or awaits it, and the lock "
+        "is free by then. Do that work inside the function, or take the lock where the work is done"
+    )
