@@ -149,8 +149,11 @@ class Keeper:
             self.post(lambda: self._retire(place))
 
     def _retire(self, place: Place) -> None:
-        station = self._stations.pop(place, None)
-        if station is not None:
+        station = self._stations.get(place)
+        if station is not None and station.busy:  # with what must not be left undone
+            self._later(self.clock() + SHORTEST_RETRY, lambda _: self._retire(place))
+        elif station is not None:
+            del self._stations[place]
             station.retire()
 
     def _start(self) -> None:
@@ -347,14 +350,11 @@ class Keeper:
         place = station.place
         if self._stations.get(place) is not station:
             return
-        if station.keep_record(now, busy=station.busy or self._has_charges(place)):
+        if station.keep_record(now, busy=station.busy or any(True for _ in self.charges(place))):
             self._later(now + RECORD_TICK, lambda later: self._tick(station, later))
         else:
             del self._stations[place]
             station.retire()
-
-    def _has_charges(self, place: Place) -> bool:
-        return next(iter(self.charges(place)), None) is not None
 
     # For stations.
 
