@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdtight import process
 from holdtight.core.contend import Asking
-from holdtight.errand import look_after
+from holdtight.errand import Errand, look_after
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
 from holdtight.herald import get_logger
 from holdtight.identity import Identity
@@ -70,6 +70,21 @@ class BaseLock:
     def report_detached(self, tenure: Tenure) -> None:
         self._locks.report_detached(tenure)
 
+    def report_downgraded(self, tenure: Tenure, fence: int) -> None:
+        self._locks.report_downgraded(tenure, fence)
+
+    def let_go(self, tenure: Tenure) -> None:
+        """Ends the tenure here and leaves its release to the keeper: the caller does not wait for an answer."""
+        place = self._locks.place
+        place.post.keeper.drop(tenure)
+        tenure.lost()
+        tenure.ended = True
+        if tenure.reason is LossReason.FORKED:
+            return
+        step = self.prepared.withdraw_step(tenure.owner, marker=self._locks.marker_of(tenure))
+        place.post.keeper.ask(Errand(place, step))
+        self.handed_on(tenure)
+
     def handed_on(self, tenure: Tenure) -> None:
         """It was, or may have been, given to a waiter whose coming nobody else looks after."""
         place = self._locks.place
@@ -100,6 +115,7 @@ class BaseLock:
             clock=locks.place.clock,
             or_none=or_none,
             watch=self._watch(owner, started, who) if who is not None and who.stack and wait != 0 else None,
+            check_open=locks.check_open,
         )
         if who is not None:
             self.doubt_oneself(asking, who)

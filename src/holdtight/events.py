@@ -1,7 +1,8 @@
 """One typed stream of what happens to locks; logs, metrics and traces hang on it.
 
 Subscribers are plain functions. They are called inline in the thread that acquired or released, or in the
-callback thread for what the keeper notices. Their errors are logged and change nothing. See `hub.py`.
+callback thread for what the keeper notices. Their errors are logged and change nothing. What is no Exception, as
+SystemExit, ends the call that caused the event; a lock that it would have given is given back first. See `hub.py`.
 """
 
 from dataclasses import dataclass

@@ -82,8 +82,16 @@ class Events:
         level = _WARNING if kind in _LOUD else _DEBUG
         if is_logged(level):
             get_logger().log(level, "%s %s", kind, event.name or event, extra={"holdtight": event})
+        raised: BaseException | None = None
         for subscriber in self.subscribers:
             try:
                 subscriber(event)
             except Exception:
                 get_logger().exception("an event subscriber failed on %r", event)
+            except BaseException as error:  # sys.exit(), Ctrl-C: it goes on once all have been told
+                raised = error
+        if raised is not None:
+            try:
+                raise raised
+            finally:
+                del raised  # it knows this frame

@@ -143,8 +143,9 @@ class _End:
         self._identity = identity
 
     def __del__(self) -> None:
-        for _, lease in self._identity.stack:
-            lease.watch()
+        if hasattr(self, "_identity"):  # an interrupt may have come before it had one
+            for _, lease in self._identity.stack:
+                lease.watch()
 
 
 _numbers = itertools.count(1)

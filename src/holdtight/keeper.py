@@ -146,7 +146,7 @@ class Keeper:
         for charge in list(place.handed_on.values()):
             charge.alive = False  # those who wait look for themselves, a little later
         if self.running and dropped:
-            self.at(self.clock() + SOON, lambda now: self._let_go(place, now))
+            self.at(self.clock() + SOON, lambda _: self._retire(place))
         elif self.running or self._stations:
             self.post(lambda: self._retire(place))
 
@@ -154,15 +154,12 @@ class Keeper:
     def running(self) -> bool:
         return self._thread is not None
 
-    def _let_go(self, place: Place, now: float) -> None:
-        if place in self._stations and self._stations[place].busy:
-            self._later(now + SOON, lambda later: self._let_go(place, later))
-        else:
-            self._retire(place)
-
     def _retire(self, place: Place) -> None:
-        station = self._stations.pop(place, None)
-        if station is not None:
+        station = self._stations.get(place)
+        if station is not None and station.busy:  # with what must not be left undone
+            self._later(self.clock() + SHORTEST_RETRY, lambda _: self._retire(place))
+        elif station is not None:
+            del self._stations[place]
             station.retire()
 
     def _start(self) -> None:

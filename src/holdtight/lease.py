@@ -188,10 +188,10 @@ class BaseLease:
         return True
 
     def forsake(self) -> None:
-        """Interrupted before it was in anybody's hands, or at the end of its block: it is renewed no more, and ends
-        with its ttl at the latest."""
+        """An interrupt came before the lease was in anybody's hands, or at its end: it is renewed no more. The keeper
+        gives the lock back; if it cannot, the ttl ends the grant."""
         if self._close():
-            self.tenure.ended = True
+            self.lock.let_go(self.tenure)
 
     def watch(self) -> None:
         """The block that kept it is gone without its end: from now on it matters whether somebody else has it."""

@@ -208,6 +208,27 @@ class MultiLeaseMixin:
         """The servers that hold all of them."""
         return tuple(node for node in self.tenures[0].nodes if all(node in each.nodes for each in self.tenures))
 
+    def forsake(self) -> None:
+        """Lets go of all parts at once; the keeper gives them back."""
+        self.closed = True
+        for part in self.parts:
+            part.forsake()
+
+    def watch(self) -> None:
+        """Its parts see to that."""
+
+    def forsake_if_lost(self) -> list[LeaseLost]:
+        """Lets go of all parts if any is lost: a lost lease needs no answer. Says what is lost, the last part first."""
+        if not self.lost:
+            return []
+        self.forsake()
+        lost = (each for each in reversed(self.tenures) if each.reason is not None)
+        return [LeaseLost.because(each.name, each.reason, each.fence) for each in lost]
+
+    def _not_if_lost(self, verb: str) -> None:
+        for part in reversed(self.parts):
+            part._not_if_lost(verb)
+
     def _refuse(self, verb: str, why: str) -> NotSupported:
         return NotSupported(f"cannot {verb} {self.name!r}: {why}", name=self.name)
 

@@ -23,6 +23,7 @@ A *driver* (one blocking, one asyncio) runs a plan. Its duties:
 - a Fan goes to all nodes at once and ends as soon as its outcome is certain, or its patience is over. A node that
   cannot be asked, or does not answer in time, is answered for by a `LinkDown`; replies that come later are drained. A
   Step with `undo=True` that a node did not get is handed to the keeper;
+- a Park ends with a `LinkDown` when the client is closed, also if that was before: plans that wait ask whether it was;
 - a bell that rings while a Step with `aside=True` is under way is kept for the next Park: the Step says nothing about
   what the bell is for. A Park whose time has come already asks whether anybody has rung.
 
@@ -34,7 +35,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdtight.values import Owner
 
-__all__ = ["Bell", "Fan", "LinkDown", "NoQuorum", "Park", "Plan", "ServerSaid", "Step", "Wish"]
+__all__ = ["Bell", "Fan", "LinkDown", "NoQuorum", "Park", "Plan", "ServerSaid", "Step", "Wish", "client_closed"]
 
 UNDO_SECONDS = 1.0
 
@@ -50,6 +51,11 @@ class LinkDown(Exception):
         """The connection had been lying idle: it may have died long ago, and one more try is fair."""
         self.silent = silent
         """Nothing broke: no answer came in time."""
+
+
+def client_closed() -> LinkDown:
+    """What a Park ends with when the client is closed; the plan then asks whether it was."""
+    return LinkDown("the client was closed", sent=False)
 
 
 class NoQuorum(LinkDown):

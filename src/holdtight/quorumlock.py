@@ -16,7 +16,7 @@ from holdtight.quorumtenure import Finish, QuorumTenure
 from holdtight.redis.ballot import Ballot
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared
 from holdtight.settings import Options
-from holdtight.tenure import Deliver, Terms
+from holdtight.tenure import Deliver, Tenure, Terms
 from holdtight.values import Denied, Grant, Guarded, LossReason, owner_text
 
 if TYPE_CHECKING:
@@ -86,15 +86,15 @@ class QuorumLockMixin:
 
     # Giving back.
 
-    def finish(self, tenure: QuorumTenure) -> tuple[bool, Finish]:
-        """Ends the tenure here, before anybody else can have it. Whether it was lost before."""
-        was_lost = tenure.lost()
+    def finish(self, tenure: QuorumTenure) -> Finish:
+        """Ends the tenure here, before anybody else can have it."""
+        tenure.lost()
         if tenure.reason is LossReason.FORKED:  # the locks of our parent's threads are nobody's to wait for
             tenure.ended = True
-            return True, Finish(set(), {}, [])
+            return Finish(set(), {}, [])
         left = tenure.finish()
         tenure.drop()
-        return was_lost, left
+        return left
 
     def released(self, tenure: QuorumTenure, reason: LossReason | None) -> None:
         if reason is not None:
@@ -109,6 +109,11 @@ class QuorumLockMixin:
 
         self._locks.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
         return meaning(error, self._name, self.ballot, self._locks.place.display)
+
+    def let_go(self, tenure: Tenure) -> None:
+        """As BaseLock.let_go."""
+        held = cast(QuorumTenure, tenure)
+        self.leave_to_the_keeper(held, self.finish(held))
 
     def leave_to_the_keeper(self, tenure: QuorumTenure, left: Finish) -> None:
         if tenure.epoch != process.current.epoch:

@@ -103,8 +103,8 @@ class Station:
 
     @property
     def busy(self) -> bool:
-        return any(not isinstance(each, _Errand) for each, _ in self._waiting) or any(
-            not isinstance(each[0], _Errand) for each in self._sent
+        return any(each.alive and not isinstance(each, _Errand) for each, _ in self._waiting) or any(
+            each[0].alive and not isinstance(each[0], _Errand) for each in self._sent
         )
 
     @property

@@ -34,7 +34,7 @@ class Witness:
         self.tenure: Tenure | None = None
 
     def __del__(self) -> None:
-        tenure = self.tenure
+        tenure = getattr(self, "tenure", None)  # an interrupt may have come before it had one
         if tenure is None or tenure.ended or tenure.reason is not None or tenure.epoch != process.current.epoch:
             return
         # Only flags are set here: a finalizer may run in the middle of anything.

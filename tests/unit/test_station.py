@@ -295,12 +295,37 @@ def test_a_link_that_comes_after_its_client_was_closed_is_closed(keeper: Still) 
         return Link()
 
     place.opening = block
-    due(keeper, Charge(place))
+    charge = Charge(place)
+    due(keeper, charge)
+    charge.alive = False
     keeper._thread = threading.current_thread()  # forget() does nothing for a keeper that never ran
     keeper.forget(place)  # type: ignore[arg-type]
     keeper.turn()
     let_go.set()
     keeper.connected(place)
+    assert place.link.closed
+
+
+def test_what_was_to_be_sent_when_its_client_was_closed_is_sent(keeper: Still) -> None:
+    place, let_go = Place(), threading.Event()
+
+    def block() -> Link:
+        let_go.wait(10)
+        return Link()
+
+    place.opening = block
+    charge = Charge(place)
+    due(keeper, charge)
+    keeper._thread = threading.current_thread()
+    keeper.forget(place)  # type: ignore[arg-type]
+    keeper.turn()
+    let_go.set()
+    keeper.connected(place)
+    keeper.turn()
+    assert b"x" in sent(place)
+    assert not place.link.closed
+    charge.alive = False
+    keeper.turn(keeper.now + 1)
     assert place.link.closed
 
 

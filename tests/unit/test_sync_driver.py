@@ -13,7 +13,6 @@ from holdtight.clock import boottime
 from holdtight.errors import LockTimeout, NotOwner
 from holdtight.plan import Bell, LinkDown, Park
 from holdtight.redis.resp import bulk
-from holdtight.sync import driver as module
 from holdtight.sync.driver import Driver
 from holdtight.sync.lock import Lock
 from tests.unit.keeping import Still
@@ -176,7 +175,7 @@ def test_no_connection_at_all_is_unavailable_within_the_connect_timeout(server: 
 
 def test_a_link_without_an_inbox_looks_now_and_then(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", slept.append)  # type: ignore[attr-defined]
+    monkeypatch.setattr(server.locks.transport, "pause", slept.append)
     with Driver(server.locks.transport, Line(inbox=b"")) as driver:  # type: ignore[arg-type]
         assert driver._park(Park(OTHER, boottime() + 60)) == Bell()
     assert len(slept) == 1

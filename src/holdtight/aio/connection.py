@@ -174,6 +174,11 @@ class Connection:
             if self._listeners.get(owner) is listener:
                 del self._listeners[owner]
 
+    def wake(self) -> None:
+        """Ends all parks, as if their time had come."""
+        for listener in self._listeners.values():
+            _time_is_up(listener)
+
     def listen(self, owner: Owner, listener: "asyncio.Future[Bell | None]") -> None:
         """For who waits for the first of several connections to ring."""
         bell = self._unheard.pop(owner, None)

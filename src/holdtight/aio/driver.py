@@ -12,7 +12,7 @@ import hiredis
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
 from holdtight.errand import Errand, StandingInLine
-from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
+from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish, client_closed
 
 __all__ = ["Driver", "PlanRunner", "see_through"]
 
@@ -26,17 +26,21 @@ class PlanRunner(ABC):
     async def run(self, plan: Plan[R]) -> R:
         value: Any = None
         error: BaseException | None = None
-        while True:
-            try:
-                wish = plan.send(value) if error is None else plan.throw(error)
-            except StopIteration as stop:
-                result: R = stop.value
-                return result
-            value = error = None
-            try:
-                value = await self._carry_out(wish)
-            except BaseException as raised:
-                error = raised
+        try:
+            while True:
+                try:
+                    wish = plan.send(value) if error is None else plan.throw(error)
+                except StopIteration as stop:
+                    result: R = stop.value
+                    return result
+                value = error = None
+                try:
+                    value = await self._carry_out(wish)
+                except BaseException as raised:
+                    error = raised
+        finally:
+            # The error knows this frame, and with it the callers' leases: in a cycle, their end would not be noticed.
+            del error, value
 
     @abstractmethod
     def _carry_out(self, wish: Wish) -> Coroutine[Any, Any, Any]: ...
@@ -101,10 +105,16 @@ class Driver(PlanRunner):
         return None if reply is None else step.read(reply, sent)
 
     async def _park(self, park: Park) -> Bell | None:
+        bell = None if self._transport.closed else await self._wait(park)
+        if bell is None and self._transport.closed:
+            raise client_closed()
+        return bell
+
+    async def _wait(self, park: Park) -> Bell | None:
         connection = self._connection
         seconds = max(0.0, park.until - self._clock())
         if connection is None or park.touch is None:
-            await asyncio.sleep(seconds)
+            await self._transport.pause(seconds)
             return None
         if self._standing is None:
             gone = self._transport.loop.is_closed

@@ -17,7 +17,7 @@ from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
 from holdtight.errand import Errand
 from holdtight.place import Link, Place
-from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish
+from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
 from holdtight.quorum import SILENT_SECONDS, Breaker, QuorumPlace
 from holdtight.redis.node import Words
 from holdtight.redis.store import LONGEST_PATIENCE
@@ -110,7 +110,7 @@ class QuorumTransport(Transport):
         return self.plans > 0 or any(node.in_use for node in self.nodes)
 
     def close(self) -> None:
-        self.closed = True
+        self.refuse()
         for node in self.nodes:
             node.close()
 
@@ -161,17 +161,24 @@ class FanDriver(PlanRunner):
 
     async def _park(self, park: Park) -> Bell | None:
         """Until any node rings, or until the time has come."""
+        if self._transport.closed:
+            raise client_closed()
         listener: asyncio.Future[Bell | None] = self._loop.create_future()
+        self._transport.pauses.add(listener)
         connections = [each for each in (node.ready() for node in self._transport.nodes) if each is not None]
         timer = self._place.post.call_at(self._loop, park.until, _time_is_up, listener)
         try:
             for connection in connections:
                 connection.listen(park.owner, listener)
-            return await listener
+            bell = await listener
         finally:
             timer.cancel()
+            self._transport.pauses.discard(listener)
             for connection in connections:
                 connection.unlisten(park.owner, listener)
+        if bell is None and self._transport.closed:
+            raise client_closed()
+        return bell
 
 
 class _Asking:

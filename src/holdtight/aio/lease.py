@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdtight.clock import ttl_seconds, wait_seconds
-from holdtight.errors import LeaseLost, NotOwner, Unavailable
+from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.identity import Identity, Key, tasks_inside
 from holdtight.lease import BaseLease, Detached
 from holdtight.tenure import Tenure
@@ -59,6 +60,16 @@ class AsyncLease(BaseLease):
         self.check()
         await self.lock.renew_tenure(self.tenure, number)
 
+    async def tell(self, report: Callable[..., None], *args: Any) -> None:
+        """Reports what gave this lease. A subscriber may raise what is no Exception (SystemExit): then nobody gets the
+        lease, so the lock goes back first."""
+        try:
+            report(*args)
+        except BaseException:
+            with suppress(LockError):
+                await self.release()
+            raise
+
     async def release(self) -> None:
         """Gives the lock back. Idempotent. NotOwner if it was not ours any more, Unavailable if that is not known."""
         if self._close():
@@ -71,7 +82,12 @@ class AsyncLease(BaseLease):
         self._may_detach()
         await self.lock.renew_tenure(self.tenure, number, last=True)
         self._close()
-        self.lock.report_detached(self.tenure)
+        try:
+            self.lock.report_detached(self.tenure)
+        except BaseException:  # of a subscriber: nobody gets the text, so nobody could ever adopt the lock
+            with suppress(LockError):
+                await self.lock.give_back(self.tenure)
+            raise
         return Detached(self.name, self.tenure.owner).text()
 
     async def downgrade(self) -> "AsyncLease":
@@ -80,6 +96,8 @@ class AsyncLease(BaseLease):
         self._may_downgrade()
         lease = await self.lock.downgrade(self.tenure)
         self._downgraded(lease)
+        if not lease.degraded:
+            await lease.tell(self.lock.report_downgraded, self.tenure, lease.fence)
         return lease
 
     async def leave(self) -> LeaseLost | None:

@@ -16,7 +16,6 @@ from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import downgrade, release
 from holdtight.degraded import may_degrade
-from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.identity import Identity, identity, task_identity
 from holdtight.plan import LinkDown, ServerSaid
@@ -25,7 +24,7 @@ from holdtight.redis.store import marker_for
 from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
 from holdtight.tenure import Tenure
-from holdtight.values import Grant, LockInfo, LossReason, Owner, shared
+from holdtight.values import Grant, LockInfo, Owner, shared
 from holdtight.witness import summon
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ class AsyncLock(BaseLock):
         if self._unusual:
             self.see_to(lease, who)
         if locks.events.loud:
-            locks.report_quick_grant(self._name, owner, fence)
+            await lease.tell(locks.report_quick_grant, self._name, owner, fence)
         return lease
 
     async def _slowly(
@@ -182,7 +181,7 @@ class AsyncLock(BaseLock):
         """All other ways: no connection yet, somebody else holds it, the server is not well."""
         locks = self._locks
         if first is None and not limit:
-            locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
+            locks.check_open()  # otherwise the plan does that: what was sent has to be undone
         asking = self.asking(owner, wait, started, who, or_none=or_none)
         try:
             with Driver(transport, connection) as driver:
@@ -194,8 +193,9 @@ class AsyncLock(BaseLock):
             return await without_the_server(self, error, owner, asking.wait_left(), who, or_none)
         if granted is None:
             return None
-        locks.report_grant(asking, granted.grant)
-        return self.granted(transport, owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
+        lease = self.granted(transport, owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
+        await lease.tell(locks.report_grant, asking, granted.grant)
+        return lease
 
     def granted(
         self, transport: Transport, owner: Owner, fence: int, sent: float, marker: int, who: Identity
@@ -211,34 +211,34 @@ class AsyncLock(BaseLock):
 
     async def give_back(self, tenure: Tenure) -> None:
         self._post.keeper.drop(tenure)
-        was_lost = tenure.lost()
-        tenure.ended = True
-        if tenure.reason is LossReason.FORKED:
+        if tenure.lost():
+            self.let_go(tenure)  # no answer could change anything, and the server may be hung
             return
+        tenure.ended = True
         locks = self._locks
         transport = locks.transport()
         connection = transport.connection
-        if was_lost or tenure.marker or connection is None or not connection.alive:
-            await self._give_back_slowly(transport, tenure, was_lost, None)
+        if tenure.marker or connection is None or not connection.alive:
+            await self._give_back_slowly(transport, tenure, None)
             return
         head = self.prepared.release or self.prepared.pack_release()
         try:
             reply = await connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), _PATIENCE)
         except LinkDown as down:
-            await self._give_back_slowly(transport, tenure, was_lost, down)
+            await self._give_back_slowly(transport, tenure, down)
             return
         except asyncio.CancelledError:
-            self._leave_to_the_keeper(tenure)
+            self.let_go(tenure)
             raise
         if reply == 3:
             self.handed_on(tenure)
         elif reply != 1:
-            await self._give_back_slowly(transport, tenure, was_lost, reply)
+            await self._give_back_slowly(transport, tenure, reply)
             return
         if locks.events.wanted:
             locks.report_release(tenure)
 
-    async def _give_back_slowly(self, transport: Transport, tenure: Tenure, was_lost: bool, first: Any) -> None:
+    async def _give_back_slowly(self, transport: Transport, tenure: Tenure, first: Any) -> None:
         locks = self._locks
         marker = locks.marker_of(tenure)
         try:
@@ -247,22 +247,14 @@ class AsyncLock(BaseLock):
         except (LinkDown, ServerSaid) as error:
             raise locks.report_no_release(self.prepared, tenure, error, marker) from error
         except asyncio.CancelledError:
-            self._leave_to_the_keeper(tenure)
+            self.let_go(tenure)
             raise
-        if was_lost:
-            return
         if reason is not None:
             tenure.reason = reason
             raise NotOwner.on("release", self._name, reason)
         self.handed_on(tenure)
         if locks.events.wanted:
             locks.report_release(tenure)
-
-    def _leave_to_the_keeper(self, tenure: Tenure) -> None:
-        """The caller cannot wait for the answer to its release, which may be that it has to be asked again."""
-        step = self.prepared.withdraw_step(tenure.owner, marker=self._locks.marker_of(tenure))
-        self._post.keeper.ask(Errand(self._locks.place, step))
-        self.handed_on(tenure)
 
     async def downgrade(self, tenure: Tenure) -> AsyncLease:
         """The reader's lease in place of the writer's."""
@@ -274,7 +266,6 @@ class AsyncLock(BaseLock):
         except BaseException as error:
             self.not_downgraded(tenure, error)
             raise
-        self._locks.report_downgraded(tenure, grant.fence)
         return lock.granted(self._locks.transport(), tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
 
     async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
@@ -329,7 +320,7 @@ class AsyncLock(BaseLock):
         except LinkDown as down:
             answer = down
         except asyncio.CancelledError:
-            self._leave_to_the_keeper(tenure)
+            self.let_go(tenure)
             raise
         if answer != 1 or self._locks.events.loud:
             await self._finish_giving_back(lease, answer, error)
@@ -366,7 +357,7 @@ class AsyncLock(BaseLock):
         if first in (1, 3):
             return self._locks.report_release(lease.tenure) if self._locks.events.loud else None
         try:
-            await self._give_back_slowly(self._locks.transport(), lease.tenure, False, first)
+            await self._give_back_slowly(self._locks.transport(), lease.tenure, first)
         except NotOwner as failure:
             if error is None:
                 raise

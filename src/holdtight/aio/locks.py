@@ -99,10 +99,13 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the connections. Leases that are still held can be released all the same."""
+        """Closes the connections. Tasks that wait for a lock get the RuntimeError that new calls get, at once; a
+        connection attempt that is under way has its two seconds to end. What was sent is taken back. Leases that are
+        held stay so: they are renewed and can be released."""
         if self.closed:
             return
         self._close()
+        self.refuse_waiters()
         try:
             if self._stand_in is not None:
                 await self._stand_in.aclose()
@@ -212,6 +215,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
         grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
+        lease = lock.granted(self.transport(), owner, grant.fence, grant.sent, 0, identity())
         if self.events.wanted:
-            self.report_quick_grant(detached.name, owner, grant.fence)
-        return lock.granted(self.transport(), owner, grant.fence, grant.sent, 0, identity())
+            await lease.tell(self.report_quick_grant, detached.name, owner, grant.fence)
+        return lease

@@ -1,6 +1,7 @@
 """A client's connections, one for each event loop that it is used on."""
 
 import asyncio
+from collections.abc import Callable
 
 from holdtight.aio.transport import Transport
 from holdtight.place import Place
@@ -43,8 +44,8 @@ class PerLoop:
                 each.close()
         if found is None:
             found = self._new_transport(loop)
-            found.closed = self.closed
             self._transports.append(found)
+            found.closed = self.closed  # now: whoever closes meanwhile finds it in the list
         self.latest = found
         return found
 
@@ -56,22 +57,30 @@ class PerLoop:
         self._transports.clear()
         self.latest = None
 
+    def refuse_waiters(self) -> None:
+        for transport in list(self._transports):
+            _on_its_loop(transport, transport.refuse)
+
     def close_loops(self) -> None:
         """Those of other loops are closed there, soon."""
         transports, self._transports = self._transports, []
         self.latest = None
-        try:
-            here = asyncio.get_running_loop()
-        except RuntimeError:
-            here = None
         for transport in transports:
-            if transport.loop is here or transport.loop.is_closed():
-                transport.close()
-            else:
-                try:
-                    transport.loop.call_soon_threadsafe(transport.close)
-                except RuntimeError:
-                    transport.close()  # its loop was closed just now
+            _on_its_loop(transport, transport.close)
+
+
+def _on_its_loop(transport: Transport, what: Callable[[], None]) -> None:
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        here = None
+    if transport.loop is here or transport.loop.is_closed():
+        what()
+    else:
+        try:
+            transport.loop.call_soon_threadsafe(what)
+        except RuntimeError:
+            what()  # its loop was closed just now
 
 
 def let_go(transports: list[Transport]) -> None:

@@ -40,6 +40,9 @@ class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
         """Gives all back. Idempotent. Raises what the first that could not be given back raised."""
         if self.closed:
             return
+        if self.forsake_if_lost():
+            self._not_if_lost("release")
+            return
         self.closed = True
         failures = await _give_back(self.parts)
         if failures:
@@ -52,11 +55,10 @@ class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
         raise self._refuse("downgrade", "it is several locks; hold them one by one for that")
 
     async def leave(self) -> LeaseLost | None:
-        tenure = self.lost_part()
+        for loss in self.forsake_if_lost():
+            return loss
         self.closed = True
         failures = await _give_back(self.parts)
-        if tenure is not None:
-            return LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
         return next((each for each in failures if isinstance(each, LeaseLost)), None)
 
 
@@ -146,7 +148,12 @@ class AsyncMulti(BaseMulti[AsyncLock]):
             lease = part.granted(locks.transport(), owner, grant.fence, grant.sent, 0, who)
             leases.append(lease)
             who.enter_block(part.key, lease)
-            locks.report_quick_grant(part.name, owner, grant.fence)
+        try:
+            for lease in leases:
+                locks.report_quick_grant(lease.name, owner, lease.fence)
+        except BaseException:  # of a subscriber
+            await self._give_up(leases, who)
+            raise
         return tuple(leases)
 
     async def _give_up(self, leases: list[AsyncLease], who: Identity) -> None:
@@ -200,16 +207,16 @@ class AsyncMulti(BaseMulti[AsyncLock]):
 
 
 async def _give_back(leases: Sequence[AsyncLease]) -> list[LockError]:
-    """All of them, whatever happens to one; a cancellation meanwhile is passed on at the end."""
+    """All of them, whatever happens to one. After a cancellation, or an interrupt, the keeper gives back the rest."""
     failures: list[LockError] = []
-    cancelled: asyncio.CancelledError | None = None
-    for lease in reversed(leases):
-        try:
-            await lease.release()
-        except LockError as error:
-            failures.append(error)
-        except asyncio.CancelledError as error:
-            cancelled = error  # that one is the keeper's now
-    if cancelled is not None:
-        raise cancelled
+    try:
+        for lease in reversed(leases):
+            try:
+                await lease.release()
+            except LockError as error:
+                failures.append(error)
+    except BaseException:
+        for lease in leases:
+            lease.forsake()
+        raise
     return failures

@@ -21,8 +21,10 @@ async def without_the_server(
     locks: Any = lock.client
     how = locks.settings.on_unavailable
     lease: AsyncLease | None
-    if how == "local":
-        other: AsyncLock = locks.stand_in.keep_sibling(lock, lock.options)
+    stand_in = locks.stand_in if how == "local" else None
+    locks.check_open()  # now: whoever closes meanwhile finds the stand-in
+    if stand_in is not None:
+        other: AsyncLock = stand_in.keep_sibling(lock, lock.options)
         lease = await (other.try_acquire() if or_none else other.take(wait, who))
         if lease is None:
             return None
@@ -30,7 +32,7 @@ async def without_the_server(
     else:
         lease = Open(lock).lease(owner)
         lock.see_to(lease, who)
-    locks.report_degraded(lock.name, lease.tenure.owner, how, error)
+    await lease.tell(locks.report_degraded, lock.name, lease.tenure.owner, how, error)
     return lease
 
 
@@ -48,6 +50,9 @@ class Open:
         return AsyncLease(self, tenure)
 
     async def give_back(self, tenure: Tenure) -> None:
+        end_open_tenure(tenure, self._lock.client)
+
+    def let_go(self, tenure: Tenure) -> None:
         end_open_tenure(tenure, self._lock.client)
 
     async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:

@@ -16,7 +16,6 @@ from holdtight.quorumlock import QuorumLockMixin
 from holdtight.quorumtenure import QuorumTenure
 from holdtight.redis.ballot import RESIGN_WHOLE, Ballot, Lot, agreed_fence, voted
 from holdtight.tenure import Tenure
-from holdtight.values import LossReason
 
 __all__ = ["AsyncQuorumLock"]
 
@@ -69,7 +68,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         if self._unusual:
             self.see_to(lease, who)
         if locks.events.loud:
-            locks.report_quick_grant(self._name, owner, fence)
+            await lease.tell(locks.report_quick_grant, self._name, owner, fence)
         return lease
 
     def _transport(self) -> QuorumTransport:
@@ -91,7 +90,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
     ) -> AsyncLease | None:
         locks = self._locks
         if begun is None:
-            locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
+            locks.check_open()  # otherwise the plan does that: what was sent has to be undone
         asking, poll = self.poll(wait, or_none, started)
         self.doubt_oneself(asking, who)
         if begun is not None:
@@ -105,26 +104,29 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
                 raise
         if granted is None:
             return None
-        locks.report_grant(asking, granted.grant)
         tenure = self.tenure_of(asking, poll, granted.grant, locks.transport().deliver)
         lease = AsyncLease(self, tenure)
         tenure.keep(granted.grant.sent)
         if self._unusual:
             self.see_to(lease, who)
+        await lease.tell(locks.report_grant, asking, granted.grant)
         return lease
 
     async def give_back(self, tenure: Tenure) -> None:
         held = cast(QuorumTenure, tenure)
-        asked = None if held.lost() else self._resign_at_once(held)
+        if held.lost():
+            self.let_go(held)  # no answer could change anything, and nodes may be hung
+            return
+        asked = self._resign_at_once(held)
         if asked is None:
             await self._give_back_by_plan(held)
             return
         try:
             answer = await asked
         except asyncio.CancelledError:
-            self._leave_to_the_keeper(held)
+            self.let_go(held)
             raise
-        await self._give_back_slowly(None, held, False, answer)
+        await self._give_back_slowly(None, held, answer)
 
     def _give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
         """The usual end of a block: see AsyncLock."""
@@ -151,7 +153,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         burst.send(transport.ways, RELEASE_SECONDS)
         return burst.over
 
-    async def _give_back_slowly(self, transport: Any, tenure: Tenure, was_lost: bool, first: Any) -> None:
+    async def _give_back_slowly(self, transport: Any, tenure: Tenure, first: Any) -> None:
         """Goes on from what came of `_resign_at_once`."""
         held, majority = cast(QuorumTenure, tenure), self.ballot.majority
         reason = None
@@ -162,27 +164,18 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
                 raise self.not_released(held, error) from error
         self.released(held, reason)
 
-    def _leave_to_the_keeper(self, tenure: Tenure) -> None:
-        held = cast(QuorumTenure, tenure)
-        self.leave_to_the_keeper(held, held.finish())
-
     async def _give_back_by_plan(self, tenure: QuorumTenure) -> None:
-        was_lost, left = self.finish(tenure)
-        if tenure.reason is LossReason.FORKED:
-            return
+        left = self.finish(tenure)
         try:
             plan = release(self.ballot, tenure.place.names, tenure.owner, **left._asdict())
             with self._driver() as driver:
                 reason = await driver.run(plan)
         except (LinkDown, ServerSaid) as error:
-            if was_lost:
-                return  # which is worse, and told by who asked
             raise self.not_released(tenure, error) from error
         except asyncio.CancelledError:
             self.leave_to_the_keeper(tenure, left)
             raise
-        if not was_lost:
-            self.released(tenure, reason)
+        self.released(tenure, reason)
 
     async def downgrade(self, tenure: Tenure) -> AsyncLease:
         raise self.refuse("downgrade")

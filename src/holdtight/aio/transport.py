@@ -30,6 +30,8 @@ class Transport:
         self._connecting: asyncio.Future[Connection] | None = None
         self.wanted = 0
         """How many wait for it."""
+        self.pauses: set[asyncio.Future[Any]] = set()
+        """Of those who wait, but not on the connection: `refuse` ends them."""
 
     def ready(self) -> Connection | None:
         """The connection if it is there and sound."""
@@ -151,14 +153,38 @@ class Transport:
         else:
             self.close()
 
-    def close(self) -> None:
+    async def pause(self, seconds: float) -> None:
+        over = self.loop.create_future()
+        self.pauses.add(over)
+        timer = self.loop.call_later(seconds, _end_pause, over)
+        try:
+            await over
+        finally:
+            timer.cancel()
+            self.pauses.discard(over)
+
+    def refuse(self) -> None:
+        """The client is closed: whoever waits is woken. The connection stays, to take back what was sent."""
         self.closed = True
+        if not self.loop.is_closed():
+            for over in list(self.pauses):
+                _end_pause(over)
+            if self.connection is not None:
+                self.connection.wake()
+
+    def close(self) -> None:
+        self.refuse()
         if self.connection is not None:
             if self.loop.is_closed():
                 self.connection.discard()
             else:
                 self.connection.close()
             self.connection = None
+
+
+def _end_pause(over: "asyncio.Future[Any]") -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 def ignore(future: "asyncio.Future[Any]") -> None:

@@ -115,6 +115,7 @@ class Asking:
         or_none: bool = False,
         watch: "Watch | None" = None,
         poll: "Poll | None" = None,
+        check_open: Callable[[], None] | None = None,
     ) -> None:
         self.question = question
         self.owner = owner
@@ -130,6 +131,8 @@ class Asking:
         """Looks for deadlocks; None if we can be part of none, because we hold nothing."""
         self.poll = poll
         """Asks a quorum; None if there is one server."""
+        self.check_open = check_open
+        """Raises if the client has been closed; None if that cannot happen."""
 
     @property
     def rung_as(self) -> Owner:
@@ -187,6 +190,7 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
         asking.marker = limit
     try:
         while True:
+            _refuse_if_closed(asking, answer)
             if isinstance(answer, Grant):
                 granted = _check(asking, answer)
                 if granted is not None:
@@ -200,10 +204,18 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
                 return None
             elif answer is not None:
                 yield from _wait_after(asking, answer)
+                _refuse_if_closed(asking, answer)
             answer = yield from _attempt(asking)
     except BaseException:
         yield from _undo(asking)
         raise
+
+
+def _refuse_if_closed(asking: Asking, answer: Answer | None) -> None:
+    """Whoever waits gets the error of new calls, and takes back what was sent."""
+    if asking.check_open is not None:
+        asking.in_line = asking.in_line or isinstance(answer, (Grant, Queued))
+        asking.check_open()
 
 
 def abandon(asking: Asking, limit: int) -> Plan[None]:

@@ -85,6 +85,10 @@ class Link:
                 return bell
         return None
 
+    def wake(self) -> None:
+        """From another thread: ends the `park` under way, or the next, as if the time had come."""
+        self._sleeper.wake(None)
+
     # For the keeper: everything is ready as soon as it was asked for.
 
     def fileno(self) -> int:
@@ -107,7 +111,8 @@ class Link:
     def abandon(self) -> None: ...
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "inbox"):  # an interrupt may have come before it had one
+            self.close()
 
 
 def open_link(server: Server, client: Client, post: "Post") -> Link:

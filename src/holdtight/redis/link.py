@@ -251,6 +251,11 @@ class Link:
             self._unread = True
             self._feed(data)
 
+    def wake(self) -> None:
+        """From another thread: whoever sleeps in `park`, or is about to, finds the connection at its end."""
+        with suppress(OSError):
+            socket.socket.shutdown(self.sock, socket.SHUT_RD)  # not that of TLS, which is not for other threads
+
     # What the keeper and asyncio need: the same connection, never blocking.
 
     def bare(self) -> "Bare | None":
@@ -323,7 +328,8 @@ class Link:
             self.abandon()
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "sock"):  # an interrupt may have come before it had one
+            self.close()
 
 
 def _is_tls(sock: socket.socket) -> bool:

@@ -276,6 +276,8 @@ class Fleet:
         self.pools = [Pool(node, index, connect_timeout) for index, node in enumerate(place.nodes)]
         self.idle: list[Crew] = []
         self.closed = False
+        self.ears: set[Ear] = set()
+        """Of those who wait: `close` wakes them."""
         process.tell_of_fork(self)
 
     def take(self, ways: Sequence[Wire | None]) -> Crew:
@@ -326,6 +328,8 @@ class Fleet:
 
     def close(self) -> None:
         self.closed = True
+        for ear in list(self.ears):
+            ear.wake()
         for pool in self.pools:
             pool.close()
         self._empty()
@@ -359,6 +363,7 @@ class Fleet:
         for crew in self.idle:
             crew.abandon()
         self.idle = []
+        self.ears = set()
         for pool in self.pools:
             pool.after_fork()
 

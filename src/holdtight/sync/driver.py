@@ -4,7 +4,6 @@ A waiting thread sleeps on its own link, which is subscribed to its own inbox: r
 and no second thread stands in between.
 """
 
-import time
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, TypeVar
@@ -38,19 +37,23 @@ class PlanRunner(ABC):
 
     def _run(self, plan: Plan[R], error: BaseException | None) -> R:
         value: Any = None
-        while True:
-            try:
-                wish = plan.send(value) if error is None else plan.throw(error)
-            except StopIteration as stop:
-                result: R = stop.value
-                return result
-            value = error = None
-            try:
-                value = self._carry_out(wish)
-            except BaseException as raised:
-                if not isinstance(raised, LinkDown):
-                    self.broken_off = True
-                error = raised
+        try:
+            while True:
+                try:
+                    wish = plan.send(value) if error is None else plan.throw(error)
+                except StopIteration as stop:
+                    result: R = stop.value
+                    return result
+                value = error = None
+                try:
+                    value = self._carry_out(wish)
+                except BaseException as raised:
+                    if not isinstance(raised, LinkDown):
+                        self.broken_off = True
+                    error = raised
+        finally:
+            # The error knows this frame, and with it the callers' leases: in a cycle, their end would not be noticed.
+            del error, value
 
     @abstractmethod
     def _carry_out(self, wish: Wish) -> Any: ...
@@ -122,25 +125,25 @@ class Driver(PlanRunner):
     def _park(self, park: Park) -> Bell | None:
         link = self._link
         if link is None:
-            time.sleep(max(0.0, park.until - self._clock()))
+            self._transport.pause(park.until - self._clock())
             return None
         if not link.inbox:
             self._stand(park, link)
             # Nobody can ring here: look now and then.
             import random
 
-            time.sleep(max(0.0, min(park.until - self._clock(), random.uniform(*POLL_SECONDS))))
+            self._transport.pause(min(park.until - self._clock(), random.uniform(*POLL_SECONDS)))
             return Bell() if self._clock() < park.until else None
         try:
             if park.touch is not None and self._standing is None:
                 if not self._touch_at:
                     # Most waits are over before a place in line needs to be kept: the keeper hears of the others.
                     self._touch_at = self._clock() + TOUCH_SECONDS
-                bell = link.park(park.owner, min(park.until, self._touch_at))
+                bell = self._transport.park(link, park.owner, min(park.until, self._touch_at))
                 if bell is not None or park.until <= self._touch_at:
                     return bell
                 self._stand(park, link)
-            return link.park(park.owner, park.until)
+            return self._transport.park(link, park.owner, park.until)
         except LinkDown:
             self._drop_link()
             raise

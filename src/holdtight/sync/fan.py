@@ -1,11 +1,10 @@
 """Runs plans on a quorum by polling: all nodes are asked at once from the calling thread (see plan.py)."""
 
-import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish
+from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
 from holdtight.sync.crews import Crew, Fleet
 from holdtight.sync.driver import PlanRunner
 from holdtight.sync.wires import NOBODYS, Ear, Pool, Sheet, Ticket, Wire, may_ask
@@ -36,6 +35,7 @@ class FanDriver(PlanRunner):
         else:
             self._fleet.give(self._crew, self._clock())
         if self._ear is not None:
+            self._fleet.ears.discard(self._ear)
             self._ear.close()
 
     def _carry_out(self, wish: Wish) -> Any:
@@ -105,9 +105,7 @@ class FanDriver(PlanRunner):
         if step.otherwise is not None and (wire is None or fan.after is None or wire is not fan.after[index]):
             step = step.otherwise
         if wire is None:
-            if self._ear is None:
-                self._ear = Ear()
-            if pool.hope(self._ear, now):
+            if pool.hope(self._listen(), now):
                 hoped[index] = step
                 return
             self._refuse(pool, index, step, sheet.answers, pool.breaker.answer())
@@ -143,8 +141,13 @@ class FanDriver(PlanRunner):
     # Waiting.
 
     def _park(self, park: Park) -> Bell | None:
-        """Until any node rings, or until the time has come."""
+        """Until any node rings, or until the time has come. LinkDown once the client is closed: whoever begins to park
+        is either seen by `close`, or sees that it has begun."""
+        ear = self._listen()
+        self._fleet.ears.add(ear)
         while True:
+            if self._fleet.closed:
+                raise client_closed()
             for wire in self._crew.wires:
                 if wire is not None and park.owner in wire.bells:
                     wire.bells.discard(park.owner)
@@ -152,10 +155,12 @@ class FanDriver(PlanRunner):
             left = park.until - self._clock()
             if left <= 0:
                 return None
-            if any(wire is not None and wire.alive for wire in self._crew.wires):
-                self._crew.wait(left, None)
-            else:
-                time.sleep(left)
+            self._crew.wait(left, ear)
+
+    def _listen(self) -> Ear:
+        if self._ear is None:
+            self._ear = Ear()
+        return self._ear
 
 
 def _nothing(reply: Any, sent: float) -> None: ...

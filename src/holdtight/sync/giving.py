@@ -14,7 +14,7 @@ from holdtight.renewing import Renewal
 from holdtight.settings import Options
 from holdtight.sync.driver import Driver
 from holdtight.tenure import Tenure
-from holdtight.values import LossReason, shared
+from holdtight.values import shared
 
 if TYPE_CHECKING:
     from holdtight.sync.lease import Lease
@@ -43,12 +43,12 @@ class Giving(BaseLock):
 
     def give_back(self, tenure: Tenure) -> None:
         self._post.keeper.drop(tenure)
-        was_lost = tenure.lost()
-        tenure.ended = True
-        if tenure.reason is LossReason.FORKED:
+        if tenure.lost():
+            self.let_go(tenure)  # no answer could change anything, and the server may be hung
             return
-        if was_lost or tenure.marker:
-            self._give_back_slowly(tenure, was_lost, None)
+        tenure.ended = True
+        if tenure.marker:
+            self._give_back_slowly(tenure, None)
         else:
             self._give_back_at_once(tenure)
 
@@ -59,7 +59,7 @@ class Giving(BaseLock):
         try:
             link = transport.idle.pop()
         except IndexError:
-            self._give_back_slowly(tenure, False, None)
+            self._give_back_slowly(tenure, None)
             return
         try:
             if self._wanted and link.inbox:
@@ -70,7 +70,7 @@ class Giving(BaseLock):
             reply = link.call(request, self._give_patience)
         except LinkDown as down:
             transport.lose(link, down)
-            self._give_back_slowly(tenure, False, down)
+            self._give_back_slowly(tenure, down)
             return
         except BaseException:
             transport.scrap(link)
@@ -85,12 +85,12 @@ class Giving(BaseLock):
             self._wanted = True
             self.handed_on(tenure)
         elif reply != 1:
-            self._give_back_slowly(tenure, False, reply)
+            self._give_back_slowly(tenure, reply)
             return
         if locks.events.loud:
             locks.report_release(tenure)
 
-    def _give_back_slowly(self, tenure: Tenure, was_lost: bool, first: Any) -> None:
+    def _give_back_slowly(self, tenure: Tenure, first: Any) -> None:
         locks = self._locks
         marker = locks.marker_of(tenure)
         try:
@@ -98,8 +98,6 @@ class Giving(BaseLock):
                 reason = driver.run(release(self.prepared, tenure.owner, marker=marker, first=first))
         except (LinkDown, ServerSaid) as error:
             raise locks.report_no_release(self.prepared, tenure, error, marker) from error
-        if was_lost:
-            return
         if reason is not None:
             tenure.reason = reason
             raise NotOwner.on("release", self._name, reason)
@@ -117,7 +115,6 @@ class Giving(BaseLock):
         except BaseException as error:
             self.not_downgraded(tenure, error)
             raise
-        self._locks.report_downgraded(tenure, grant.fence)
         lease: Lease = lock.granted(tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
         return lease
 

@@ -54,5 +54,10 @@ class Hold:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._lease is not None
-        self._lease.leave(error)
+        lease = self._lease
+        assert lease is not None
+        try:
+            lease.leave(error)
+        except BaseException:
+            lease.forsake()  # after an interrupt; one that has ended is not touched
+            raise

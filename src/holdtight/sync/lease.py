@@ -1,10 +1,12 @@
 """A lease for blocking code."""
 
 import functools
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdtight.clock import ttl_seconds, wait_seconds
-from holdtight.errors import LeaseLost, NotOwner, Unavailable
+from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.lease import BaseLease, Detached
 
 if TYPE_CHECKING:
@@ -49,6 +51,16 @@ class Lease(BaseLease):
         self.check()
         self.lock.renew_tenure(self.tenure, number)
 
+    def tell(self, report: Callable[..., None], *args: Any) -> None:
+        """Reports what gave this lease. A subscriber may raise what is no Exception (SystemExit): then nobody gets the
+        lease, so the lock goes back first."""
+        try:
+            report(*args)
+        except BaseException:
+            with suppress(LockError):
+                self.release()
+            raise
+
     def release(self) -> None:
         """Gives the lock back. Idempotent. NotOwner if it was not ours any more, Unavailable if that is not known."""
         if self._close():
@@ -61,7 +73,12 @@ class Lease(BaseLease):
         self._may_detach()
         self.lock.renew_tenure(self.tenure, number, last=True)
         self._close()
-        self.lock.report_detached(self.tenure)
+        try:
+            self.lock.report_detached(self.tenure)
+        except BaseException:  # of a subscriber: nobody gets the text, so nobody could ever adopt the lock
+            with suppress(LockError):
+                self.lock.give_back(self.tenure)
+            raise
         return Detached(self.name, self.tenure.owner).text()
 
     def downgrade(self) -> "Lease":
@@ -70,6 +87,8 @@ class Lease(BaseLease):
         self._may_downgrade()
         lease = self.lock.downgrade(self.tenure)
         self._downgraded(lease)
+        if not lease.degraded:
+            lease.tell(self.lock.report_downgraded, self.tenure, lease.fence)
         return lease
 
     def leave(self, error: BaseException | None) -> None:

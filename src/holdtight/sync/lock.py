@@ -160,7 +160,7 @@ class Lock(Giving):
             if self._unusual:
                 self.see_to(lease, who)
             if locks.events.loud:
-                locks.report_quick_grant(self._name, owner, fence)
+                lease.tell(locks.report_quick_grant, self._name, owner, fence)
             return lease
         except BaseException:
             lease.forsake()
@@ -184,7 +184,7 @@ class Lock(Giving):
         answer: Answer | None
         until = since + min(TOUCH_SECONDS, queued.look)
         try:
-            bell = link.park(owner, until if wait is None else min(until, started + wait))
+            bell = transport.park(link, owner, until if wait is None else min(until, started + wait))
             if bell is None or bell.look is not None:
                 look = max(0.0, since + queued.look - clock())
                 answer = queued._replace(look=min(look, bell.look) if bell and bell.look is not None else look)
@@ -225,7 +225,7 @@ class Lock(Giving):
         """All other ways: no connection yet, somebody else holds it, the server is not well."""
         locks = self._locks
         if first is None and not limit:
-            locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
+            locks.check_open()  # otherwise the plan does that: what was sent has to be undone
         asking = self.asking(owner, wait, started, who, or_none=or_none)
         asking.before_waiting = in_a_loop(self)
         try:
@@ -242,8 +242,9 @@ class Lock(Giving):
             return without_the_server(self, error, owner, asking.wait_left(), who, or_none)
         if granted is None:
             return None
-        locks.report_grant(asking, granted.grant)
-        return self.granted(owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
+        lease = self.granted(owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
+        lease.tell(locks.report_grant, asking, granted.grant)
+        return lease
 
     def granted(self, owner: Owner, fence: int, sent: float, marker: int, who: Identity) -> Lease:
         tenure = Tenure(self.terms, self._tell, owner, fence, sent, marker)

@@ -93,27 +93,25 @@ class Locks(BaseLocks[Lock]):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections. Leases that are still held can be released all the same."""
+        """Closes the connections. Whoever waits for a lock in another thread gets the RuntimeError that new calls get,
+        at once; a request that is under way has its two seconds to be answered. What was sent is taken back. Leases
+        that are held stay so: they are renewed and can be released."""
         if self.closed:
             return
         self._close()
-        if self._stand_in is not None:
-            self._stand_in.close()
+        link = self.transport.take_idle() if self.client.recorded_until else None
+        self.transport.close()
         if self.fleet is not None:
             self.fleet.close()
-        if self.client.recorded_until and self.transport.idle:
+        if self._stand_in is not None:
+            self._stand_in.close()
+        if link is not None:
             self.client.recorded_until = 0.0
             try:
-                link = self.transport.idle.pop()
-            except IndexError:
-                pass
-            else:
-                try:
-                    link.call(command("DEL", self.client.record_key), 0.5)
-                except LinkDown:
-                    pass  # the record ends by itself
-                self.transport.scrap(link)
-        self.transport.close()
+                link.call(command("DEL", self.client.record_key), 0.5)
+            except LinkDown:
+                pass  # the record ends by itself
+            self.transport.scrap(link)
 
     def _driver(self) -> "Driver | FanDriver":
         if self.fleet is None:
@@ -203,6 +201,7 @@ class Locks(BaseLocks[Lock]):
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
         grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
+        lease = lock.granted(owner, grant.fence, grant.sent, 0, identity())
         if self.events.wanted:
-            self.report_quick_grant(detached.name, owner, grant.fence)
-        return lock.granted(owner, grant.fence, grant.sent, 0, identity())
+            lease.tell(self.report_quick_grant, detached.name, owner, grant.fence)
+        return lease

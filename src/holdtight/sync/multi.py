@@ -38,18 +38,17 @@ class MultiLease(MultiLeaseMixin, Lease):
         """Gives all back. Idempotent. Raises what the first that could not be given back raised."""
         if self.closed:
             return
-        self.closed = True
-        failures = _give_back(self.parts)
+        try:
+            if self.forsake_if_lost():
+                self._not_if_lost("release")
+                return
+            self.closed = True
+            failures = _give_back(self.parts)
+        except BaseException:
+            self.forsake()  # an interrupt: what is still held must not stay so
+            raise
         if failures:
             raise failures[0]
-
-    def forsake(self) -> None:
-        self.closed = True
-        for part in self.parts:
-            part.forsake()
-
-    def watch(self) -> None:
-        """Its parts see to that."""
 
     def detach(self, ttl: Any = None) -> str:
         raise self._refuse("detach", "several locks cannot be handed over in one step")
@@ -58,13 +57,17 @@ class MultiLease(MultiLeaseMixin, Lease):
         raise self._refuse("downgrade", "it is several locks; hold them one by one for that")
 
     def leave(self, error: BaseException | None) -> None:
-        losses: list[LeaseLost] = []
-        self.closed = True
-        for part in reversed(self.parts):
-            try:
-                part.leave(None)
-            except LeaseLost as loss:
-                losses.append(loss)
+        try:
+            losses = self.forsake_if_lost()
+            for part in reversed(() if losses else self.parts):
+                try:
+                    part.leave(None)
+                except LeaseLost as loss:
+                    losses.append(loss)
+            self.closed = True
+        except BaseException:
+            self.forsake()  # an interrupt: what is still held must not stay so
+            raise
         for each in losses:
             if error is None:
                 raise each
@@ -140,13 +143,23 @@ class Multi(BaseMulti[Lock]):
             lease = part.granted(owner, grant.fence, grant.sent, 0, who)
             leases.append(lease)
             who.enter_block(part.key, lease)
-            locks.report_quick_grant(part.name, owner, grant.fence)
+        try:
+            for lease in leases:
+                locks.report_quick_grant(lease.name, owner, lease.fence)
+        except BaseException:  # of a subscriber
+            self._give_up(leases, who)
+            raise
         return tuple(leases)
 
     def _give_up(self, leases: list[Lease], who: Identity) -> None:
-        for lease in reversed(leases):
-            who.leave_block(lease.lock.key)
-        _give_back(leases)
+        try:
+            for lease in reversed(leases):
+                who.leave_block(lease.lock.key)
+            _give_back(leases)
+        except BaseException:
+            for lease in leases:
+                lease.forsake()
+            raise
 
     # As a context manager and as a decorator.
 

@@ -18,7 +18,6 @@ from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.wires import RollCall
 from holdtight.tenure import Tenure
-from holdtight.values import LossReason
 
 __all__ = ["QuorumLock"]
 
@@ -75,7 +74,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         if self._unusual:
             self.see_to(lease, who)
         if locks.events.loud:
-            locks.report_quick_grant(self._name, owner, fence)
+            lease.tell(locks.report_quick_grant, self._name, owner, fence)
         return lease
 
     def _take_back(self, crew: Crew, found: Round, started: float, wait: float | None, error: BaseException) -> None:
@@ -98,7 +97,7 @@ class QuorumLock(QuorumLockMixin, Lock):
     ) -> Lease | None:
         locks = self._locks
         if begun is None:
-            locks.check_open()  # who has begun goes on, as who waits does: there is something to undo
+            locks.check_open()  # otherwise the plan does that: what was sent has to be undone
         asking, poll = self.poll(wait, or_none, started)
         self.doubt_oneself(asking, who)
         asking.before_waiting = in_a_loop(self)
@@ -113,18 +112,21 @@ class QuorumLock(QuorumLockMixin, Lock):
                 raise
         if granted is None:
             return None
-        locks.report_grant(asking, granted.grant)
         tenure = self.tenure_of(asking, poll, granted.grant, self._tell)
         lease = Lease(self, tenure)
         tenure.keep(granted.grant.sent)
         if self._unusual:
             self.see_to(lease, who)
+        lease.tell(locks.report_grant, asking, granted.grant)
         return lease
 
     def give_back(self, tenure: Tenure) -> None:
         held: Any = tenure
         lot: Lot | None = held.lot
-        if lot is not None and not held.lost():
+        if held.lost():
+            self.let_go(held)  # no answer could change anything, and nodes may be hung
+            return
+        if lot is not None:
             fleet = self._locks.fleet
             now = self._clock()
             try:
@@ -178,22 +180,17 @@ class QuorumLock(QuorumLockMixin, Lock):
         self.released(tenure, reason)
 
     def _give_back_by_plan(self, tenure: QuorumTenure) -> None:
-        was_lost, left = self.finish(tenure)
-        if tenure.reason is LossReason.FORKED:
-            return
+        left = self.finish(tenure)
         try:
             plan = release(self.ballot, tenure.place.names, tenure.owner, **left._asdict())
             with FanDriver(self._locks.fleet, left.ways) as driver:
                 reason = driver.run(plan)
         except (LinkDown, ServerSaid) as error:
-            if was_lost:
-                return  # which is worse, and told by who asked
             raise self.not_released(tenure, error) from error
         except BaseException:
             self.leave_to_the_keeper(tenure, left)
             raise
-        if not was_lost:
-            self.released(tenure, reason)
+        self.released(tenure, reason)
 
     def downgrade(self, tenure: Tenure) -> Lease:
         raise self.refuse("downgrade")

@@ -18,7 +18,8 @@ import hiredis
 from holdtight import process
 from holdtight.clock import boottime
 from holdtight.place import Link, Place
-from holdtight.plan import LinkDown, ServerSaid, Step
+from holdtight.plan import Bell, LinkDown, ServerSaid, Step, client_closed
+from holdtight.values import Owner
 
 __all__ = ["Transport"]
 
@@ -37,6 +38,10 @@ class Transport:
         """If they are limited: the links that there are, and a place for each that is being opened."""
         self._room = threading.Condition() if max_connections else None
         self.closed = False
+        self._parked: set[Link] = set()
+        """Links that their threads sleep on: `close` wakes them."""
+        self._waking = threading.Lock()  # so that a link is not closed, and its number used again, while it is woken
+        self._closing = threading.Event()
         if self.unlimited:
             place.spare = partial(_spare, self.idle)  # and not of us: a client that is dropped goes at once
         process.tell_of_fork(self)
@@ -55,6 +60,8 @@ class Transport:
         if self._room is not None:
             with self._room:
                 while not beyond and len(self._open) >= (self._most or 0):
+                    if self.closed:
+                        raise client_closed()
                     try:
                         return self.idle.pop()  # also before the first wait: it may have been given back just now
                     except IndexError:
@@ -77,6 +84,9 @@ class Transport:
         if self.place.client.known:
             self.place.post.keeper.watch(self.place)
         return link
+
+    def take_idle(self) -> Link | None:
+        return _spare(self.idle)
 
     def look_again(self) -> None:
         """Called once in so many acquisitions."""
@@ -140,9 +150,34 @@ class Transport:
                 raise ServerSaid(str(reply))
         return step.read(reply, sent)
 
+    def park(self, link: Link, owner: Owner, until: float) -> Bell | None:
+        """Sleeps on this link until a bell for this owner, or until the time has come. LinkDown once the client is
+        closed: whoever begins to park is either seen by `close`, or sees that it has begun."""
+        self._parked.add(link)
+        try:
+            bell = None if self.closed else link.park(owner, until)
+        finally:
+            with self._waking:
+                self._parked.discard(link)
+        if bell is None and self.closed:
+            raise client_closed()
+        return bell
+
+    def pause(self, seconds: float) -> None:
+        """Sleeps where there is no link to sleep on. LinkDown once the client is closed."""
+        if self._closing.wait(max(0.0, seconds)):
+            raise client_closed()
+
     def close(self) -> None:
         self.closed = True
         self.unlimited = False
+        self._closing.set()
+        with self._waking:
+            for link in list(self._parked):
+                link.wake()
+        if self._room is not None:
+            with self._room:
+                self._room.notify_all()
         while self.idle:
             try:
                 link = self.idle.pop()
@@ -156,6 +191,11 @@ class Transport:
         self.idle.clear()
         self._open = weakref.WeakSet()
         self._room = threading.Condition() if self._most else None
+        self._parked = set()
+        self._waking = threading.Lock()
+        self._closing = threading.Event()
+        if self.closed:
+            self._closing.set()
 
 
 class _Opening:

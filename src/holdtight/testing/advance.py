@@ -161,7 +161,7 @@ class Advance:
         return f"<advance({self._by:g}) of {self._clock!r}>"
 
     def __del__(self) -> None:
-        if not self.done:
+        if not getattr(self, "done", True):  # an interrupt may have come before it was set
             warnings.warn(
                 f"{self!r} was never awaited: a task had to run first, and the time has stopped there",
                 RuntimeWarning,
