@@ -56,8 +56,11 @@ def test_the_rights_that_redis_py_needs_are_enough(
     for name in ("app:a", "app:b"):
         lock = face.lock(name, timeout=20)
         lock.acquire()
-        lock.extend(5)
+        lock.extend(100)
+        lock.extend(100)
+        assert 200_000 < server.command("PTTL", name) <= 220_000
         lock.reacquire()
+        assert server.command("PTTL", name) <= 20_000
         assert lock.owned()
         assert not face.lock(name, timeout=20, sleep=0.01).acquire(blocking_timeout=0.05)
         lock.release()
