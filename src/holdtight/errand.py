@@ -72,8 +72,6 @@ class Errand:
         if isinstance(reply, hiredis.ReplyError):
             return False
         self.alive = self.place.clock() < self._step.until
-        if not self.alive and self._step.then is not None:
-            self.place.post.keeper.ask(Errand(self.place, self._step.then))
         return True
 
     def unanswered(self, cause: str) -> None: ...

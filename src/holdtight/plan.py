@@ -86,8 +86,6 @@ class Step:
     """For how long the keeper tries an undo that is left to it, before the ttl must do."""
     until = 0.0
     """What is undone may still arrive until then (the place's clock): the keeper undoes it again until that is past."""
-    then: "Step | None" = None
-    """What the keeper does next, once an undo that is left to it is answered."""
 
     def __init__(
         self,

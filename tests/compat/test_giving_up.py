@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 import pytest
@@ -173,6 +173,79 @@ async def test_cancelled_at_any_moment(private_server: RunningServer) -> None:
     finally:
         await found.aclose()
     assert outcomes == {False, True}, "some were cancelled, and some were not"
+
+
+class CancelledAt:
+    """Awaits what it is given, in the same task, and cancels that task at these of its awaits."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], *moments: int) -> None:
+        self._work, self._moments = work, moments
+        self.awaits = 0
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._work.__await__()
+        value, error = None, None
+        while True:
+            try:
+                wish = steps.send(value) if error is None else steps.throw(error)
+            except StopIteration as stop:
+                return stop.value
+            value, error = None, None
+            self.awaits += 1
+            task = asyncio.current_task()
+            if self.awaits in self._moments and task is not None:
+                task.cancel()
+            try:
+                value = yield wish
+            except BaseException as raised:
+                error = raised
+
+
+async def a_block(client: Any, name: str) -> None:
+    async with AsyncLock(client, name):
+        pass
+
+
+async def a_block_with_a_timeout(client: Any, name: str) -> None:
+    async with AsyncLock(client, name, timeout=600) as lock:
+        await lock.reacquire()
+        await lock.extend(600)
+
+
+async def a_text(client: Any, name: str) -> None:
+    lock = AsyncLock(client, name, timeout=600)
+    await lock.acquire(token="the service")
+    try:
+        await lock.release()
+    except asyncio.CancelledError:
+        if lock.local.token is not None:
+            await lock.release()  # its user knows of it: a text of one's own is one's own to give back
+        raise
+
+
+@pytest.mark.parametrize("use", [a_block, a_block_with_a_timeout, a_text], ids=lambda use: use.__name__)
+@pytest.mark.parametrize("further", [(), (1,), (2,)], ids=["once", "twice", "twice, later"])
+async def test_cancelled_at_every_await(
+    private_server: RunningServer, use: Callable[[Any, str], Coroutine[Any, Any, None]], further: tuple[int, ...]
+) -> None:
+    client = redis.asyncio.Redis.from_url(private_server.url)
+    await use(client, "warm")
+    cancelled = 0
+    for moment in range(1, 100):
+        work = CancelledAt(use(client, f"n{moment}"), moment, *(moment + each for each in further))
+        task = asyncio.ensure_future(as_a_task(work))
+        await asyncio.wait([task])
+        if work.awaits < moment:
+            break
+        cancelled += 1
+        assert task.cancelled()
+    assert cancelled >= 2
+    await asyncio.to_thread(wait_for, lambda: not private_server.keys("n*"), within=20)
+    await client.aclose()
+
+
+async def as_a_task(work: CancelledAt) -> None:
+    await work
 
 
 @pytest.mark.parametrize("options", ["timeout", "for ever", "token"])

@@ -56,8 +56,11 @@ def test_the_rights_that_redis_py_needs_are_enough(
     for name in ("app:a", "app:b"):
         lock = face.lock(name, timeout=20)
         lock.acquire()
-        lock.extend(5)
+        lock.extend(100)
+        lock.extend(100)
+        assert 200_000 < server.command("PTTL", name) <= 220_000
         lock.reacquire()
+        assert server.command("PTTL", name) <= 20_000
         assert lock.owned()
         assert not face.lock(name, timeout=20, sleep=0.01).acquire(blocking_timeout=0.05)
         lock.release()
@@ -262,43 +265,93 @@ def test_give_deletes_what_is_ours_alone(server: RunningServer, call: Any) -> No
     assert server.keys() == []
 
 
+def test_take_re_arms_and_never_shortens(server: RunningServer, call: Any) -> None:
+    server.command("SET", "a", "me", "PX", 60_000)
+    assert call(plain.TAKE, "me", 5000, FAR) == 1
+    assert server.command("PTTL", "a") > 50_000
+    server.command("PERSIST", "a")
+    assert call(plain.TAKE, "me", 5000, FAR) == 1
+    assert server.command("PTTL", "a") == -1
+
+
+def keep(call: Any, ms: int, mode: str, known: Any, avoid: str = "", owner: str = "me") -> list[int]:
+    answer: list[int] = call(plain.KEEP, owner, ms, mode, known, avoid, FAR)
+    return answer
+
+
 def test_keep_sets_adds_and_never_creates(server: RunningServer, call: Any) -> None:
     for mode in ("set", "add", "replace"):
-        assert call(plain.KEEP, "me", 5000, mode) == 0
+        assert keep(call, 5000, mode, "")[0] == 0
     assert server.keys() == []
     server.command("SET", "a", "me")
-    assert call(plain.KEEP, "me", 5000, "add") == 0
-    assert call(plain.KEEP, "me", 5000, "replace") == 0
-    assert call(plain.KEEP, "me", 5000, "set") == 1
-    assert call(plain.KEEP, "me", 5000, "add") == 1
+    assert keep(call, 5000, "add", -1)[0] == 0
+    assert keep(call, 5000, "replace", -1)[0] == 0
+    assert keep(call, 5000, "set", "")[:2] == [-2, -1]
+    done, expiry, now = keep(call, 5000, "set", -1)
+    assert (done, expiry - now) == (1, 5000)
+    assert keep(call, 5000, "add", expiry)[0] == 1
     assert 9000 < server.command("PTTL", "a") <= 10_000
-    assert call(plain.KEEP, "you", 5000, "set") == 0
+    assert keep(call, 5000, "set", "", owner="you")[0] == 0
+
+
+def test_keep_acts_on_the_expiry_that_its_sender_knew_alone(server: RunningServer, call: Any) -> None:
+    server.command("SET", "a", "me", "PX", "50000")
+    _, expiry, _ = keep(call, 0, "add", "")
+    word, expiry_now, _ = keep(call, 10_000, "add", expiry)
+    assert word == 1
+    assert abs(expiry_now - expiry - 10_000) <= 2
+    for mode in ("add", "replace", "set"):
+        word, found, _ = keep(call, 1000, mode, expiry)
+        assert word == -2
+        assert abs(found - expiry - 10_000) <= 2
+    assert keep(call, -10_000, "add", expiry_now, f"{expiry} {expiry + 10}")[:2] == [1, expiry + 20]
+    assert keep(call, -10_000, "add", expiry)[0] == -2, "no expiry that a request names is set again"
+
+
+@pytest.mark.parametrize(
+    ("script", "args"),
+    [(plain.KEEP, ["me", 1000, "set", -1, ""]), (plain.SIGN, ["me", "x"]), (plain.UNSIGN, ["you", "me", "x", ""])],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_what_comes_too_late_is_refused_and_told_the_time(
+    server: RunningServer, call: Any, script: Any, args: list[Any]
+) -> None:
+    server.command("SET", "a", "me")
+    word, _, now = call(script, *args, 1)
+    assert word == -1
+    assert abs(now / 1000 - int(server.command("TIME")[0])) < 10
+    assert (server.command("GET", "a"), server.command("PTTL", "a")) == ("me", -1)
+    assert call(script, *args, FAR)[0] > 0
 
 
 def test_sign_replaces_the_owner_and_keeps_the_time(server: RunningServer, call: Any) -> None:
-    assert call(plain.SIGN, "me", "text") == 0
+    assert call(plain.SIGN, "me", "text", FAR)[0] == 0
     assert server.keys() == []
     server.command("SET", "a", "me", "PX", "5000")
-    assert call(plain.SIGN, "me", "text") == 1
-    assert call(plain.SIGN, "me", "text") == 2
+    word, expiry, now = call(plain.SIGN, "me", "text", FAR)
+    assert word == 1
+    assert 4000 < expiry - now <= 5000
+    assert call(plain.SIGN, "me", "text", FAR)[0] == 2
     assert server.command("GET", "a") == "text"
     assert 4000 < server.command("PTTL", "a") <= 5000
-    assert call(plain.SIGN, "me", "other") == 0
+    assert call(plain.SIGN, "me", "other", FAR)[0] == 0
 
 
-def test_a_signing_is_undone_by_a_cover_that_nobody_else_has(server: RunningServer, call: Any) -> None:
-    assert call(plain.UNSIGN, "me", "text", "cover") == 0
+def test_a_text_is_given_back_by_a_cover_that_nobody_else_has(server: RunningServer, call: Any) -> None:
+    assert call(plain.UNSIGN, "me", "text", "cover", "", FAR)[0] == 0
     server.command("SET", "a", "text", "PX", "5000")
-    assert call(plain.UNSIGN, "me", "other", "cover") == 0
-    assert call(plain.UNSIGN, "me", "text", "cover") == 2
-    assert call(plain.UNSIGN, "me", "text", "cover") == 2
+    assert call(plain.UNSIGN, "me", "other", "cover", "", FAR)[0] == 0
+    word, expiry, _ = call(plain.UNSIGN, "me", "text", "cover", 12345, FAR)
+    assert word == -2
+    assert server.command("GET", "a") == "text"
+    for known in (expiry, ""):
+        assert call(plain.UNSIGN, "me", "text", "cover", known, FAR)[0] == 2
     assert server.command("GET", "a") == "cover"
+    assert call(plain.UNSIGN, "cover", "text", "another cover", expiry, FAR)[0] == 2
+    assert server.command("GET", "a") == "another cover"
     assert 4000 < server.command("PTTL", "a") <= 5000
-    assert call(plain.GIVE, "cover") == 1
-    assert call(plain.UNSIGN, "me", "text", "cover") == 0
-    server.command("SET", "a", "me")
-    assert call(plain.UNSIGN, "me", "text", "cover") == 1
-    assert server.keys() == []
+    assert call(plain.GIVE, "another cover") == 1
+    assert call(plain.UNSIGN, "me", "text", "cover", "", FAR)[0] == 0
 
 
 # Connections

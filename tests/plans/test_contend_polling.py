@@ -47,6 +47,29 @@ def test_the_last_look_is_when_the_wait_ends() -> None:
     assert run.all("withdraw") == [], "nothing of ours is there"
 
 
+def test_a_wait_that_ends_between_two_looks_at_the_clock_still_has_its_last_look() -> None:
+    class Passing(Clock):
+        """Time passes with every look from now on."""
+
+        step = 0.0
+
+        def __call__(self) -> float:
+            self.now += self.step
+            return self.now
+
+    clock = Passing()
+    run = ask(HELD, wait=1.0, or_none=True, clock=clock)
+    run.until_due()
+    run.asks("attempt")
+    clock.now, clock.step = 1000.95, 0.03
+    run.answer(HELD)
+    run.until_due()
+    run.asks("attempt")
+    run.answer(HELD)
+    assert run.done
+    assert run.result is None
+
+
 def test_who_wants_an_error_gets_one_when_the_wait_ends() -> None:
     run = ask(HELD, wait=0.2)
     run.until_due()

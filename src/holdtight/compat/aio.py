@@ -143,13 +143,14 @@ class AsyncLock(BaseLock):
                 return False
             if text is not None:
                 if not await self._run(sign(plain, held, text)):
+                    held = None
                     raise self._expired_at_once()
                 held = self._signed(plain, held, text)
             if keep:
                 self.local.keep(held, who)
             return True
         except BaseException as error:
-            if not undone(error) and not isinstance(error, asyncio.CancelledError):
+            if held is not None or not (undone(error) or isinstance(error, asyncio.CancelledError)):
                 self._interrupted(plain, owner, held, text)
             raise
 
@@ -267,9 +268,8 @@ class AsyncLock(BaseLock):
         return self._extend(self._mine("extend"), additional_time, replace_ttl)
 
     async def _extend(self, held: Held, seconds: Number, replace: bool) -> Literal[True]:
-        sent = boottime() if replace else None
-        answer = await self._run(prolong(self._plain(), held, seconds, "replace" if replace else "add"))
-        self._prolonged("extend", held, answer, seconds, sent)
+        mode = "replace" if replace else "add"
+        self._prolonged("extend", await self._run(prolong(self._plain(), held, seconds, mode)))
         return True
 
     def reacquire(self) -> Coroutine[Any, Any, Literal[True]]:
@@ -280,9 +280,8 @@ class AsyncLock(BaseLock):
         return self._reacquire(self._may_extend("reacquire"))
 
     async def _reacquire(self, held: Held) -> Literal[True]:
-        plain, sent = self._plain(), boottime()
-        answer = await self._run(prolong(plain, held, plain.claim.ttl, "set"))
-        self._prolonged("reacquire", held, answer, plain.claim.ttl, sent)
+        plain = self._plain()
+        self._prolonged("reacquire", await self._run(prolong(plain, held, plain.claim.ttl, "set")))
         return True
 
     async def locked(self) -> bool:

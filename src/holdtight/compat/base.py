@@ -1,12 +1,14 @@
 """What both locks have in common: everything that neither blocks nor awaits."""
 
 import re
+import threading
 from typing import Any
 
 from holdtight.clock import BACKOFF, boottime
 from holdtight.compat.access import CONNECT_SECONDS, Access, Reach, reach_of
 from holdtight.compat.local import Held
 from holdtight.compat.plans import give_signed
+from holdtight.compat.unsigning import Unsigning
 from holdtight.core.contend import Asking, Granted
 from holdtight.errand import Errand
 from holdtight.errors import (
@@ -24,7 +26,7 @@ from holdtight.keeper import keeper
 from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.process import current
 from holdtight.redis import answers
-from holdtight.redis.plain import Plain, Polled
+from holdtight.redis.plain import GRACE, PATIENCE, Plain, Polled
 from holdtight.values import Owner
 
 __all__ = ["BaseLock", "Number", "undone"]
@@ -139,7 +141,9 @@ class BaseLock:
         """It stands there under the caller's own text now. What may still arrive for our own owner must not stay."""
         if held.late:
             keeper().ask(Errand(self._access.place, plain.undo_step(held.owner, until=held.late)))
-        return Held.chosen(text, held.until)
+        signed = Held.chosen(text, held.until)
+        signed.expiry, signed.open = held.expiry, held.open
+        return signed
 
     def _mine(self, verb: str) -> Held:
         held: Held | None = self.local.find(self.local.asker())
@@ -149,14 +153,25 @@ class BaseLock:
 
     def _interrupted(self, plain: Plain, owner: Owner, held: Held | None, text: bytes | None) -> None:
         """Something came when the server had said yes and the caller did not know it yet."""
-        step = plain.undo_step(owner)
+        place = self._access.place
+        keeper().ask(Errand(place, plain.undo_step(owner, until=0.0 if held is None else held.late)))
         if held is not None:
             self.local.drop(held)
-            if held.undone:
-                return
-            if text is not None:
-                step = plain.unsign_step(owner, text, (held.until or 0.0) - boottime())
-        keeper().ask(Errand(self._access.place, step))
+            left = (held.until or 0.0) - boottime()
+            if text is not None and left > 0:
+                keeper().ask(Unsigning(place, plain, owner, text, left))
+
+    def _not_entered(self, before: Held | None) -> None:
+        """An interrupt came when the lock was taken and the caller did not know it yet. What was held before stays."""
+        held: Held | None = self.local.find(self.local.asker())
+        if held is not None and held is not before and held.by in (0, threading.get_ident()):
+            self._interrupted(self._plain(), held.owner, held, None if held.unique else held.owner)
+
+    def _let_go(self) -> None:
+        """An interrupt came before anything was sent to give back: nobody may ask for it again."""
+        held: Held | None = self.local.find(self.local.asker())
+        if held is not None and not held.giving:
+            self._not_given_back(self._plain(), held)
 
     # The end of what is held.
 
@@ -172,25 +187,29 @@ class BaseLock:
             line.ring(plain.key)
 
     def _not_given_back(self, plain: Plain, held: Held) -> None:
-        """No answer: the keeper goes on trying, and so may the caller, who has not lost what to give back."""
-        if held.cover is None and not held.unique:
-            return  # nothing was sent yet
-        held.giving = True
-        keeper().ask(Errand(self._access.place, plain.undo_step(held.cover or held.owner, until=held.late)))
+        """No answer: the keeper goes on trying, and so may the caller, who has not lost what to give back.
 
-    def _prolonged(self, verb: str, held: Held, answer: object, seconds: float, sent: float | None) -> None:
-        """`sent` is None where seconds were added."""
+        A text of the caller's own is left to the caller: it may be another's when the keeper comes. Not so its cover.
+        """
+        place, cover = self._access.place, held.cover
+        if held.unique:
+            held.giving = True
+            keeper().ask(Errand(place, plain.undo_step(held.owner, until=held.late)))
+        elif cover is not None:
+            held.giving = True
+            until = boottime() + PATIENCE + GRACE
+            if len(held.open) <= (0 if held.covered else 1):
+                keeper().ask(Errand(place, plain.undo_step(cover, until=until)))
+            else:  # the text must not be free before all of them have arrived, or never will
+                keeper().at(until, lambda _: keeper().ask(Errand(place, plain.undo_step(cover))))
+
+    def _prolonged(self, verb: str, answer: int) -> None:
         if answer != 1:
             raise self._lost(verb)
-        if sent is not None:
-            held.until = sent + seconds
-        elif held.until is not None:
-            held.until += seconds
 
     def _giving_signed(self, plain: Plain, held: Held) -> Plan[tuple[int, bool]]:
-        if held.cover is None:
-            held.cover = self._access.client.owner()
-        return give_signed(plain, held.owner, held.cover)
+        former, held.cover, held.covered = held.cover, self._access.client.owner(), False
+        return give_signed(plain, held, former, held.cover)
 
     def _may_extend(self, verb: str) -> Held:
         held = self._mine(verb)

@@ -7,12 +7,19 @@
 """
 
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdtight.process import current
 from holdtight.values import Owner
 
-__all__ = ["Held", "PerThread", "Shared"]
+__all__ = ["Held", "PerThread", "Shared", "Unanswered"]
+
+
+class Unanswered(NamedTuple):
+    """A request that may still arrive: until when, and on which expiry it would act (both in the server's ms)."""
+
+    limit: int
+    known: int | None
 
 
 class Held:
@@ -23,18 +30,39 @@ class Held:
     """Until when (boottime) an unanswered request for it may still arrive, and take it again."""
     giving = False
     """A release went unanswered: it may be given back already."""
-    undone = False
-    """Signing it was given up, and is being undone: once, since the text may be another's the next moment."""
     unique = True
     """Made here, for this one acquisition. What a caller chose may be somebody else's as well."""
     cover: Owner | None = None
-    """What is put in its place to give it back, if it is not unique."""
+    """What the last release put in its place to give it back, if it is not unique."""
+    by = 0
+    """The thread that took it, where several share what is held."""
+    covered = False
+    """The server has said that this cover stands there."""
+    expiry: int | None = None
+    """When the server ends it, in the server's ms, -1 for never; None if that must be asked for."""
+    open: "list[Unanswered] | tuple[()]" = ()
+    """Requests for it that had no answer, and may still arrive."""
 
     def __init__(self, owner: Owner, until: float | None) -> None:
         self.owner = owner
         self.until = until
         """When it ends by our clock, at the earliest; None if that is not known."""
         self.epoch = current.epoch
+
+    def note(self, unanswered: Unanswered) -> None:
+        if self.open:
+            self.open.append(unanswered)
+        else:
+            self.open = [unanswered]
+
+    def answered(self, by: Unanswered, now: int) -> None:
+        """Forgets it, and whatever else cannot arrive any more. `now` is in the server's ms."""
+        self.open = [each for each in self.open if each is not by and each.limit >= now]
+
+    @property
+    def last_arrival(self) -> int:
+        """Until when something may still arrive, in the server's ms."""
+        return max((each.limit for each in self.open), default=0)
 
     @classmethod
     def chosen(cls, text: bytes, until: float | None = None) -> "Held":
@@ -59,6 +87,7 @@ class Shared:
         return held if held is not None and held.epoch == current.epoch else None
 
     def keep(self, held: Held, who: Any) -> None:
+        held.by = threading.get_ident()
         self._held[who] = held
 
     def drop(self, held: Held) -> None:
@@ -104,3 +133,6 @@ class PerThread(Shared):
 
     def asker(self) -> Any:
         return _threads.me
+
+    def keep(self, held: Held, who: Any) -> None:
+        self._held[who] = held

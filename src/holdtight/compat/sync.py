@@ -70,21 +70,28 @@ class Lock(BaseLock):
         return PerThread() if self.thread_local else Shared()
 
     def __enter__(self) -> "Lock":
-        if not self.acquire():
-            raise self._not_acquired()
-        return self
+        before = self.local.find(self.local.asker())
+        try:
+            if self.acquire():
+                return self
+        except BaseException:
+            self._not_entered(before)
+            raise
+        raise self._not_acquired()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._left_in_child(error):
-            return
         try:
-            self.release()
-        except self._reach.errors.LockError as failure:
-            if self.raise_on_release_error:
-                raise
-            self._tell_unreleased(failure)
+            if not self._left_in_child(error):
+                self.release()
+        except BaseException as failure:
+            if not isinstance(failure, self._reach.errors.LockError):
+                self._let_go()
+            elif not self.raise_on_release_error:
+                self._tell_unreleased(failure)
+                return
+            raise
 
     # Taking.
 
@@ -99,7 +106,12 @@ class Lock(BaseLock):
         if sleep is not None:
             self._pause(sleep)
         text = None if token is None else self._reach.encode(token)
-        return self._taken(self._wait(blocking, blocking_timeout), sleep, text, keep=True)
+        before = self.local.find(self.local.asker())
+        try:
+            return self._taken(self._wait(blocking, blocking_timeout), sleep, text, keep=True)
+        except BaseException:
+            self._not_entered(before)
+            raise
 
     def do_acquire(self, token: str | bytes) -> bool:
         """One attempt under this value, which is not remembered here."""
@@ -120,13 +132,14 @@ class Lock(BaseLock):
                 return False
             if text is not None:
                 if not self._run(sign(plain, held, text)):
+                    held = None
                     raise self._expired_at_once()
                 held = self._signed(plain, held, text)
             if keep:
                 self.local.keep(held, self.local.asker())
             return True
         except BaseException as error:
-            if not undone(error):
+            if held is not None or not undone(error):
                 self._interrupted(plain, owner, held, text)
             raise
 
@@ -195,7 +208,12 @@ class Lock(BaseLock):
 
     def release(self) -> None:
         """Gives the lock back. If the server cannot be told, the lock object still knows how: call it again."""
-        self._give_back(self._mine("release"))
+        try:
+            self._give_back(self._mine("release"))
+        except BaseException as error:
+            if not isinstance(error, self._reach.errors.LockError):
+                self._let_go()
+            raise
 
     def do_release(self, expected_token: str | bytes) -> None:
         """Gives back what is held under this value."""
@@ -252,9 +270,8 @@ class Lock(BaseLock):
 
     def do_extend(self, additional_time: Number, replace_ttl: bool) -> Literal[True]:
         held = self._mine("extend")
-        sent = boottime() if replace_ttl else None
-        answer = self._run(prolong(self._plain(), held, additional_time, "replace" if replace_ttl else "add"))
-        self._prolonged("extend", held, answer, additional_time, sent)
+        mode = "replace" if replace_ttl else "add"
+        self._prolonged("extend", self._run(prolong(self._plain(), held, additional_time, mode)))
         return True
 
     def reacquire(self) -> Literal[True]:
@@ -263,9 +280,8 @@ class Lock(BaseLock):
 
     def do_reacquire(self) -> Literal[True]:
         held = self._may_extend("reacquire")
-        plain, sent = self._plain(), boottime()
-        answer = self._run(prolong(plain, held, plain.claim.ttl, "set"))
-        self._prolonged("reacquire", held, answer, plain.claim.ttl, sent)
+        plain = self._plain()
+        self._prolonged("reacquire", self._run(prolong(plain, held, plain.claim.ttl, "set")))
         return True
 
     def locked(self) -> bool:

@@ -269,7 +269,8 @@ def _wait_after(asking: Asking, answer: Answer) -> Generator[Wish, Any, None]:
                 check(answer.holder)
             yield from _stand_in_line(asking, answer)
         case Denied():
-            if not asking.looks_again(answer):
+            # With `or_none` the wait was not over a moment ago: the last look is still to come.
+            if not (asking.or_none or asking.looks_again(answer)):
                 raise (yield from _timed_out(asking, answer.holder, answer.left))
             yield from _look_later(asking, answer.look or 0.0)
         case QueueIsFull():

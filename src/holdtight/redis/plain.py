@@ -3,11 +3,16 @@
 No fence, no line, no record of who we are: what is on the server is what such a lock leaves there. `SET NX PX` takes
 it, a checked delete gives it back. After a lost reply a script asks again: an owner that finds itself under the key
 has it. See `compat/` for who speaks to this store.
+
+# Invariants, about requests that were given up and arrive late:
+# - a take by script, a keep, a signing and an unsigning carry the moment after which the server refuses them;
+# - a keep acts only on the expiry that its sender knew: one that is not the latest neither shortens nor adds;
+# - a delete names an owner that was made for one acquisition, or a cover that was made for one release.
 """
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from holdtight.clock import DRIFT
 from holdtight.errors import LockError
@@ -18,7 +23,19 @@ from holdtight.redis.resp import bulk, command
 from holdtight.redis.script import Script
 from holdtight.values import Claim, Denied, Grant, Late, Outcome, Owner
 
-__all__ = ["FOR_EVER", "Deletion", "Plain", "PlainClient", "Polled"]
+__all__ = [
+    "CHANGED",
+    "FOR_EVER",
+    "GRACE",
+    "LATE",
+    "NOT_OURS",
+    "PATIENCE",
+    "Deletion",
+    "Plain",
+    "PlainClient",
+    "Polled",
+    "Told",
+]
 
 FOR_EVER = float("inf")
 PATIENCE = 2.0
@@ -36,6 +53,26 @@ GIVE = Script("plain_give")
 KEEP = Script("plain_keep")
 SIGN = Script("plain_sign")
 UNSIGN = Script("plain_unsign")
+
+
+NOT_OURS, LATE, CHANGED = 0, -1, -2
+"""Words of the scripts that have an arrival limit. `CHANGED`: the lock has another expiry than the sender knew."""
+
+
+class Told(NamedTuple):
+    """What a keep, a signing or an unsigning was answered: the scripts say what other words mean."""
+
+    word: int
+    expiry: int
+    """Of the lock, in the server's ms; -1 for never. Where `now` is 0, the ms that it has left."""
+    now: int
+    """In the server's ms; 0 for a user without the right to TIME."""
+    sent: float
+
+    @property
+    def until(self) -> float:
+        """When the lock ends by our clock, at the earliest."""
+        return FOR_EVER if self.expiry < 0 else self.sent + (self.expiry - self.now) / 1000
 
 
 class PlainClient(Client):
@@ -86,9 +123,7 @@ class Deletion:
 
 
 class _Undo(Step):
-    __slots__ = ("persistence", "then", "until")
-
-    then: Step | None
+    __slots__ = ("persistence", "until")
 
 
 class Plain:
@@ -144,7 +179,6 @@ class Plain:
         step.otherwise = otherwise
         step.persistence = self._persistence(self.claim.ttl)
         step.until = until
-        step.then = None
         return step
 
     def _persistence(self, left: float) -> float:
@@ -152,20 +186,24 @@ class Plain:
             return min(max(SHORTEST_PERSISTENCE, left), LONGEST_PERSISTENCE)
         return PERSISTENCE_FOR_EVER
 
-    def keep_step(self, owner: Owner, ms: int, mode: str) -> Step:
-        return _step(KEEP, self.key, owner, ms, mode)
+    def keep_step(self, owner: Owner, ms: int, mode: str, known: int | None, avoid: Iterable[int] = ()) -> Step:
+        """`known`: the expiry to change; None asks for it. `avoid`: expiries that must not be set again."""
+        avoided = " ".join(str(each) for each in sorted(avoid))
+        return self._limited(KEEP, owner, ms, mode, _expiry(known), avoided)
 
     def sign_step(self, owner: Owner, text: bytes) -> Step:
-        return _step(SIGN, self.key, owner, text)
+        return self._limited(SIGN, owner, text)
 
-    def unsign_step(self, owner: Owner, text: bytes, left: float) -> Step:
-        """To be asked for once, by one who insists. `left`: seconds for which what we took is surely ours. Later, that
-        text may be somebody else's."""
-        cover = self.client.owner()
-        step = _undo(UNSIGN, self.key, owner, text, cover)
-        step.persistence = min(left, self._persistence(left))
-        step.until = 0.0
-        step.then = self.undo_step(cover)
+    def unsign_step(self, former: Owner, text: bytes, cover: Owner, known: int | None) -> Step:
+        """`former`: what else may stand there of ours. `known`: the expiry, if that is known."""
+        return self._limited(UNSIGN, former, text, cover, _expiry(known))
+
+    def _limited(self, script: Script, *args: bytes | str | int) -> Step:
+        """The server refuses it once its sender has given it up."""
+        not_after = self.client.server_time(self.client.clock()) + PATIENCE
+        step = _step(script, self.key, *args, int(not_after * 1e6))
+        step.read = _told
+        step.limit = int(not_after * 1000) + 1
         return step
 
     def look_step(self) -> Step:
@@ -240,6 +278,15 @@ def _step(script: Script, key: bytes, *args: bytes | str | int) -> Step:
 def _undo(script: Script, key: bytes, *args: bytes | str | int) -> _Undo:
     request = script.request((key,), *args)
     return _Undo(request, None, _as_it_is, patience=1.0, replacement=script.whole, undo=True)
+
+
+def _expiry(known: int | None) -> bytes | int:
+    return b"" if known is None else known
+
+
+def _told(reply: Any, sent: float) -> Told:
+    word, expiry, now = reply
+    return Told(word, expiry, now, sent)
 
 
 _as_it_is: Callable[[Any, float], Any] = lambda reply, sent: reply  # noqa: E731

@@ -1,10 +1,12 @@
 -- Puts the caller's own text in the place of the owner under which a plain lock was taken.
 -- KEYS    lock
--- ARGV    owner text
--- RETURN  1 done | 2 that text stands there already | 0 not ours
+-- ARGV    owner text not_after
+-- RETURN  {1, expiry, now} done | {2, expiry, now} that text stands there already | {0, 0, now} not ours
+-- RETURN  {-1, 0, now} late
+--@include plain_time
+if now_us > tonumber(not_after) then return {-1, 0, now} end
 local value = call('GET', lock)
-if value == owner then
-  call('SET', lock, text, 'KEEPTTL')
-  return 1
-end
-return value == text and 2 or 0
+if value ~= owner and value ~= text then return {0, 0, now} end
+local left = call('PTTL', lock)
+if value == owner then call('SET', lock, text, 'KEEPTTL') end
+return {value == owner and 1 or 2, left < 0 and -1 or now + left, now}

@@ -1,10 +1,18 @@
--- Begins to undo the signing of a plain lock that was given up half-way. Where our own owner stands, the lock goes. Where
--- the text does, a cover that nobody else has takes its place, to be given back as any owner is: a delete that is asked
--- for twice could hit another's lock, taken under the same text meanwhile.
+-- Begins to give back a plain lock that stands under a text of a caller's own choice. Others may choose the same text, and
+-- a delete that arrives late could hit their lock. So a cover that nobody else has takes the place of the text, to be
+-- given back as any owner is, once no other request for the text can still arrive. A former cover is replaced as well.
 -- KEYS    lock
--- ARGV    owner text cover
--- RETURN  1 gone | 2 covered | 0 not there
+-- ARGV    former text cover known not_after
+-- RETURN  {2, expiry, now} covered | {0, 0, now} not there | {-2, expiry, now} another expiry than the known one
+-- RETURN  {-1, 0, now} late
+-- known: the expiry that the sender last knew; '' if it knows none.
+--@include plain_time
+if now_us > tonumber(not_after) then return {-1, 0, now} end
 local value = call('GET', lock)
-if value == owner then return call('DEL', lock) end
-if value == text then call('SET', lock, cover, 'KEEPTTL') end
-return (value == text or value == cover) and 2 or 0
+if value ~= former and value ~= text and value ~= cover then return {0, 0, now} end
+--@include plain_known
+if value ~= cover then
+  if not known_matches then return {-2, expiry, now} end
+  call('SET', lock, cover, 'KEEPTTL')
+end
+return {2, expiry, now}

@@ -1,0 +1,57 @@
+"""What the keeper does about a signing that was given up half-way."""
+
+from typing import Any
+
+import hiredis
+
+from holdtight.errand import Errand
+from holdtight.place import Place
+from holdtight.redis.plain import LATE, NOT_OURS, Plain, Told
+from holdtight.values import Owner
+
+__all__ = ["Unsigning"]
+
+
+class Unsigning(Errand):
+    """Takes a lock back that stands under its owner or, if the signing got through, under the caller's text.
+
+    As a release does, it covers the text, and gives the cover back when no earlier request of its own can arrive any
+    more. `left`: seconds for which what was taken is surely ours. Later, that text may be somebody else's.
+    """
+
+    def __init__(self, place: Place, plain: Plain, owner: Owner, text: bytes, left: float) -> None:
+        self._plain = plain
+        self._words = (owner, text, plain.client.owner())
+        self._asked = 0
+        """The arrival limit of the request that has no answer yet, in the server's ms."""
+        self._last_arrival = 0
+        """The same of all requests that had none."""
+        super().__init__(place, self._next())
+        self.deadline = place.clock() + min(left, plain.undo_step(owner).persistence)
+
+    def _next(self) -> Any:
+        return self._plain.unsign_step(*self._words, None)
+
+    def request(self, now: float) -> bytes | None:
+        if not self.alive:
+            return None
+        self._last_arrival = max(self._last_arrival, self._asked)
+        self._step = self._next()
+        self._asked = self._step.limit
+        return self._step.packed(b"")
+
+    def answered(self, reply: Any, sent: float) -> bool:
+        self._asked = 0
+        if isinstance(reply, hiredis.ReplyError):
+            return False
+        told: Told = self._step.read(reply, sent)
+        if told.word == LATE:
+            self._plain.client.learn(told.now / 1000, sent)
+            return False
+        self.alive = False
+        if told.word != NOT_OURS:
+            keeper = self.place.post.keeper
+            wait = max(0, self._last_arrival - told.now) / 1000 if told.now else 0.0
+            give = Errand(self.place, self._plain.undo_step(self._words[2]))
+            keeper.at(self.place.clock() + wait, lambda _: keeper.ask(give))
+        return True

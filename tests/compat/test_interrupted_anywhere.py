@@ -1,0 +1,99 @@
+"""A Ctrl-C that the program survives, wherever it comes: the drop-in leaves no key behind that nobody gives back.
+
+The locks here have no timeout, as redis-py's have none by default: what is left behind is left for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import redis
+
+from holdtight.compat.redis_py import Lock
+from tests.support.interrupts import Moment, interrupted_at
+from tests.support.processes import wait_for
+from tests.support.servers import RunningServer
+
+ENOUGH = 5
+"""Runs with nothing new in them: not every run goes the same way."""
+
+
+def block(client: redis.Redis, name: str) -> None:
+    with Lock(client, name):
+        pass
+
+
+def block_with_a_timeout(client: redis.Redis, name: str) -> None:
+    with Lock(client, name, timeout=600):
+        pass
+
+
+def shared(client: redis.Redis, name: str) -> None:
+    with Lock(client, name, thread_local=False):
+        pass
+
+
+def handle(client: redis.Redis, name: str) -> None:
+    lock = Lock(client, name)
+    if lock.acquire():
+        lock.release()
+
+
+def prolonged(client: redis.Redis, name: str) -> None:
+    with Lock(client, name, timeout=600) as lock:
+        lock.reacquire()
+        lock.extend(600)
+        lock.extend(900, replace_ttl=True)
+
+
+def with_a_text(client: redis.Redis, name: str) -> None:
+    lock = Lock(client, name, timeout=600)
+    try:
+        lock.acquire(token="the service")
+    except BaseException:
+        assert lock.local.token is None, "who did not get it cannot know that he has it"
+        raise
+    try:
+        lock.release()
+    except BaseException:
+        if lock.local.token is not None:
+            lock.release()  # its user knows of it: a text of one's own is one's own to give back
+        raise
+
+
+USES = [block, block_with_a_timeout, shared, handle, prolonged, with_a_text]
+SPARED = frozenset(["__exit__", "release"])
+"""At the very call nothing of ours runs yet that could catch it."""
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # of who was interrupted while connecting
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
+def test_interrupted_anywhere_it_leaves_nothing_behind(
+    private_server: RunningServer, monkeypatch: pytest.MonkeyPatch, use: Callable[[redis.Redis, str], None]
+) -> None:
+    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # it is waited for wherever a reply got lost
+    client = redis.Redis(port=private_server.port)
+    where: dict[str, str] = {}
+    seen = set[Moment]()
+    quiet = 0
+    while quiet < ENOUGH:
+        name = f"n{len(where)}"
+        use(client, name)  # so that it is the usual path that is interrupted: connected
+        place = interrupted_at(seen, partial(use, client, name), spared=SPARED)
+        if place is None:
+            quiet += 1
+        else:
+            where[name] = place
+    assert len(where) > 50
+
+    def left() -> list[str]:
+        return [name for name in private_server.keys("n*") if name in where]
+
+    try:
+        wait_for(lambda: not left(), within=20)
+    except AssertionError:
+        pytest.fail("still held:\n" + "\n".join(sorted({where[name] for name in left()})))
+    finally:
+        client.close()
