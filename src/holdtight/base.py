@@ -171,13 +171,13 @@ class BaseLocks(Reports, Generic[L]):
             self._keep(key, made)
         return made
 
-    def took(self, tenure: Tenure, who: Identity) -> None:
-        """`who` has a lease on it from `acquire()`, in no block. Of each name the last such lease is remembered."""
+    def took(self, name: str, tenure: Tenure, who: Identity) -> None:
+        """`who` has a lease on this name from `acquire()`, in no block. Of each name the last one is remembered."""
         taken = self._taken
         if len(taken) >= CACHED_LOCKS:
-            alive = {name: each for name, each in list(taken.items()) if each[0].alive}
+            alive = {known: each for known, each in list(taken.items()) if each[0].alive}
             taken = self._taken = alive if len(alive) < CACHED_LOCKS // 2 else {}
-        taken[tenure.name] = tenure, who.mark
+        taken[name] = tenure, who.mark
 
     def taken_by(self, name: str, who: Identity) -> Tenure | None:
         """The lease that this very thread or task has taken with `acquire()` and not given back, if it is known."""

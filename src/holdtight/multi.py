@@ -58,7 +58,7 @@ class BaseMulti(Generic[L]):
         """A lease in no block, remembered as such (see BaseLocks.took)."""
         who = identity()  # anew: the one that has stepped out may be another task's by now
         for tenure in lease.tenures:
-            self._locks.took(tenure, who)
+            self._locks.took(tenure.name, tenure, who)
         return lease
 
     def __repr__(self) -> str:

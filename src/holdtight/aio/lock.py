@@ -67,7 +67,7 @@ class AsyncLock(BaseLock):
         """
         who = identity()
         lease = await self.take(self._wait if wait is UNSET else wait_seconds(wait), who)
-        self._locks.took(lease.tenure, who)
+        self._locks.took(self._name, lease.tenure, who)
         return lease
 
     async def try_acquire(self) -> AsyncLease | None:
@@ -82,7 +82,7 @@ class AsyncLock(BaseLock):
                 return AsyncLease.again(self, held, who)
         lease = await self._attempt(0.0, who, True)
         if lease is not None:
-            self._locks.took(lease.tenure, who)
+            self._locks.took(self._name, lease.tenure, who)
         return lease
 
     async def take(self, wait: float | None, who: Identity) -> AsyncLease:

@@ -59,7 +59,7 @@ class Lock(Giving):
         """
         who = identity()
         lease = self.take(self._wait if wait is UNSET else wait_seconds(wait), who)
-        self._locks.took(lease.tenure, who)
+        self._locks.took(self._name, lease.tenure, who)
         return lease
 
     def try_acquire(self) -> Lease | None:
@@ -74,7 +74,7 @@ class Lock(Giving):
                 return Lease.again(self, held, who)
         lease = self._attempt(0.0, who, True, False)
         if lease is not None:
-            self._locks.took(lease.tenure, who)
+            self._locks.took(self._name, lease.tenure, who)
         return lease
 
     def take(self, wait: float | None, who: Identity) -> Lease:
