@@ -155,6 +155,8 @@ class Station:
             room = UNDER_WAY * times - len(self._sent)
             if self._waiting and not self._outgoing and room >= BATCH * times:
                 self._send_batch(BATCH if times == 1 else room, now)  # late: all in one write
+        if times > 1:
+            self.ready(self._keeper.clock())  # the answers came while others had the GIL: that saves a turn to poll
         if self._sent:
             return self._give_up_at
         return now if self._waiting else float("inf")
