@@ -334,10 +334,10 @@ def test_the_connection_of_a_client_that_was_dropped_is_closed_once_nothing_is_l
     charge = Charge(place)
     due(keeper, charge)
     link = keeper.connected(place)
-    charge.alive = False
     keeper.forget(place, dropped=True)  # type: ignore[arg-type]
     keeper.turn(1001.0)
     assert not link.closed, "a request is under way"
+    charge.alive = False
     keeper.hears(place, 1)
     keeper.turn(1001.0 + SOON)
     assert keeper.statistics()["stations"] == 0
