@@ -246,14 +246,15 @@ class Keeper:
             except (RuntimeError, StopIteration):
                 continue  # changed under our eyes: look again
             taken: list[tuple[Charge, float]] = []
-            for charge, due in first:
+            for pair in first:
+                charge, due = pair
                 if due > now:
                     self._dispatch(taken, now, late=late > lane.interval / 2)
                     if lane.interval < SHORT_INTERVAL:
                         self._station(charge.place).warm_up(now)
                     return due
                 if charges.pop(charge, None) is not None:
-                    taken.append((charge, due))
+                    taken.append(pair)
             self._dispatch(taken, now, late=late > lane.interval / 2)
             if len(first) == size:
                 return now  # the poll in between lets other threads run
@@ -273,16 +274,17 @@ class Keeper:
 
     def _dispatch(self, charges: list[tuple[Charge, float]], now: float, *, late: bool = False) -> None:
         sent = list[Charge]()
-        for charge, due in charges:
+        for pair in charges:
+            charge = pair[0]
             try:
                 if not charge.alive:
                     continue
                 if late:
-                    charge.late(now - due)
+                    charge.late(now - pair[1])
                 if charge.deadline <= now:
                     charge.overdue()
                 else:
-                    self._station(charge.place).enqueue(charge, due)
+                    self._station(charge.place).enqueue(pair)
                     sent.append(charge)
             except Exception as error:  # one in a bad state must not harm the others
                 report(_FAILED, error, charge)

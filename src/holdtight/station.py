@@ -111,8 +111,9 @@ class Station:
     def _give_up_at(self) -> float:
         return min(until for _, until, _ in self._limits) if self._limits else float("inf")
 
-    def enqueue(self, charge: "Charge", due: float) -> None:
-        self._waiting.append((charge, due))
+    def enqueue(self, pair: "tuple[Charge, float]") -> None:
+        """A charge, and when it was due."""
+        self._waiting.append(pair)
 
     def enqueue_first(self, charge: "Charge", now: float) -> None:
         """It counts as late as those that it goes ahead of: they must not go slower for it."""
@@ -154,14 +155,14 @@ class Station:
         for _ in range(UNDER_WAY // BATCH):
             room = UNDER_WAY * times - len(self._sent)
             if self._waiting and not self._outgoing and room >= BATCH * times:
-                self._send_batch(BATCH if times == 1 else room, now)  # late: all in one write
+                self._send_batch(BATCH if times == 1 else room, now, late=times > 1)  # late: all in one write
         if times > 1:
             self.ready(self._keeper.clock())  # the answers came while others had the GIL: that saves a turn to poll
         if self._sent:
             return self._give_up_at
         return now if self._waiting else float("inf")
 
-    def _send_batch(self, size: int, now: float) -> None:
+    def _send_batch(self, size: int, now: float, *, late: bool) -> None:
         batch: list[tuple[Charge, float, bytes]] = []
         patience = SILENCE
         while self._waiting and len(batch) < size:
@@ -169,8 +170,7 @@ class Station:
             if not charge.alive and not isinstance(charge, _Errand):
                 continue
             try:
-                interval = charge.interval
-                if now - due > interval / 2 and now - self._linked_at > interval / 2:  # to connect may take its time
+                if late and now - max(due, self._linked_at) > charge.interval / 2:  # to connect may take its time
                     charge.late(now - due)
                 request = charge.request(now)
                 if request is None and charge.alive:
@@ -180,8 +180,8 @@ class Station:
                 continue
             if request is None:
                 continue
-            if interval < patience:
-                patience = interval
+            if charge.interval < patience:
+                patience = charge.interval
             batch.append((charge, now, request))
         if batch:
             self._ask(batch, patience, now)
@@ -340,13 +340,13 @@ class Station:
                 self._recorded = True
                 self._refresh_at = now + REFRESH_SECONDS
                 client.recorded_until = self._refresh_at + REFRESH_SECONDS
-                self.enqueue(_Errand(self.place, client.record()), now)
+                self.enqueue((_Errand(self.place, client.record()), now))
             return True
         self._idle_ticks += 1
         if self._idle_ticks == IDLE_TICKS and self._recorded and (self._link is not None or self.place.at_once):
             client.recorded_until = 0.0
             self._recorded = False
-            self.enqueue(_Errand(self.place, command("DEL", client.record_key)), now)
+            self.enqueue((_Errand(self.place, command("DEL", client.record_key)), now))
         return self._idle_ticks <= IDLE_TICKS or self._connecting
 
     # Ends.
