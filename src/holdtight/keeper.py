@@ -157,7 +157,7 @@ class Keeper:
     def _retire(self, place: Place) -> None:
         station = self._stations.get(place)
         if station is not None and station.busy:  # with what must not be left undone
-            self._later(self.clock() + SHORTEST_RETRY, lambda _: self._retire(place))
+            self._later(self.clock() + SHORTEST_RETRY * RETRY_SHARE, lambda _: self._retire(place))
         elif station is not None:
             del self._stations[place]
             station.retire()

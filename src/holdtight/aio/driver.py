@@ -114,7 +114,7 @@ class Driver(PlanRunner):
         connection = self._connection
         seconds = max(0.0, park.until - self._clock())
         if connection is None or park.touch is None:
-            await self._transport.pause(seconds)
+            await self._transport.pause(park.until)
             return None
         if self._standing is None:
             gone = self._transport.loop.is_closed

@@ -153,10 +153,11 @@ class Transport:
         else:
             self.close()
 
-    async def pause(self, seconds: float) -> None:
+    async def pause(self, until: float) -> None:
+        """Until that moment, or until the client is closed."""
         over = self.loop.create_future()
         self.pauses.add(over)
-        timer = self.loop.call_later(seconds, _end_pause, over)
+        timer = self.place.post.call_at(self.loop, until, _end_pause, over)
         try:
             await over
         finally:

@@ -40,8 +40,8 @@ class Transport:
         self.closed = False
         self._parked: set[Link] = set()
         """Links that their threads sleep on: `close` wakes them."""
-        self._waking = threading.Lock()  # so that a link is not closed, and its number used again, while it is woken
-        self._closing = threading.Event()
+        self._closing = threading.Condition()
+        """Under it links are woken: one that was closed meanwhile could wake whoever has its number then."""
         if self.unlimited:
             place.spare = partial(_spare, self.idle)  # and not of us: a client that is dropped goes at once
         process.tell_of_fork(self)
@@ -157,7 +157,7 @@ class Transport:
         try:
             bell = None if self.closed else link.park(owner, until)
         finally:
-            with self._waking:
+            with self._closing:
                 self._parked.discard(link)
         if bell is None and self.closed:
             raise client_closed()
@@ -165,14 +165,17 @@ class Transport:
 
     def pause(self, seconds: float) -> None:
         """Sleeps where there is no link to sleep on. LinkDown once the client is closed."""
-        if self._closing.wait(max(0.0, seconds)):
+        with self._closing:
+            if not self.closed:
+                self._closing.wait(max(0.0, seconds))
+        if self.closed:
             raise client_closed()
 
     def close(self) -> None:
         self.closed = True
         self.unlimited = False
-        self._closing.set()
-        with self._waking:
+        with self._closing:
+            self._closing.notify_all()
             for link in list(self._parked):
                 link.wake()
         if self._room is not None:
@@ -192,10 +195,7 @@ class Transport:
         self._open = weakref.WeakSet()
         self._room = threading.Condition() if self._most else None
         self._parked = set()
-        self._waking = threading.Lock()
-        self._closing = threading.Event()
-        if self.closed:
-            self._closing.set()
+        self._closing = threading.Condition()
 
 
 class _Opening:
