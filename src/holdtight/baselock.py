@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdtight import process
 from holdtight.core.contend import Asking
+from holdtight.core.ending import downgrade
 from holdtight.errand import Errand, look_after
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
 from holdtight.herald import get_logger
 from holdtight.identity import Identity
 from holdtight.lease import BaseLease
+from holdtight.plan import Plan
 from holdtight.redis.store import Prepared
 from holdtight.settings import Options
 from holdtight.tenure import Tenure, Terms
-from holdtight.values import Claim, Kind, LossReason, Owner, Wait
+from holdtight.values import Claim, Grant, Kind, LossReason, Owner, Wait
 
 if TYPE_CHECKING:
     from holdtight.base import BaseLocks
@@ -89,6 +91,14 @@ class BaseLock:
         """It was, or may have been, given to a waiter whose coming nobody else looks after."""
         place = self._locks.place
         look_after(place, self.prepared, tenure.owner, place.clock())
+
+    def downgrading(self, reading: "BaseLock", tenure: Tenure) -> Plan[Grant]:
+        """A marker goes along if something that the writer has sent may still arrive: it is refused from then on."""
+        if tenure.ordinal:
+            tenure.ordinal += 1
+        locks: BaseLocks[Any] = self._locks
+        marker = locks.store.marker_text(tenure.ordinal, locks.marker_of(tenure))
+        return downgrade(reading.prepared, tenure.owner, clock=locks.place.clock, marker=marker)
 
     def not_downgraded(self, tenure: Tenure, error: BaseException) -> None:
         """A refusal changes nothing. Otherwise others may be reading already: the writer's lease is lost."""

@@ -239,6 +239,7 @@ class BaseLease:
         """`lease` has taken the place of this one, in its block and for its identity too."""
         before, after = self.tenure, lease.tenure
         before.ended = True
+        after.ordinal = before.ordinal
         self.shut()
         if before.stand_in is not None:
             take_over(after, lease.lock)

@@ -112,7 +112,8 @@ class Step:
         self.aside = aside
         """Asked by somebody who stands in line, about something else."""
         self.limit = limit
-        """Of an attempt: until when it may arrive, in the server's ms and rounded up; what a marker must outlive."""
+        """Of a request that takes something: until when it may arrive, in the server's ms and rounded up. A marker
+        must outlive that."""
 
     def made_of(self, reply: Any, sent: float) -> Any:
         """As `read`; a reply that makes no sense is what a server said, not an error of ours."""

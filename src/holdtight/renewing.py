@@ -1,7 +1,7 @@
 """A renewal that somebody waits for: `lease.renew()` and `lease.detach()`.
 
-It travels with the keeper's own renewals, on the same connection, so that the server sees both in order and
-an older one cannot undo a newer.
+It travels with the keeper's own renewals. Where it takes time away it carries an ordinal, as all that follow it do, so
+that neither an older renewal nor this one can undo a newer one, whichever connections they come by.
 """
 
 from collections.abc import Callable
@@ -30,8 +30,6 @@ class Renewal:
         self._last = last
         self._cause = "it did not answer in time"
         self._verdict: Verdict | LossReason | None = None
-        self._sent: float | None = None
-        """When it first left: from then on the server may have done it."""
 
     @property
     def deadline(self) -> float:
@@ -54,9 +52,14 @@ class Renewal:
         if not tenure.alive or now >= tenure.deadline:
             self._finish(tenure.reason)
             return None
-        self._sent = now if self._sent is None else self._sent
-        patience = min(LONGEST_PATIENCE, tenure.deadline - now)
-        return tenure.terms.prepared.renew_request(tenure.owner, now, self._asked(now), patience)
+        asked, patience = self._asked(now), min(LONGEST_PATIENCE, tenure.deadline - now)
+        if not (self._last or self._ttl < tenure.ttl or tenure.ordinal):
+            return tenure.terms.prepared.renew_request(tenure.owner, now, asked, patience)
+        # From now on the server may have done it.
+        bound = min(tenure.deadline, now + tenure.terms.prepared.store.drift.valid(asked))
+        tenure.shortened = (now, bound)
+        tenure.deadline = bound
+        return tenure.set_request(now, asked, patience)
 
     def whole(self, request: bytes) -> bytes:
         return script.RENEW.whole(request)
@@ -69,10 +72,9 @@ class Renewal:
             return False
         if isinstance(verdict, LossReason):
             self._tenure.lose(verdict)
-        elif self._last or not self.alive:
-            self._assume_shorter(sent)  # perhaps nobody waits for it any more, but the server has done it
-        else:
+        elif not self._last and self.alive:
             self._set_terms(sent)
+        # Perhaps nobody waits for it any more; but the server has done it, and the deadline is what it left at most.
         self._finish(verdict)
         return True
 
@@ -83,6 +85,7 @@ class Renewal:
         tenure.ttl = self._ttl
         drift = tenure.terms.prepared.store.drift
         tenure.interval = self._ttl / 3 if tenure.terms.renew else drift.valid(self._ttl)
+        tenure.shortened = None
         tenure.renewed(sent, self._asked(sent))
         keeper.add(tenure, sent)
 
@@ -108,13 +111,7 @@ class Renewal:
         self.alive = False
         self._tenure.waiting = False
         if self._tenure.alive:
-            if self._sent is not None:
-                self._assume_shorter(self._sent)
             self.place.post.keeper.ask(self._tenure)
-
-    def _assume_shorter(self, sent: float) -> None:
-        tenure = self._tenure
-        tenure.deadline = min(tenure.deadline, sent + tenure.terms.prepared.store.drift.valid(self._ttl))
 
     def conclude(self) -> None:
         """In the caller's thread once it is done, or the caller has waited enough: returns if renewed."""

@@ -7,7 +7,10 @@ knows tenures only, so that a lease which nobody references any more can be noti
 # - `reason` is set once and never changes; whoever sets it delivers the news, once;
 # - after `ended` no loss is delivered and nothing is renewed;
 # - `deadline` counts from before the request that the server answered, less drift. Passing it is loss,
-#   whatever the network says, and every look at `lost` reads the clock itself.
+#   whatever the network says, and every look at `lost` reads the clock itself;
+# - `deadline` is never later than what the server keeps, whatever arrives late: a renewal gives time, and takes none
+#   away, unless it carries an ordinal. Before such a one leaves, the deadline is lowered to what it would leave, and
+#   every later renewal carries a higher ordinal, so that the server refuses it from then on.
 """
 
 import threading
@@ -99,6 +102,10 @@ class Tenure:
     _asked = 0.0
     """The ttl that the renewal under way asks for, if it is not that of the terms: `renew(ttl)` may change ours
     meanwhile."""
+    ordinal = 0
+    """Of the last renewal, counted from the first on that may take time away; 0 before that."""
+    shortened: tuple[float, float] | None = None
+    """When a renewal left that takes time away and is not answered yet, and the deadline that it may have left."""
     _hooks: list[Callable[[], object]] | None = None
 
     def __init__(self, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, marker: int) -> None:
@@ -120,6 +127,8 @@ class Tenure:
         if terms.max_hold is not None:
             self.hold_until = sent + terms.max_hold
             self.deadline = min(self.deadline, self.hold_until)
+            if terms.max_hold < terms.ttl:
+                self.ordinal = 1  # the first renewal lowers what the grant has given
 
     @property
     def name(self) -> str:
@@ -213,7 +222,13 @@ class Tenure:
         if asked != terms.ttl or self._asked:
             self._asked = asked
         patience = left if left < LONGEST_PATIENCE else LONGEST_PATIENCE
+        if self.ordinal:
+            return self.set_request(now, asked, patience)
         return terms.prepared.renew_request(self.owner, now, asked, patience)
+
+    def set_request(self, now: float, ttl: float, patience: float) -> bytes:
+        self.ordinal += 1
+        return self.terms.prepared.set_request(self.owner, now, ttl, patience, self.ordinal, self.marker)
 
     def whole(self, request: bytes) -> bytes:
         return script.RENEW.whole(request)
@@ -234,6 +249,12 @@ class Tenure:
     def renewed(self, sent: float, ttl: float) -> None:
         terms = self.terms
         deadline = sent + (terms.valid if ttl == terms.ttl else terms.prepared.store.drift.valid(ttl))
+        if self.shortened is not None:
+            left, bound = self.shortened
+            if sent > left:
+                self.shortened = None  # the server refuses the other from now on
+            else:
+                deadline = min(deadline, bound)
         self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)
         if self.doubt is not None:
             self.doubt = None

@@ -93,14 +93,18 @@ class Lock:
     def release_step(self, owner: Owner) -> Step:
         return Named("release", owner)
 
-    def downgrade_step(self, owner: Owner, *, now: float) -> Step:
-        return Named("downgrade", owner, now=now)
+    def downgrade_step(self, owner: Owner, *, now: float, marker: bytes = b"") -> Step:
+        return self._limited(Named("downgrade", owner, now=now, marker=marker), now)
 
     def marker_step(self, owner: Owner, marker: int) -> Step:
         return Named("mark", owner, marker=marker)
 
     def adopt_step(self, old: Owner, owner: Owner, *, now: float) -> Step:
-        return Named("adopt", owner, old=old, now=now)
+        return self._limited(Named("adopt", owner, old=old, now=now), now)
+
+    def _limited(self, step: Named, now: float) -> Named:
+        step.limit = self.arrival_limit(now, 2.0)
+        return step
 
     def inspect_step(self) -> Step:
         return Named("inspect", b"")

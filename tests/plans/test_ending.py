@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdtight.core.ending import MOST_SWEEPS, adopt, release
+from holdtight.core.ending import MOST_SWEEPS, adopt, downgrade, release
 from holdtight.errors import LeaseLost
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.values import Denied, Grant, Late, LossReason
@@ -172,8 +172,10 @@ def test_a_lost_reply_is_asked_again_with_the_same_owner_and_a_new_time() -> Non
 
 
 def test_after_three_lost_replies_adoption_is_given_up_and_undone() -> None:
-    run = adopting().answer(SENT).answer(SENT).answer(SENT)
-    assert run.asks("withdraw").owner == OWNER
+    run = adopting().answer(SENT).answer(SENT).answer(SENT, after=0.5)
+    step = run.asks("withdraw")
+    assert step.owner == OWNER
+    assert step.details["marker"] == Lock().arrival_limit(1000.0, 2.0), "one may still be on its way: it is refused"
     run.answer(1)
     assert isinstance(run.error, LinkDown)
     assert len(run.all("adopt")) == 3
@@ -185,6 +187,22 @@ def test_an_adoption_that_is_interrupted_is_undone(answer: object) -> None:
     assert run.asks("withdraw").owner == OWNER
     run.answer(answer)
     assert isinstance(run.error, KeyboardInterrupt)
+
+
+def test_an_error_reply_after_a_lost_one_leaves_a_marker_for_the_lost_one() -> None:
+    run = adopting().answer(SENT).answer(LOADING)
+    assert run.asks("withdraw").details["marker"] > 0
+    run.answer(1)
+    assert isinstance(run.error, ServerSaid)
+
+
+@pytest.mark.parametrize("before", [(), (UNSENT,)])
+def test_an_error_reply_undoes_nothing_if_nothing_is_on_its_way(before: tuple[LinkDown, ...]) -> None:
+    run = adopting()
+    for each in before:
+        run.answer(each)
+    assert isinstance(run.answer(LOADING).error, ServerSaid)
+    assert not run.all("withdraw")
 
 
 def test_a_late_adoption_is_asked_again() -> None:
@@ -201,3 +219,34 @@ def test_an_adoption_that_is_always_late_ends() -> None:
         run.answer(Late())
     assert run.done
     assert run.error is not None
+
+
+# Downgrade.
+
+
+def downgrading() -> Run[Grant]:
+    clock = Clock()
+    return Run(downgrade(Lock(), OWNER, clock=clock, marker=b"marker"), clock)
+
+
+def test_a_downgrade_brings_its_marker_each_time() -> None:
+    run = downgrading().answer(SENT)
+    assert [step.details["marker"] for step in run.all("downgrade")] == [b"marker"] * 2
+    grant = Grant(9, 1000.0)
+    assert run.answer(grant).result is grant
+
+
+@pytest.mark.parametrize("before", [(), (UNSENT,)])
+def test_a_refused_downgrade_lets_the_writer_go_on(before: tuple[LinkDown, ...]) -> None:
+    run = downgrading()
+    for each in before:
+        run.answer(each)
+    assert isinstance(run.answer(LOADING).error, ServerSaid)
+
+
+def test_a_refusal_is_none_if_an_earlier_request_may_still_arrive() -> None:
+    """The writer would go on, and the late one make a reader of it."""
+    error = downgrading().answer(SENT).answer(LOADING).error
+    assert isinstance(error, LinkDown)
+    assert error.sent
+    assert "LOADING" in error.cause

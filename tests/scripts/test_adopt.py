@@ -76,3 +76,24 @@ def test_after_an_adoption_the_line_is_served_as_ever(desk: Desk) -> None:
     desk.adopt(ALICE, BOB)
     assert desk.release(BOB) in HANDED_ON
     assert desk.state().owner == CAROL
+
+
+def test_an_adoption_that_was_withdrawn_is_refused_when_it_comes(desk: Desk) -> None:
+    """It would be held by nobody, until its ttl ends."""
+    desk.attempt(ALICE)
+    desk.withdraw(BOB, desk.now() + 2_000)
+    before = desk.dump()
+    assert desk.adopt(ALICE, BOB)[0] == -3
+    assert desk.dump() == before
+    assert desk.adopt(ALICE, CAROL)[0] == 1, "others may"
+
+
+def test_a_repeated_adoption_takes_no_time_away(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.adopt(ALICE, BOB)
+    desk.renew(BOB, ttl=60_000)
+    assert desk.adopt(ALICE, BOB, ttl=1_000)[0] == 1
+    assert desk.time_left(desk.keys.main) > 59_000 + TAIL
+    desk.renew(BOB, ttl=5_000, ordinal=1)
+    assert desk.adopt(ALICE, BOB, ttl=60_000)[0] == -3
+    assert desk.time_left(desk.keys.main) <= 5_000 + TAIL

@@ -143,3 +143,28 @@ def test_after_it_a_renewal_is_that_of_a_reader(desk: Desk) -> None:
     assert desk.renew(ALICE, ttl=60_000) == 1
     desk.pass_time(1_001)
     assert sharing(desk) == [ALICE]
+
+
+@pytest.mark.parametrize("ordinal", ["", "3"])
+def test_with_a_marker_late_requests_of_the_writer_are_refused(desk: Desk, ordinal: str) -> None:
+    """An attempt would put a writer in line whom nobody is behind, and readers would wait for it."""
+    desk.attempt(ALICE)
+    desk.downgrade(ALICE, marker=f"{desk.now() + 2_000}{ordinal}")
+    before = desk.dump()
+    assert desk.attempt(ALICE)[0] == -3
+    if ordinal:
+        assert desk.renew(ALICE)[0] == desk.renew(ALICE, ttl=1_000, ordinal=3)[0] == -1
+    assert in_line(desk) == []
+    assert desk.dump() == before
+    assert desk.state().flagged
+    assert desk.renew(ALICE, ordinal=4 if ordinal else 0) == 1
+    assert fence_of(desk.read(BOB, ttl=1_000))
+
+
+def test_a_repeated_downgrade_takes_no_time_away(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    fence = fence_of(desk.downgrade(ALICE, ttl=20_000))
+    desk.renew(ALICE, ttl=60_000)
+    assert fence_of(desk.downgrade(ALICE, ttl=20_000)) == fence
+    (alice,) = desk.state().holders
+    assert alice.expiry > desk.now() + 59_000

@@ -171,6 +171,35 @@ def a_semaphore_that_became_a_lock(desk: Desk) -> None:
     desk.release(BOB)
 
 
+def told_its_time(desk: Desk) -> None:
+    """By ordinals, which are remembered for a while."""
+    desk.attempt(ALICE, ttl=3_600_000)
+    for ordinal in (1, 2, 3):
+        desk.renew(ALICE, ttl=TTL, ordinal=ordinal)
+    desk.release(ALICE)
+
+
+def readers_told_their_time(desk: Desk) -> None:
+    for who in (ALICE, BOB):
+        desk.read(who, ttl=TTL)
+        desk.renew(who, ttl=500, ordinal=1)
+    for who in (ALICE, BOB):
+        desk.release(who)
+
+
+def downgraded_with_a_marker(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=TTL)
+    desk.downgrade(ALICE, ttl=TTL, marker=f"{desk.now() + 2_000}7")
+    desk.release(ALICE)
+
+
+def an_adoption_that_was_given_up(desk: Desk) -> None:
+    desk.attempt(ALICE, ttl=TTL)
+    desk.withdraw(BOB, desk.now() + 2_000)
+    assert desk.adopt(ALICE, BOB, ttl=3_600_000)[0] == -3
+    desk.pass_time(TTL)
+
+
 def refused(desk: Desk) -> None:
     desk.attempt(ALICE, ttl=TTL)
     desk.attempt(BOB, ttl=TTL, limit=1)
@@ -194,6 +223,10 @@ everything = [
     stopped_in_the_middle_of_a_sweep,
     withdrawn_with_a_marker,
     adopted,
+    told_its_time,
+    readers_told_their_time,
+    downgraded_with_a_marker,
+    an_adoption_that_was_given_up,
     refused,
     readers_released,
     readers_expired,

@@ -208,7 +208,7 @@ def test_a_fence_just_ahead_of_the_clock_outlives_a_short_lease(desk: ClockworkD
         desk.set_clock(NOW + lead)
         desk.attempt(ALICE, ttl=1)
         desk.set_clock(NOW)
-        desk.renew(ALICE, ttl=TTL)
+        desk.renew(ALICE, ttl=TTL, ordinal=1)
         fence = desk.state().fence
         desk.set_clock(NOW + lead - 1)
         assert fence_of(desk.attempt(BOB)) > fence

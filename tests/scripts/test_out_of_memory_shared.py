@@ -51,14 +51,14 @@ def test_a_writer_can_not_join_the_line_behind_readers(desk: Desk) -> None:
 
 @kinds
 @pytest.mark.parametrize("line", [False, True])
-@pytest.mark.parametrize("ttl", [500, 60_000])
-def test_who_shares_can_renew(desk: Desk, kind: str, line: bool, ttl: int) -> None:
+@pytest.mark.parametrize(("ttl", "ordinal"), [(500, 1), (60_000, 0), (60_000, 1)])
+def test_who_shares_can_renew(desk: Desk, kind: str, line: bool, ttl: int, ordinal: int) -> None:
     ASKS[kind](desk, ALICE, ttl=1_000)
     ASKS[kind](desk, BOB, ttl=20_000)
     if line:
         ASKS[kind](desk, CAROL) if kind != "reader" else desk.attempt(CAROL)
     with out_of_memory(desk):
-        assert desk.renew(ALICE, ttl=ttl) == 1
+        assert desk.renew(ALICE, ttl=ttl, ordinal=ordinal) == 1
     alice = next(each for each in desk.state().holders if each.owner == ALICE)
     assert ttl - 1_000 < alice.expiry - desk.now() <= ttl
     assert desk.time_left(desk.keys.main) > max(ttl, 20_000) + 9_000

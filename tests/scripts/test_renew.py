@@ -1,24 +1,103 @@
-"""renew.lua: sets the time left of what is held; never creates, never revives."""
+"""renew.lua: gives time to what is held, takes some away if it can prove to be the latest; never creates or revives."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from holdtight.memory.engine import TAIL
-from tests.scripts.workbench import ALICE, BOB, Desk, fence_of
+from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, fence_of
+
+KINDS = pytest.mark.parametrize("kind", ["x", "r", "p"])
 
 
-@pytest.mark.parametrize("ttl", [1_000, 60_000])
+def ask(desk: Desk, who: bytes, kind: str) -> Any:
+    return desk.attempt(who) if kind == "x" else desk.share(who, mode=kind, permits=3 if kind == "p" else 0)
+
+
+def take(desk: Desk, who: bytes, kind: str) -> int:
+    return fence_of(ask(desk, who, kind))
+
+
+def left_of(desk: Desk, who: bytes) -> int:
+    """ms that this holder still has."""
+    state = desk.state()
+    if state.owner == who:
+        return desk.time_left(desk.keys.main) - TAIL
+    return next(holder.expiry for holder in state.holders if holder.owner == who) - desk.now()
+
+
 @pytest.mark.parametrize("queue", [False, True])
-def test_it_sets_the_time_left_and_nothing_else(desk: Desk, ttl: int, queue: bool) -> None:
+def test_it_gives_more_time_and_changes_nothing_else(desk: Desk, queue: bool) -> None:
     fence = fence_of(desk.attempt(ALICE, ttl=30_000, label="etikett"))
     if queue:
         desk.attempt(BOB)
     before = desk.dump()
-    assert desk.renew(ALICE, ttl=ttl) == 1
-    assert ttl - 1_000 < desk.time_left(desk.keys.main) - TAIL <= ttl
+    assert desk.renew(ALICE, ttl=60_000) == 1
+    assert left_of(desk, ALICE) > 59_000
     assert desk.dump() == before
     assert desk.state().fence == fence
+
+
+@KINDS
+@pytest.mark.parametrize("queue", [False, True])
+def test_it_takes_no_time_away(desk: Desk, kind: str, queue: bool) -> None:
+    """It may be an old one that comes late, after `lease.renew(ttl=60)`."""
+    take(desk, ALICE, kind)
+    if queue:
+        desk.withdraw(BOB, desk.now() + 2_000)
+    desk.renew(ALICE, ttl=60_000)
+    before = desk.dump()
+    assert desk.renew(ALICE, ttl=1_000) == 1
+    assert left_of(desk, ALICE) > 59_000
+    assert desk.dump() == before
+
+
+@KINDS
+def test_with_an_ordinal_it_sets_the_time_left(desk: Desk, kind: str) -> None:
+    take(desk, ALICE, kind)
+    assert desk.renew(ALICE, ttl=1_000, ordinal=2) == 1
+    assert 0 < left_of(desk, ALICE) <= 1_000
+    assert desk.renew(ALICE, ttl=60_000, ordinal=3) == 1
+    assert left_of(desk, ALICE) > 59_000
+    assert desk.state().ordinals == {ALICE: 3}
+    assert desk.state().flagged, "or nobody looks for the ordinal"
+
+
+@KINDS
+@pytest.mark.parametrize("ordinal", [0, 1, 2, 3])
+def test_an_older_one_is_refused_as_late(desk: Desk, kind: str, ordinal: int) -> None:
+    take(desk, ALICE, kind)
+    desk.renew(ALICE, ttl=5_000, ordinal=3)
+    before = desk.dump()
+    for ttl in (1_000, 60_000):
+        assert desk.renew(ALICE, ttl=ttl, ordinal=ordinal)[0] == -1
+    assert desk.dump() == before
+    assert 4_000 < left_of(desk, ALICE) <= 5_000
+
+
+@KINDS
+def test_an_ordinal_is_the_owners_own(desk: Desk, kind: str) -> None:
+    take(desk, ALICE, kind)
+    if kind != "x":
+        take(desk, BOB, kind)
+        desk.renew(ALICE, ttl=5_000, ordinal=3)
+        assert desk.renew(BOB, ttl=60_000) == 1
+        assert left_of(desk, BOB) > 59_000
+    desk.release(ALICE)
+    assert take(desk, CAROL, kind)
+    assert desk.renew(CAROL, ttl=60_000) == 1
+
+
+@KINDS
+def test_a_late_attempt_neither_gives_nor_takes_time(desk: Desk, kind: str) -> None:
+    """Of an owner that has been told its time, or of one that was detached."""
+    take(desk, ALICE, kind)
+    desk.renew(ALICE, ttl=5_000, ordinal=1)
+    before = desk.dump()
+    assert ask(desk, ALICE, kind)[0] == -3
+    assert desk.dump() == before
 
 
 def test_it_never_creates(desk: Desk) -> None:

@@ -111,7 +111,7 @@ def test_a_second_release_finds_nothing_of_ours(desk: Desk, writer: bool) -> Non
 def test_a_renewal_sets_the_time_of_one_reader_only(desk: Desk, ttl: int) -> None:
     desk.read(ALICE, ttl=30_000)
     desk.read(BOB, ttl=20_000)
-    assert desk.renew(ALICE, ttl=ttl) == 1
+    assert desk.renew(ALICE, ttl=ttl, ordinal=1) == 1
     left = {each.owner: each.expiry - desk.now() for each in desk.state().holders}
     assert ttl - 1_000 < left[ALICE] <= ttl
     assert 19_000 < left[BOB] <= 20_000

@@ -48,6 +48,18 @@ def test_who_is_not_known_is_rung_to_come_and_look(desk: Desk, inbox: Inbox) -> 
     assert desk.dump() == {}
 
 
+def test_who_would_be_rung_elsewhere_is_rung_to_come_and_say_where(desk: Desk, inbox: Inbox) -> None:
+    """An attempt that came late, by a connection that is gone, has put its inbox in the place of the newer one."""
+    desk.attempt(ALICE)
+    for there in (INBOX, NOBODY_LISTENS):
+        desk.attempt(BOB, inbox=there)
+    assert desk.touch(BOB, INBOX) == 1
+    assert inbox.bells() == [b"g" + BOB]
+    desk.attempt(BOB, inbox=INBOX)
+    assert desk.touch(BOB, INBOX) == 1
+    assert inbox.bells() == []
+
+
 def test_who_polls_and_is_not_known_is_told(desk: Desk) -> None:
     assert desk.touch(BOB, b"") == 0
     assert desk.dump() == {}

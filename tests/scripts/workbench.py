@@ -110,6 +110,7 @@ class State:
     line: list[Entry] = field(default_factory=list[Entry])
     line_until: int | None = None
     markers: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    ordinals: dict[bytes, int] = field(default_factory=dict[bytes, int])
     floor: int = 0
     side_until: int | None = None
 
@@ -199,14 +200,20 @@ class Desk:
     def permit(self, who: bytes, n: int = 1, of: int = 2, **how: Any) -> Any:
         return self.share(who, mode="p", n=n, permits=of, **how)
 
-    def downgrade(self, who: bytes, *, ttl: int = 30_000, label: str = "", not_after: int = FAR) -> Any:
-        return self.run(script.DOWNGRADE, owner=who, ttl=ttl, label=label, not_after=not_after)
+    def downgrade(
+        self, who: bytes, *, ttl: int = 30_000, label: str = "", not_after: int = FAR, marker: str | int = 0
+    ) -> Any:
+        """`marker`: a point of server time (ms), and behind it an ordinal if there is one."""
+        own: dict[str, Any] = {"marker": marker} if marker else {}
+        return self.run(script.DOWNGRADE, owner=who, ttl=ttl, label=label, not_after=not_after, **own)
 
     def release(self, who: bytes, **own: bytes) -> Any:
         return self.run(script.RELEASE, owner=who, **own)
 
-    def renew(self, who: bytes, *, ttl: int = 30_000, not_after: int = FAR) -> Any:
-        return self.run(script.RENEW, owner=who, ttl=ttl, not_after=not_after)
+    def renew(self, who: bytes, *, ttl: int = 30_000, not_after: int = FAR, ordinal: int = 0, marker: int = 0) -> Any:
+        """With an ordinal, which is remembered up to `marker` (ms): two seconds if it is not said."""
+        own: dict[str, Any] = {"marker": f"{marker or self.now() + 2_000:013d}{ordinal}"} if ordinal else {}
+        return self.run(script.RENEW, owner=who, ttl=ttl, not_after=not_after, **own)
 
     def touch(self, who: bytes, inbox: bytes = b"") -> Any:
         return self.run(script.TOUCH, owner=who, inbox=inbox)
@@ -255,7 +262,8 @@ class Desk:
             holders_until=self.expiry(holders),
             line=[read_entry(each, fields[each]) for each in ids if each in fields],
             line_until=self.expiry(queue),
-            markers={each[1:]: int(text) for each, text in fields.items() if is_marker(each)},
+            markers={each[1:]: int(text[:13]) for each, text in fields.items() if is_marker(each)},
+            ordinals={each[1:]: int(text[13:]) for each, text in fields.items() if is_marker(each) and text[13:]},
             floor=int(fields.get(b"f", 0)),
             side_until=self.expiry(waiters),
         )
@@ -287,7 +295,7 @@ class Desk:
                 older = text[:2] + b"%013d" % expiry + text[15:24] + b"%013d" % joined + text[37:]
                 self.wire.call("HSET", self.keys.waiters, each, older)
             elif is_marker(each) or each == b"e":
-                self.wire.call("HSET", self.keys.waiters, each, int(text) - ms)
+                self.wire.call("HSET", self.keys.waiters, each, b"%013d%b" % (int(text[:13]) - ms, text[13:]))
 
     def crowd(
         self, number: int, *, dead: bool = False, inbox: bytes = b"", ttl: int = 30_000, mode: str = "x"

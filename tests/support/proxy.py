@@ -144,6 +144,11 @@ class Proxy:
         """The server never hears of it."""
         return self._order(match, Fate("lose request", cut))
 
+    def hold_request(self, match: Match = b"", *, cut: bool = False) -> Order:
+        """It waits here, and everything behind it, until `release()`: the server gets it then, even if the client has
+        closed the connection long ago. With `cut` the client's side of it is reset at once."""
+        return self._order(match, Fate("hold request", cut))
+
     def hold_reply(self, match: Match = b"") -> Order:
         """The reply waits here, and everything behind it, until `release()`."""
         return self._order(match, Fate("hold reply"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.support.processes import wait_for
 from tests.support.proxy import Proxy
 from tests.support.raw import RawClient
 from tests.support.servers import RunningServer
@@ -126,3 +129,29 @@ def test_a_subscriber_of_resp2(proxy: Proxy, client: RawClient, server: RunningS
     lost.wait()
     client.send("PING", "y")
     assert client.read() == ["pong", "y"]
+
+
+def test_a_request_is_held_back_and_comes_in_the_end(proxy: Proxy, client: RawClient, server: RunningServer) -> None:
+    held = proxy.hold_request(b"INCR")
+    client.send("INCR", "n")
+    client.send("ECHO", "behind it")
+    held.wait()
+    assert silent(client)
+    assert server.command("GET", "n") is None
+    held.release()
+    assert [client.read(), client.read()] == [1, "behind it"]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_request_that_was_held_back_outlives_its_client(proxy: Proxy, server: RunningServer, cut: bool) -> None:
+    held = proxy.hold_request(b"INCR", cut=cut)
+    with connect(proxy) as client:
+        client.send("INCR", "n")
+        held.wait()
+        if cut:
+            assert was_reset(client)
+    assert server.command("GET", "n") is None
+    held.release()
+    wait_for(lambda: server.command("GET", "n") == "1")
+    with connect(proxy) as other:
+        assert other.call("PING") == "PONG"

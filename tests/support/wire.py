@@ -54,7 +54,7 @@ class Piece:
 class Fate:
     """What is to become of one request and its reply."""
 
-    what: Literal["lose request", "lose reply", "hold reply"]
+    what: Literal["lose request", "lose reply", "hold request", "hold reply"]
     cut: bool = False
     reply: bytes = b""
     held: list[Piece] = field(default_factory=list[Piece])
@@ -113,7 +113,8 @@ class Wire:
 
     @property
     def sockets(self) -> list[socket.socket]:
-        return [self.client] if self.server is None else [self.client, self.server]
+        client = [self.client] if self._requests.source is not None else []
+        return client if self.server is None else [*client, self.server]
 
     @property
     def _pipes(self) -> tuple[_Pipe, _Pipe]:
@@ -158,6 +159,14 @@ class Wire:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._close()
 
+    def _drop_client(self) -> None:
+        """The client gets a reset, the server hears nothing of it: what is still here goes to the server."""
+        self._on_close(self)
+        self.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.client.close()
+        self._requests.source = self._replies.sink = None
+        self._requests.ended = True
+
     def _close(self) -> None:
         self.open = False
         self._on_close(self)
@@ -199,13 +208,20 @@ class Wire:
         words = first_words(raw)
         verb = words[0].upper() if words else b""
         subscribing = verb in _SUBSCRIBING or verb in _UNSUBSCRIBING
+        held = fate if fate is not None and fate.what == "hold request" else None
         self._expected.append(_Expected(max(1, len(words) - 1) if subscribing else 1, subscribing, fate))
-        self._queue(self._requests, raw)
+        self._queue(self._requests, raw, held_by=held)
+        if held is not None:
+            if held.cut:
+                self._drop_client()
+            held.done.set()
 
     def _reply(self, raw: bytes) -> None:
         answered = self._answered(raw)
         fate = answered.fate if answered else None
         if answered is None or fate is None or fate.done.is_set():
+            if fate is not None and fate.what == "hold request":
+                fate.reply += raw
             self._queue(self._replies, raw)
             return
         fate.reply += raw

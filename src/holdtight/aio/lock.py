@@ -14,7 +14,7 @@ from holdtight.aio.transport import Transport
 from holdtight.baselock import BaseLock
 from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
-from holdtight.core.ending import downgrade, release
+from holdtight.core.ending import release
 from holdtight.degraded import may_degrade
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.identity import Identity, identity, task_identity
@@ -262,7 +262,7 @@ class AsyncLock(BaseLock):
         tenure.waiting = True
         self._post.keeper.drop(tenure)
         try:
-            grant = await self._locks.run(downgrade(lock.prepared, tenure.owner, clock=self._clock), self._name)
+            grant = await self._locks.run(self.downgrading(lock, tenure), self._name)
         except BaseException as error:
             self.not_downgraded(tenure, error)
             raise

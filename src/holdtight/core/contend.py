@@ -246,7 +246,7 @@ def _attempt(asking: Asking) -> Generator[Wish, Any, Answer]:
 
 
 def _check(asking: Asking, grant: Grant) -> Granted | None:
-    """A grant whose answer took most of its ttl is asked for once more: the same owner, the clock re-armed."""
+    """A grant whose answer took most of its ttl is asked for once more: the same owner gets a ttl from now."""
     spent = asking.clock() - grant.sent
     if spent < asking.question.valid:
         return Granted(grant, asking.marker)

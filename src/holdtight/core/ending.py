@@ -19,9 +19,9 @@ class Ending(Protocol):
     def release_step(self, owner: Owner) -> Step: ...
     def marker_step(self, owner: Owner, marker: int) -> Step: ...
     def sweep_step(self, owner: Owner) -> Step: ...
-    def withdraw_step(self, owner: Owner) -> Step: ...
+    def withdraw_step(self, owner: Owner, *, marker: int = 0) -> Step: ...
     def adopt_step(self, old: Owner, owner: Owner, *, now: float) -> Step: ...
-    def downgrade_step(self, owner: Owner, *, now: float) -> Step: ...
+    def downgrade_step(self, owner: Owner, *, now: float, marker: bytes = b"") -> Step: ...
 
 
 def release(ending: Ending, owner: Owner, *, marker: int, first: Any = None) -> Plan[LossReason | None]:
@@ -70,35 +70,58 @@ def _sweep(ending: Ending, owner: Owner) -> Plan[None]:
 def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float]) -> Plan[Grant]:
     """Takes a detached grant over. The same owner asks again after a lost reply and gets the same grant.
 
-    Who gives up passes on what he may have got: nobody could adopt it any more.
+    Who gives up passes on what he may have got: nobody could adopt it any more. A marker refuses a request that is
+    still on its way.
     """
+    unanswered: list[int] = []
     try:
-        return (yield from _turned(lambda: ending.adopt_step(old, owner, now=clock()), ending.claim.name))
-    except (LeaseLost, ServerSaid):
+        return (yield from _turned(lambda: ending.adopt_step(old, owner, now=clock()), ending.claim.name, unanswered))
+    except LeaseLost:
+        raise  # what is gone, or another's, stays so
+    except BaseException as error:
+        if unanswered or not isinstance(error, ServerSaid):
+            try:
+                yield ending.withdraw_step(owner, marker=max(unanswered, default=0))
+            except (LinkDown, ServerSaid):
+                pass  # the ttl ends it
         raise
-    except BaseException:
-        try:
-            yield ending.withdraw_step(owner)
-        except (LinkDown, ServerSaid):
-            pass  # the ttl ends it
+
+
+def downgrade(ending: Ending, owner: Owner, *, clock: Callable[[], float], marker: bytes = b"") -> Plan[Grant]:
+    """Turns a writer's grant into a reader's, under the same owner; safe to ask again. `marker` refuses what the writer
+    sent before. A ServerSaid means that nothing has changed, nor will: the writer may go on."""
+    unanswered: list[int] = []
+    try:
+        return (
+            yield from _turned(
+                lambda: ending.downgrade_step(owner, now=clock(), marker=marker), ending.claim.name, unanswered
+            )
+        )
+    except ServerSaid as said:
+        if unanswered:
+            raise LinkDown(f"an earlier request may still arrive; the last was answered {said}", sent=True) from said
         raise
 
 
-def downgrade(ending: Ending, owner: Owner, *, clock: Callable[[], float]) -> Plan[Grant]:
-    """Turns a writer's grant into a reader's, under the same owner; safe to ask again."""
-    return (yield from _turned(lambda: ending.downgrade_step(owner, now=clock()), ending.claim.name))
-
-
-def _turned(step: Callable[[], Step], name: str) -> Plan[Grant]:
+def _turned(step: Callable[[], Step], name: str, unanswered: list[int]) -> Plan[Grant]:
+    """`unanswered` has, at any time, the arrival limits of the requests that may have left and were not answered."""
     tries = 0
     while True:
         tries += 1
+        asked = step()
+        unanswered.append(asked.limit)
         try:
-            answer = yield step()
-        except LinkDown:
+            answer = yield asked
+        except LinkDown as down:
+            if not down.sent:
+                unanswered.pop()
             if tries >= 3:
                 raise
             continue
+        except ServerSaid:
+            unanswered.pop()
+            raise
+        unanswered.pop()
         if isinstance(answer, Grant):
             return answer
         if isinstance(answer, Late):

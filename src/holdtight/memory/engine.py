@@ -27,7 +27,6 @@ RUNNERS_UP = 4
 BLOCKERS = 100
 """More readers than that are not followed by the detector of deadlocks."""
 AHEAD = 50
-MANY_MARKERS = 32
 
 USES = {"x": "an exclusive lock", "r": "a read-write lock", "p": "a semaphore"}
 
@@ -38,7 +37,6 @@ Reply = Any
 class Name(State):
     looks: int = 0
     """How often the present script has looked at one in line."""
-    many_markers: int = MANY_MARKERS
     trusted: bool = False
     """Who was given it last was heard of just now: should he not come, the one who handed it over looks himself."""
 
@@ -70,12 +68,17 @@ class Name(State):
         self.line.leave(who)
         return self._pass_on(who, self.main, looks=True)
 
-    def renew(self, who: bytes, *, ttl: int, not_after: int) -> Reply:
+    def renew(self, who: bytes, *, ttl: int, not_after: int, marker: int = 0, ordinal: int = 0) -> Reply:
+        """With an ordinal the time left is set, and may be shorter: it proves that no newer one has been here."""
         if not self.main or not self._has(who, self.main.mode):
             return [0, self.main.owner or b"" if self.main and not self.main.held_by(who) else b""]
         if self.now_us > not_after:
             return [-1, self.now]
-        self._arm(self.main, who, ttl)
+        if self.is_marked(who) and self.ordinals.get(who, -1) >= ordinal:
+            return [-1, self.now]
+        self._arm(self.main, who, ttl, exact=ordinal > 0)
+        if ordinal:
+            self.mark(who, marker, ordinal)
         return 1
 
     def touch(self, who: bytes, inbox: bytes) -> Reply:
@@ -83,15 +86,15 @@ class Name(State):
         if entry is None:
             self._ring(inbox, b"g" + who)
             return 0
-        self._keep_place(entry)
-        if inbox and self._may_be_had_by(who):
+        self.keep_place(entry)
+        if inbox and (entry.inbox != inbox or self._may_be_had_by(who)):
             self._ring(inbox, b"g" + who)
         return 1
 
     def withdraw(self, who: bytes, marker: int) -> Reply:
         self.line.leave(who)
         if marker > self.now:
-            self._mark(who, marker)
+            self.mark(who, marker)
         if self.holder and self.holder != who:
             return 1
         if self.main and (self.main.held_by(who) or self.shared):
@@ -104,6 +107,8 @@ class Name(State):
             return [-1, self.now]
         if not self.main or not self.holder:
             return [0, self.now, b""]
+        if self.is_marked(who):
+            return [-3, self.now]
         if self.main.held_by(who):
             self._arm(self.main, who, ttl)
         elif self.main.held_by(old):
@@ -112,7 +117,7 @@ class Name(State):
             return [0, self.now, self.main.owner]
         return [1, b"%d" % self.main.fence, self.now, b""]
 
-    def downgrade(self, who: bytes, *, ttl: int, label: bytes, not_after: int) -> Reply:
+    def downgrade(self, who: bytes, *, ttl: int, label: bytes, not_after: int, **marker: int) -> Reply:
         """From the only holder to one of perhaps many readers; those who wait at the head of the line come in too."""
         if self.now_us > not_after:
             return [-1, self.now]
@@ -123,6 +128,8 @@ class Name(State):
         self.line.leave(who)
         self._grant(Entry(who, ttl, b"", label, self.now, 0, mode="r"), ttl)
         fence = b"%d" % self.last
+        if marker.get("marker"):
+            self.mark(who, **marker)
         self._hand_on()
         return [1, fence, self.now, b""]
 
@@ -174,10 +181,10 @@ class Name(State):
         who = wish.owner
         if self.now_us > not_after:
             return [-1, self.now]
+        if self.is_marked(who):
+            return [-3, self.now]
         if self._has(who, wish.mode):
             return self._confirm(who, wish.ttl)
-        if self.markers.get(who, -1) >= self.now:
-            return [-3, self.now]
         self._refuse_another_kind(wish.mode)
         self._look_again(who)
         more = False
@@ -201,7 +208,7 @@ class Name(State):
             entry = wish
         entry.ttl, entry.inbox, entry.label = wish.ttl, wish.inbox, wish.label
         entry.mode, entry.n, entry.permits = wish.mode, wish.n, wish.permits
-        self._keep_place(entry)
+        self.keep_place(entry)
         position = self.line.place(entry.number) + 1
         # Only somebody before him keeps him out, who may have died: nothing else would tell him.
         patience = min(left, HEARTBEAT) if not self.holder and self._fits(wish) else left
@@ -240,12 +247,15 @@ class Name(State):
             self.holders.add(Holder(wish.owner, wish.mode, wish.n, self.last, wish.label, self.now + ttl))
         self._arm(self.main, wish.owner, ttl)
 
-    def _arm(self, main: Main, who: bytes, ttl: int) -> None:
-        """Sets the time left. What several share is there until the last of them has been seen to expire."""
-        main.until = self.now + ttl + TAIL
-        if main.mode != "x":
-            self.holders.rearm(who, self.now + ttl)
-            self.holders_until = main.until = max(self.holders_until, main.until)
+    def _arm(self, main: Main, who: bytes, ttl: int, *, exact: bool = False) -> None:
+        """Gives time: more than is left, or `exact` so much. What several share is there until the last of them has
+        been seen to expire."""
+        until = self.now + ttl + TAIL
+        if main.mode == "x":
+            main.until = until if exact else max(main.until, until)
+        else:
+            self.holders.rearm(who, self.now + ttl, exact=exact)
+            self.holders_until = main.until = max(self.holders_until, until)
         self.last_until = max(main.until, self.now + self.ms_until(main.fence) + TAIL)
 
     def _fits(self, wish: Entry) -> bool:
@@ -379,10 +389,6 @@ class Name(State):
             entry.passed_over = False
             self.looked = 0
 
-    def _keep_place(self, entry: Entry) -> None:
-        entry.expiry = self.now + HEARTBEAT
-        self.line_until = entry.expiry
-
     def _sweep_some(self) -> None:
         """A full line is looked through for dead entries, another part of a long one each time."""
         surplus = len(self.line) - self.sweep
@@ -390,9 +396,3 @@ class Name(State):
         for entry in self.line.some(start, self.sweep):
             if not self.is_alive(entry):
                 self.line.leave(entry.owner)
-
-    def _mark(self, who: bytes, marker: int) -> None:
-        self.markers[who] = marker
-        if len(self.markers) > self.many_markers:
-            self.markers = self.live_markers()
-            self.many_markers = max(MANY_MARKERS, 2 * len(self.markers))

@@ -63,10 +63,10 @@ class Holders:
         self._greedy.pop(who, None)
         return True
 
-    def rearm(self, who: bytes, expiry: int) -> None:
+    def rearm(self, who: bytes, expiry: int, *, exact: bool) -> None:
         holder = self._by_owner[who]
         self.remove(who)
-        holder.expiry = expiry
+        holder.expiry = expiry if exact else max(expiry, holder.expiry)
         self.add(holder)
 
     def clear(self) -> None:

@@ -216,7 +216,7 @@ class Server:
             return True
         name.set_clock(now_us)
         if name.markers:
-            name.markers = name.live_markers()
+            name.drop_lapsed_markers()
         if name.line or name.markers or name.holders:
             return True
         if name.main is None:

@@ -13,6 +13,7 @@ HEARTBEAT = 5_000
 SWEEP = 200
 FRESH = 200
 """Who was heard of less than that ago is trusted to come when he is rung."""
+MANY_MARKERS = 32
 
 
 @dataclass
@@ -42,6 +43,9 @@ class State:
     line: Line = field(default_factory=Line)
     line_until: int = 0
     markers: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    ordinals: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """Of some who have a marker: their renewals with a lower one, or none, are refused as well."""
+    many_markers: int = MANY_MARKERS
     listening: set[bytes] = field(default_factory=set[bytes])
     bells: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
     last: int = 0
@@ -100,3 +104,27 @@ class State:
 
     def live_markers(self) -> dict[bytes, int]:
         return {who: until for who, until in self.markers.items() if until >= self.now}
+
+    # What is remembered
+
+    def keep_place(self, entry: Entry) -> None:
+        entry.expiry = self.now + HEARTBEAT
+        self.line_until = entry.expiry
+
+    def is_marked(self, who: bytes) -> bool:
+        """It has moved on: what it sent before is refused."""
+        return self.markers.get(who, -1) >= self.now
+
+    def mark(self, who: bytes, marker: int, ordinal: int = 0) -> None:
+        self.markers[who] = marker
+        if ordinal:
+            self.ordinals[who] = ordinal
+        else:
+            self.ordinals.pop(who, None)
+        if len(self.markers) > self.many_markers:
+            self.drop_lapsed_markers()
+            self.many_markers = max(MANY_MARKERS, 2 * len(self.markers))
+
+    def drop_lapsed_markers(self) -> None:
+        self.markers = self.live_markers()
+        self.ordinals = {who: ordinal for who, ordinal in self.ordinals.items() if who in self.markers}

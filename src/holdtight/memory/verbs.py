@@ -59,8 +59,8 @@ def _release(name: Name, owner: bytes, inbox: bytes = b"") -> Any:
     return name.release(owner)
 
 
-def _renew(name: Name, owner: bytes, ttl: bytes, px: bytes, not_after: bytes) -> Any:
-    return name.renew(owner, ttl=int(ttl), not_after=int(not_after))
+def _renew(name: Name, owner: bytes, ttl: bytes, px: bytes, not_after: bytes, marker: bytes = b"") -> Any:
+    return name.renew(owner, ttl=int(ttl), not_after=int(not_after), **_marker(marker))
 
 
 def _withdraw(name: Name, owner: bytes, marker: bytes) -> Any:
@@ -75,8 +75,15 @@ def _adopt(name: Name, old: bytes, owner: bytes, ttl: bytes, label: bytes, not_a
     return name.adopt(old, owner, ttl=int(ttl), label=label, not_after=int(not_after))
 
 
-def _downgrade(name: Name, owner: bytes, ttl: bytes, px: bytes, label: bytes, not_after: bytes) -> Any:
-    return name.downgrade(owner, ttl=int(ttl), label=label, not_after=int(not_after))
+def _downgrade(
+    name: Name, owner: bytes, ttl: bytes, px: bytes, label: bytes, not_after: bytes, marker: bytes = b""
+) -> Any:
+    return name.downgrade(owner, ttl=int(ttl), label=label, not_after=int(not_after), **_marker(marker))
+
+
+def _marker(text: bytes) -> dict[str, int]:
+    """See lua/lib/mark.lua."""
+    return {"marker": int(text[:13] or 0), "ordinal": int(text[13:] or 0)}
 
 
 def _blockers(name: Name, waiter: bytes) -> Any:

@@ -156,6 +156,7 @@ class Prepared:
         return step
 
     def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes:
+        """Gives more time, and never takes any away."""
         # In one piece: ten thousand may be due at once.
         main, size = self.main, len(self.main)
         return _RENEWAL % (
@@ -169,6 +170,13 @@ class Prepared:
             owner,
             self.store.renewal_terms(now, ttl, patience),
         )
+
+    def set_request(self, owner: Owner, now: float, ttl: float, patience: float, ordinal: int, marker: int) -> bytes:
+        """Sets the time left, to less too: refused if one with a higher ordinal has been there."""
+        names = self.keys
+        terms = self.store.renewal_terms(now, ttl, patience)
+        head = script.RENEW.longer_start + bulk(names.main) + bulk(names.waiters) + bulk(names.holders)
+        return head + bulk(owner) + terms + bulk(self.store.marker_text(ordinal, marker))
 
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
         return script.TOUCH.head(*self.keys) + bulk(owner) + bulk(inbox)
@@ -210,22 +218,27 @@ class Prepared:
             self.store.read_attempt,
             patience=self.patience,
             replacement=script.ADOPT.whole,
+            limit=marker_for(limit),
         )
 
-    def downgrade_step(self, owner: Owner, *, now: float) -> Step:
-        """Of a reader's claim: what `owner` holds exclusively becomes that, with no gap."""
+    def downgrade_step(self, owner: Owner, *, now: float, marker: bytes = b"") -> Step:
+        """Of a reader's claim: what `owner` holds exclusively becomes that, with no gap. `marker`, of `marker_text`,
+        refuses what the writer sent before."""
         limit = self.store.not_after(now, self.patience)
         return Step(
-            script.DOWNGRADE.head(*self.keys)
+            (script.DOWNGRADE.longer_start if marker else script.DOWNGRADE.start)
+            + keys.pack(self.main)
             + bulk(owner)
             + bulk(self.ttl_ms)
             + bulk(self.ttl_ms + TAIL_MS)
             + bulk(self.claim.label or "")
-            + bulk(limit),
+            + bulk(limit)
+            + (bulk(marker) if marker else b""),
             None,
             self.store.read_attempt,
             patience=self.patience,
             replacement=script.DOWNGRADE.whole,
+            limit=marker_for(limit),
         )
 
     def inspect_step(self) -> Step:
@@ -248,6 +261,8 @@ class Store:
         self.drift = drift
         self.max_waiters = max_waiters
         self._renewal_terms: tuple[object, bytes] = (None, b"")
+        self._renewals_until = 0
+        """The latest arrival limit of any renewal so far, in µs of the server's time."""
 
     def prepare(self, claim: Claim) -> Prepared:
         return Prepared(self, claim)
@@ -268,7 +283,16 @@ class Store:
             limit = self.not_after(now, patience)
             packed = b"%b%b$16\r\n%016d\r\n" % (bulk(ttl_ms), bulk(ttl_ms + TAIL_MS), limit)
             self._renewal_terms = (what, packed)
+            if limit > self._renewals_until:
+                self._renewals_until = limit
         return packed
+
+    def marker_text(self, ordinal: int, marker: int) -> bytes:
+        """What lua/lib/mark.lua takes. It counts for as long as a renewal of ours, or an attempt up to `marker` (ms),
+        may arrive. Without an ordinal it refuses attempts only; b"" if there is nothing to refuse."""
+        if not ordinal:
+            return b"%013d" % marker if marker else b""
+        return b"%013d%d" % (max(marker, marker_for(self._renewals_until)), ordinal)
 
     def records_step(self, owners: list[Owner]) -> Step:
         return records_step(self.client, owners)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.baselock import BaseLock
 from holdtight.core.contend import patience
-from holdtight.core.ending import downgrade, release
+from holdtight.core.ending import release
 from holdtight.errand import Errand
 from holdtight.errors import NotOwner
 from holdtight.identity import identity
@@ -111,7 +111,7 @@ class Giving(BaseLock):
         tenure.waiting = True
         self._post.keeper.drop(tenure)
         try:
-            grant = self._locks.run(downgrade(lock.prepared, tenure.owner, clock=self._clock), self._name)
+            grant = self._locks.run(self.downgrading(lock, tenure), self._name)
         except BaseException as error:
             self.not_downgraded(tenure, error)
             raise

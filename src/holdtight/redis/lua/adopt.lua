@@ -1,7 +1,7 @@
 -- Takes over a detached grant in one step, under a new owner and a higher fence.
 -- KEYS    main waiters
 -- ARGV    old owner ttl label not_after
--- RETURN  {1, fence, now, ''} | {0, now, holder} not there to be adopted | {-1, now} late
+-- RETURN  {1, fence, now, ''} | {0, now, holder} not there to be adopted | {-1, now} late | {-3, now} withdrawn
 local value = call('GET', main)
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
@@ -14,9 +14,14 @@ if kind ~= 'x1' then
   return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
 end
 local holder, last = sub(value, 4, 27), tonumber(sub(value, 28, 43))
-if call('PTTL', main) <= TAIL then return {0, now, ''} end
+local left = call('PTTL', main)
+if left <= TAIL then return {0, now, ''} end
+if sub(value, 3, 3) == 'q' then
+  local marker = call('HGET', waiters, 'm' .. owner)
+  if marker and tonumber(sub(marker, 1, 13)) >= now then return {-3, now} end
+end
 if holder == owner then
-  call('PEXPIRE', main, ttl + TAIL)
+  call('PEXPIRE', main, math.max(ttl + TAIL, left))
   return {1, sub(value, 28, 43), now, ''}
 end
 if holder ~= old then return {0, now, holder} end

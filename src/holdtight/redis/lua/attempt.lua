@@ -18,13 +18,15 @@ if #text == 16 and text <= not_after then
   elseif #value == 19 and sub(value, 1, 3) == 't1-' then
     local last = sub(value, 4)
     free = tonumber(last) and last < text
-  elseif sub(value, 1, 27) == 'x1q' .. owner and sub(value, 28, 43) < text and call('PTTL', main) > TAIL then
-    -- The usual confirmation of a hand-over.
-    call('HGET', waiters, owner) -- fails before anything is written, should it be somebody else's key
-    call('ZREM', queue, owner)
-    call('HDEL', waiters, owner)
-    call('PEXPIRE', main, px)
-    return {1, sub(value, 28, 43), math.floor(text / 1000), ''}
+  elseif sub(value, 1, 27) == 'x1q' .. owner and sub(value, 28, 43) < text then
+    local left = call('PTTL', main)
+    if left > TAIL and left <= tonumber(px) and call('HGET', waiters, owner) then
+      -- The usual confirmation of a hand-over: the owner still stands in line, and gets more time than it has.
+      call('ZREM', queue, owner)
+      call('HDEL', waiters, owner)
+      call('PEXPIRE', main, px)
+      return {1, sub(value, 28, 43), math.floor(text / 1000), ''}
+    end
   end
   if free then
     call('SET', main, 'x1-' .. owner .. text .. label, 'PX', px)

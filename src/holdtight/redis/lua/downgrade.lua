@@ -1,8 +1,9 @@
 -- Makes a reader of the exclusive holder in one step, under a higher fence. Readers at the head of the line come
 -- in with it.
 -- KEYS    main queue waiters holders
--- ARGV    owner ttl px label not_after
+-- ARGV    owner ttl px label not_after [marker]
 -- RETURN  {1, fence, now, ''} | {0, now, holder} not ours, or expired: '' if nobody holds it alone | {-1, now} late
+-- marker is as in lib/mark.lua; it refuses what the writer sent before.
 local value = call('GET', main)
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
@@ -16,6 +17,7 @@ if shared == 'r' then
   if not held then return {0, now, ''} end
   local known = call('HGET', waiters, owner)
   if known then call('ZCARD', queue) end
+  local exact = false
 --@include rearm
   if known then
     call('ZREM', queue, owner)
@@ -26,13 +28,15 @@ end
 if left <= 0 then return {0, now, ''} end
 if sub(value, 4, 27) ~= owner then return {0, now, sub(value, 4, 27)} end
 --@include line
+--@include mark
 --@include holders
 --@include handover
-local known = call('HMGET', waiters, 'c', owner)
+local known = call('HMGET', waiters, 'c', owner, 'e')
 call('ZCARD', queue)
 admit(owner, 'r', 1, tonumber(ttl), label)
 if known[2] then leave_queue(owner) end
 local text = fence_text(last)
-settle(sub(value, 3, 3))
+if marker then mark(marker, known[3]) end
+settle(marker and 'q' or sub(value, 3, 3))
 if flagged then hand_over(known[1] or 0, known[1], '') end
 return {1, text, now, ''}

@@ -1,38 +1,53 @@
--- Sets the time left of what one holds; never creates, never revives.
+-- Gives time to what one holds; never creates, never revives. Without a marker the time left only grows: a request that
+-- comes late must not undo a newer one. With a marker it is set, and may be shorter: the marker's ordinal proves that
+-- no newer request of this owner has been here.
 -- KEYS    main waiters holders
--- ARGV    owner ttl px not_after
+-- ARGV    owner ttl px not_after [marker]
 -- RETURN  1 renewed | {0, holder} not ours: '' if expired, gone or shared by others | {-1, now} late
+-- px is ttl + TAIL; marker is as in lib/mark.lua, with an ordinal.
+--@include constants
 local value = call('GET', main)
 if not value then return {0, ''} end
-local kind = sub(value, 1, 2)
-if kind ~= 'x1' then
-  if kind == 't1' then return {0, ''} end
-  if kind ~= 's1' and kind ~= 'p1' then
-    return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
-  end
-  local score = call('ZSCORE', holders, owner)
+if not marker and sub(value, 1, 27) == 'x1-' .. owner then
+  -- The usual case: nobody waits, and no ordinal is remembered.
+  local left = call('PTTL', main)
+  if left <= TAIL then return {0, ''} end
   local time = call('TIME')
   local now_us = time[1] * 1000000 + time[2]
-  local now = math.floor(now_us / 1000)
-  if not score or tonumber(score) <= now then return {0, ''} end
-  if now_us > tonumber(not_after) then return {-1, now} end
-  call('HGET', waiters, 'h' .. owner) -- before the first write: it may be somebody else's key
---@include rearm
-  return 1
+  if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
+  if tonumber(sub(value, 28, 43)) <= now_us + ttl * 1000 then
+    if left < tonumber(px) then call('PEXPIRE', main, px) end
+    return 1
+  end
 end
-if sub(value, 4, 27) ~= owner then return {0, sub(value, 4, 27)} end
---@include constants
-if call('PTTL', main) <= TAIL then return {0, ''} end
+--@rest
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
-local last = tonumber(sub(value, 28, 43))
-local ahead = last > now_us + ttl * 1000
-if ahead then call('HGET', waiters, 'f') end -- before the first write: it may be somebody else's key
-call('PEXPIRE', main, px)
-if ahead then
-  call('HSET', waiters, 'f', sub(value, 28, 43))
-  local memory = math.ceil((last - now_us) / 1000) + TAIL
-  if call('PTTL', waiters) < memory then call('PEXPIRE', waiters, memory) end
+local now = math.floor(now_us / 1000)
+--@include main
+if shared then
+  local score = call('ZSCORE', holders, owner)
+  if not score or tonumber(score) <= now then return {0, ''} end
+elseif kind == 'x1' and sub(value, 4, 27) ~= owner then
+  return {0, sub(value, 4, 27)}
+elseif left <= 0 then
+  return {0, ''}
+end
+if now_us > tonumber(not_after) then return {-1, now} end
+local queue -- not known here, and not needed
+--@include line
+--@include mark
+local known = call('HMGET', waiters, 'm' .. owner, 'e') -- before the first write: it may be somebody else's key
+if is_overtaken(known[1], marker) then return {-1, now} end
+local exact = marker
+if shared then
+--@include rearm
+else
+  call('PEXPIRE', main, exact and px or math.max(px, left + TAIL))
+  keep_floor(last, tonumber(ttl))
+end
+if marker then
+  mark(marker, known[2])
+  if not flagged then call('SET', main, kind .. 'q' .. sub(value, 4), 'KEEPTTL') end
 end
 return 1

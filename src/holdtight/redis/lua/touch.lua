@@ -1,5 +1,6 @@
 -- A waiter's heartbeat. Never grants and never clears a mark; rings the waiter, so that it comes and looks, if the
--- server does not know it (any more), or if what it waits for may be had and those who should have said so are dead.
+-- server does not know it (any more), or would ring it elsewhere (an attempt came late, by a connection that is gone), or
+-- if what it waits for may be had and those who should have said so are dead.
 -- KEYS    main queue waiters holders
 -- ARGV    owner inbox
 -- RETURN  1 known | 0 unknown
@@ -20,6 +21,7 @@ if kind == 'x1' then
 elseif shared then
   come = #call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 1) > 0
 end
+come = come or sub(entry, 40, 39 + sub(entry, 38, 39)) ~= inbox
 call('PEXPIRE', queue, HEARTBEAT) -- first: a server out of memory refuses HSET, but not after this
 call('HSET', waiters, owner, sub(entry, 1, 2) .. string.format('%013.0f', now + HEARTBEAT) .. sub(entry, 16))
 if call('PTTL', waiters) < HEARTBEAT then call('PEXPIRE', waiters, HEARTBEAT) end

@@ -107,9 +107,8 @@ if shared == 'r' and mode == 'r' then
   local score = call('ZSCORE', holders, owner)
   local held = score and tonumber(score) > now and call('HGET', waiters, 'h' .. owner)
   if held then
-    if tonumber(score) < now + ttl then
+    local exact = false
 --@include rearm
-    end
     return {1, sub(held, 11, 26), now, ''}
   end
 end

@@ -1,5 +1,5 @@
 -- Undoes an attempt: leaves the line, passes a grant on, and hands on a name it finds free.
--- A marker refuses an attempt of this owner that is still on its way.
+-- A marker refuses an attempt, or an adoption, of this owner that is still on its way.
 -- KEYS    main queue waiters holders
 -- ARGV    owner marker
 -- RETURN  1 done | 2 done, sweep again
@@ -11,32 +11,13 @@ local now = math.floor(now_us / 1000)
 --@include constants
 --@include main
 --@include line
-
--- Drops lapsed markers and entries that no line or set knows, some at a time: a hash in constant use never expires.
-local function drop_litter()
-  local some = call('HRANDFIELD', waiters, 8, 'WITHVALUES')
-  for i = 1, #some, 2 do
-    local id, what = some[i], sub(some[i], 1, 1)
-    if #id == 24 then
-      if not call('ZSCORE', queue, id) then call('HDEL', waiters, id) end
-    elseif #id == 25 and what == 'm' then
-      if tonumber(some[i + 1]) < now then call('HDEL', waiters, id) end
-    elseif #id == 25 and not call('ZSCORE', holders, sub(id, 2)) then
-      call('HDEL', waiters, id)
-    end
-  end
-end
-
+--@include mark
 local known = call('HMGET', waiters, 'f', 'c', 'e')
 local held = call('ZSCORE', holders, owner)
 call('ZCARD', queue)
 leave_queue(owner) -- and the first write is one that a server out of memory does not refuse
 local until_ms = tonumber(marker)
-if until_ms > now then
-  call('HSET', waiters, 'm' .. owner, marker, 'e', math.max(until_ms, known[3] or 0))
-  keep(waiters, until_ms - now)
-  drop_litter()
-end
+if until_ms > now then mark(marker, known[3]) end
 local ours, rewritten, more, _ = kind == 'x1' and sub(value, 4, 27) == owner, false, false, nil
 if ours or left <= 0 then
   if held then

@@ -5,17 +5,19 @@
 local entry, known, looked, position = false, false, nil, nil
 if flagged or last >= now_us then
   local found = call('HMGET', waiters, 'm' .. owner, owner, 'c')
-  if found[1] and tonumber(found[1]) >= now and not mine then return {-3, now} end
+  if found[1] and tonumber(sub(found[1], 1, 13)) >= now then return {-3, now} end
   known, looked = found[2], found[3]
   entry = known and call('ZSCORE', queue, owner) and known -- or its line is gone: it joins anew
 end
 if mine then
+  -- This request may be a late one, repeated and answered long ago: it gives time, and takes none away.
   if mode == 'x' then
-    call('PEXPIRE', main, px)
+    call('PEXPIRE', main, math.max(px, left + TAIL))
     if known then leave_queue(owner) end
     keep_floor(last, tonumber(ttl))
     return {1, mine, now, ''}
   end
+  local exact = false
 --@include rearm
   if known then leave_queue(owner) end
   return {1, mine, now, ''}

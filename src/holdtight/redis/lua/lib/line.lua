@@ -1,7 +1,7 @@
 -- What scripts need once a name has, or may have, a line of waiters. Expects the locals main, queue,
 -- waiters and the clock readings now (ms) and now_us.
 --
--- A waiters hash has  owner(24) → waiter,  'h'owner → holder,  'm'owner → marker (ms),
+-- A waiters hash has  owner(24) → waiter,  'h'owner → holder,  'm'owner → marker, see mark.lua,
 --     'e' → the last ms at which a marker counts,  'f' → fence floor,
 --     'c' → score up to which everybody in line is passed over, see hand_over.
 -- A waiter is  mode(1) mark(1) expiry(13) ttl(9) joined(13) #inbox(2) inbox, if mode is 'p' n(9) permits(9), label

@@ -1,6 +1,7 @@
--- Sets the time left of one who shares; the keys that others share with him are never shortened.
+-- Gives time to one who shares: more than is left, or `exact` so much. The keys that others share with it are never
+-- shortened.
 local span = math.max(tonumber(px), call('PTTL', holders))
 call('PEXPIRE', holders, span) -- first: a server out of memory refuses ZADD, but not after this
-call('ZADD', holders, now + ttl, owner)
+call('ZADD', holders, exact and 'XX' or 'GT', now + ttl, owner)
 call('PEXPIRE', main, span)
 if call('PTTL', waiters) < span then call('PEXPIRE', waiters, span) end

@@ -1,0 +1,34 @@
+-- Markers: what a name remembers of an owner that has moved on. Expects line.lua.
+--
+-- A marker is  until(13) ordinal.  Up to `until` (ms), when nothing that the owner sent before can act any more,
+-- attempts and adoptions of this owner are refused. With an ordinal (digits, or nothing) so are its renewals that
+-- have a lower one, or none: an owner counts its renewals from the first on that may take time away.
+
+-- Says if the marker that is known refuses a renewal that brings `marker`, or none.
+local function is_overtaken(known, marker)
+  local latest = known and tonumber(sub(known, 1, 13)) >= now and tonumber(sub(known, 14))
+  return latest and latest >= (marker and tonumber(sub(marker, 14)) or 0)
+end
+
+-- Drops lapsed markers and entries that no line or set knows, some at a time: a hash in constant use never expires.
+local function drop_litter()
+  local some = call('HRANDFIELD', waiters, 8, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    local id, what = some[i], sub(some[i], 1, 1)
+    if #id == 24 then
+      if queue and not call('ZSCORE', queue, id) then call('HDEL', waiters, id) end
+    elseif #id == 25 and what == 'm' then
+      if tonumber(sub(some[i + 1], 1, 13)) < now then call('HDEL', waiters, id) end
+    elseif #id == 25 and not call('ZSCORE', holders, sub(id, 2)) then
+      call('HDEL', waiters, id)
+    end
+  end
+end
+
+-- Leaves a marker, which must be hidden by no missing flag; `latest` is what 'e' was.
+local function mark(marker, latest)
+  local until_ms = tonumber(sub(marker, 1, 13))
+  call('HSET', waiters, 'm' .. owner, marker, 'e', math.max(until_ms, latest or 0))
+  keep(waiters, math.max(until_ms - now, 1))
+  drop_litter()
+end

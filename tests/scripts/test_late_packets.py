@@ -1,0 +1,292 @@
+"""The late-packet matrix: whatever is given up and arrives later, after whatever else, breaks no promise.
+
+A history is how an owner comes to hold a name (START), what it and others do then (MIDDLE), and how it ends (END). In
+each cell requests are kept back and given up, as by a connection that hung or was reset, and arrive later: after each
+verb that follows, and after all. After each verb, and after each arrival, `World.check` looks: what a holder believes
+in is never more than what the server keeps, nobody holds beside a writer, nobody is in line whom nobody is behind. In
+the end nothing is left but bookkeeping. The same on a real server and on the memory store.
+
+What cannot happen has no cell: an owner is used for one acquisition, so that nothing of its own follows a release, a
+withdrawal or a detachment; only a writer downgrades, and is detached; who stands in line does not renew. Votes are in
+test_late_votes.py; what real connections do is in tests/faults/test_late_packets.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TypeAlias
+
+import pytest
+
+from tests.scripts.late import Owner, World, take_several
+from tests.scripts.late_stores import Backend, MemoryBackend, ServerBackend
+from tests.support.servers import StartServer
+
+Verb: TypeAlias = Callable[["History", int], None]
+"""Is told how many of its first requests are kept back."""
+
+
+class History:
+    def __init__(self, world: World, kind: str) -> None:
+        self.world = world
+        self.one = world.owner(kind)
+        self.others: list[Owner] = []
+
+    def other(self, kind: str) -> Owner:
+        self.others.append(self.world.owner(kind))
+        return self.others[-1]
+
+
+# How one comes to hold it. Kind first.
+
+
+def asks(history: History, lost: int) -> None:
+    history.one.ask(lost)
+
+
+def asks_behind(kind: str) -> Verb:
+    def waits_in_line(history: History, lost: int) -> None:
+        history.other(kind).ask()
+        history.one.ask(lost)
+
+    return waits_in_line
+
+
+def is_handed_it(history: History, lost: int) -> None:
+    """And confirms."""
+    for each in history.others:
+        each.release()
+    history.one.look_again(lost)
+
+
+# What happens then.
+
+
+def renews(history: History, lost: int) -> None:
+    history.one.renew(lost)
+
+
+def lengthens(history: History, lost: int) -> None:
+    history.one.renew_to(60.0, lost)
+
+
+def shortens(history: History, lost: int) -> None:
+    history.one.renew_to(0.5, lost)
+
+
+def downgrades(history: History, lost: int) -> None:
+    history.one.downgrade(lost)
+
+
+def is_never_heard_downgrading(history: History, lost: int) -> None:
+    history.one.downgrade(3 * lost)
+
+
+def touches(history: History, lost: int) -> None:
+    history.one.touch(lost)
+
+
+def another_wants_it(history: History, lost: int) -> None:
+    history.other("p" if history.one.mode == "p" else "x").ask(lost)
+
+
+def another_reads(history: History, lost: int) -> None:
+    if history.one.mode != "p":
+        history.other("r").ask(lost)
+
+
+def all_look(history: History, lost: int) -> None:
+    for each in history.others:
+        each.look_again(lost)
+
+
+def another_gives_up(history: History, lost: int) -> None:
+    for each in history.others:
+        each.give_up(lost)
+
+
+def time_passes(history: History, lost: int) -> None:
+    history.world.pass_time(0.6)
+
+
+# How it ends.
+
+
+def releases(history: History, lost: int) -> None:
+    history.one.release(lost)
+
+
+def is_never_heard_releasing(history: History, lost: int) -> None:
+    history.one.release(2 * lost)
+
+
+def gives_up(history: History, lost: int) -> None:
+    history.one.give_up(lost)
+
+
+def detaches(history: History, lost: int) -> None:
+    heir = history.one.detach(2.0, lost)
+    if heir is not None:
+        history.others.append(heir)
+        heir.adopt(history.one)
+
+
+def is_adopted(history: History, lost: int) -> None:
+    heir = history.one.detach(2.0)
+    if heir is not None:
+        history.others.append(heir)
+        heir.adopt(history.one, lost)
+        heir.renew()
+
+
+def is_adopted_by_one_who_gives_up(history: History, lost: int) -> None:
+    heir = history.one.detach(2.0)
+    if heir is not None:
+        history.others.append(heir)
+        heir.adopt(history.one, 3 * lost)
+
+
+def is_adopted_and_handed_on(history: History, lost: int) -> None:
+    heir = history.one.detach(2.0)
+    if heir is not None:
+        heir.adopt(history.one)
+        heir.renew_to(0.5)
+        history.others += [heir]
+        another_wants_it(history, lost)
+        heir.release()
+
+
+STARTS: list[tuple[str, list[Verb]]] = [
+    ("x", [asks]),
+    ("r", [asks]),
+    ("p", [asks]),
+    ("x", [asks_behind("x"), is_handed_it]),
+    ("r", [asks_behind("x"), is_handed_it]),
+    ("x", [asks_behind("r"), is_handed_it]),
+]
+MIDDLE: list[Verb] = [
+    renews,
+    lengthens,
+    shortens,
+    downgrades,
+    is_never_heard_downgrading,
+    another_wants_it,
+    another_reads,
+    all_look,
+    another_gives_up,
+    time_passes,
+]
+ENDS: list[list[Verb]] = [
+    [releases],
+    [is_never_heard_releasing],
+    [detaches],
+    [is_adopted],
+    [is_adopted_by_one_who_gives_up],
+    [is_adopted_and_handed_on],
+    [],
+]
+IN_LINE: list[list[Verb]] = [[touches], [touches, is_handed_it], [gives_up], [all_look, gives_up]]
+
+
+def histories(middles: list[list[Verb]]) -> Iterator[tuple[str, list[Verb]]]:
+    for (kind, start), middle, end in itertools.product(STARTS, middles, ENDS):
+        yield kind, [*start, *middle, *end]
+    for (kind, start), first, then in itertools.product(STARTS[3:], IN_LINE, middles):
+        if len(then) < 2:
+            yield kind, [start[0], *first, *then]
+
+
+ONE = list(histories([[], *([verb] for verb in MIDDLE)]))
+TWO = list(histories(list(map(list, itertools.permutations(MIDDLE, 2)))))
+
+
+def play(world: World, kind: str, verbs: list[Verb], late: tuple[int, ...], arrives: int) -> bool:
+    """The first requests of the verbs `late` are kept back, and arrive after verb `arrives`, in the order in which they
+    were sent and then, of two, the other way round. False if nothing was kept back."""
+    history = History(world, kind)
+    for at, verb in enumerate(verbs):
+        before = len(world.held)
+        verb(history, int(at in late))
+        world.check()
+        if at in late and len(world.held) == before:
+            return False
+        if at == arrives:
+            for which in range(len(world.held))[:: 1 if late[0] <= late[-1] else -1]:
+                world.deliver(which)
+                world.check()
+    world.everybody_goes()
+    return True
+
+
+def play_all(backend: Backend, those: list[tuple[str, list[Verb]]], *, pairs: bool) -> None:
+    """One request late, and if `pairs` two."""
+    cells, broken = 0, dict[str, str]()
+    for kind, verbs in those:
+        places = range(len(verbs))
+        lates: list[tuple[int, ...]] = [(at,) for at in places]
+        lates += itertools.permutations(places, 2) if pairs else []
+        for late in lates:
+            for arrives in range(max(late), len(verbs)):
+                world = World(backend)
+                try:
+                    if not play(world, kind, verbs, late, arrives):
+                        break
+                except AssertionError as error:
+                    told = [verb.__name__ for verb in verbs]
+                    broken[f"{kind}: {told}, {late} late, after {arrives}"] = str(error).split("\n")[0]
+                finally:
+                    world.end()
+                cells += 1
+    shown = "\n".join(f"{cell}\n    {why}" for cell, why in itertools.islice(broken.items(), 10))
+    assert not broken, f"{len(broken)} of {cells} cells, among them:\n{shown}"
+    assert cells > 100, "or this shows nothing"
+
+
+@pytest.fixture(params=["server", "memory"])
+def backend(request: pytest.FixtureRequest, start_server: StartServer) -> Iterator[Backend]:
+    made = MemoryBackend() if request.param == "memory" else ServerBackend(start_server())
+    with closing(made):
+        yield made
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_nothing_that_comes_late_breaks_a_promise(backend: Backend, part: int) -> None:
+    play_all(backend, ONE[part::4], pairs=False)
+
+
+def test_nor_does_it_after_two_verbs_or_if_two_come_late(backend: Backend) -> None:
+    """Some of all histories, from everywhere; the rest is below."""
+    play_all(backend, TWO[::29], pairs=False)
+    play_all(backend, ONE[::17], pairs=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(16))
+def test_not_one_of_all_histories_breaks_a_promise(backend: Backend, part: int) -> None:
+    play_all(backend, [*ONE, *TWO][part::16], pairs=True)
+
+
+NAMES = ["a", "b"]
+
+
+@pytest.mark.parametrize("follows", ["nothing", "one takes the first", "all are taken", "one waits for the second"])
+def test_a_late_request_for_several_takes_nothing(backend: Backend, follows: str) -> None:
+    world = World(backend)
+    assert take_several(world, NAMES, lost=1) == []
+    world.check()
+    if follows == "one takes the first":
+        world.owner("x", name="a").ask()
+    elif follows == "all are taken":
+        for name in NAMES:
+            world.owner("x", name=name).ask()
+    elif follows == "one waits for the second":
+        for _ in range(2):
+            world.owner("x", name="b").ask()
+    world.deliver(0)
+    world.check()
+    for name in NAMES:
+        holding, _ = world.look(name)
+        assert len(holding) == sum(each.name == name and each.holds for each in world.owners)
+    world.everybody_goes()
