@@ -134,6 +134,7 @@ async def test_durations_are_written_in_many_ways(world: World) -> None:
 
 # Wherever the locks are
 
+
 @pytest.fixture
 def unreachable() -> Iterator[tuple[list[str], Callable[[], bool]]]:
     """Three addresses at which nobody answers, and whether anybody has come there."""

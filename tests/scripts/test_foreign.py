@@ -137,9 +137,9 @@ def lapsed(desk: Desk) -> None:
 
 
 def lapsed_with_a_line(desk: Desk) -> None:
-    desk.attempt(ALICE, ttl=100)
+    desk.attempt(ALICE, ttl=2_000)
     desk.attempt(BOB)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
 
 
 def tombstone(desk: Desk) -> None:
@@ -162,15 +162,15 @@ def readers_with_a_line(desk: Desk) -> None:
 
 
 def a_lapsed_reader(desk: Desk) -> None:
-    desk.read(ALICE, ttl=100)
+    desk.read(ALICE, ttl=2_000)
     desk.read(DAVE)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
 
 
 def lapsed_readers_with_a_line(desk: Desk) -> None:
-    desk.read(ALICE, ttl=100)
+    desk.read(ALICE, ttl=2_000)
     desk.attempt(BOB)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
 
 
 def readers_wait(desk: Desk) -> None:
