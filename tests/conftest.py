@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
@@ -58,6 +59,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     with item.config.stash[_room].entered(item):
         return (yield)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Thousands of collected tests stay until the end: the garbage collector need not look at them each time.
+
+    Many tests call `gc.collect()`, which takes a quarter of a second otherwise.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 # Servers

@@ -19,6 +19,7 @@ import pytest
 from holdtight import AsyncLocks, LeaseLost, Locks, LossReason
 from holdtight.lease import BaseLease
 from holdtight.redis.link import Link
+from tests.support.leases import renewed
 from tests.support.processes import wait_for
 
 
@@ -70,24 +71,17 @@ def open_sockets() -> set[int]:
     return found
 
 
-def goes_on(lease: BaseLease, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        lease.check()
-        time.sleep(0.01)
-
-
 def in_a_block(url: str, ending: str) -> None:
     with Locks(url) as locks:
-        lock = locks.lock("a", ttl=0.5)
+        lock = locks.lock("a", ttl=3)
         with lock as lease:
             pid = os.fork()
             if pid == 0:
                 owns_nothing(lease)
                 started = time.monotonic()
-                with locks.lock("b", ttl=0.5) as own:
-                    goes_on(own, 0.7)  # longer than its ttl: the child has a keeper
-                assert time.monotonic() - started < 2
+                with locks.lock("b", ttl=3) as own:
+                    assert time.monotonic() - started < 2
+                    renewed(own)  # the child has a keeper
                 assert lock.locked(), "the child sees its parent's lock held"
                 lease.release()  # says nothing to the server
                 assert lock.locked()
@@ -98,7 +92,7 @@ def in_a_block(url: str, ending: str) -> None:
                     sys.exit(0)  # through the block: its own exception goes before the loss
             else:
                 code = wait_for_exit(pid)
-                goes_on(lease, 1)
+                renewed(lease)
                 say(f"child {code}")
         # With "leave" the child comes by here no more: leaving the block it owns nothing of raises LeaseLost.
         again = lock.try_acquire()
@@ -121,7 +115,7 @@ def in_an_async_block(url: str) -> None:
         asyncio.run(life())
 
     async def main() -> None:
-        async with inherited, inherited.lock("a", ttl=0.5) as lease:
+        async with inherited, inherited.lock("a", ttl=3) as lease:
             pid = os.fork()
             if pid == 0:
                 try:
@@ -132,10 +126,7 @@ def in_an_async_block(url: str) -> None:
                     os._exit(1)
                 os._exit(0)
             code = await asyncio.to_thread(wait_for_exit, pid)
-            end = time.monotonic() + 1
-            while time.monotonic() < end:
-                lease.check()
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(renewed, lease)
             say(f"child {code}")
         async with AsyncLocks(url) as others:
             again = await others.lock("a").try_acquire()
@@ -155,12 +146,12 @@ def thread_free(work: Callable[[], None]) -> None:
 def out_of_busy_threads(url: str) -> None:
     """Forks while threads take and give back, wait in line, and the keeper renews."""
     locks = Locks(url)
-    held = locks.lock("held", ttl=0.3).acquire()
+    held = locks.lock("held", ttl=3).acquire()
     stop = threading.Event()
 
     def take_and_give(number: int) -> None:
         while not stop.is_set():
-            with locks.lock(f"busy-{number % 2}", ttl=0.3):
+            with locks.lock(f"busy-{number % 2}", ttl=3):
                 pass
 
     threads = [threading.Thread(target=take_and_give, args=(number,), daemon=True) for number in range(4)]
@@ -174,7 +165,7 @@ def out_of_busy_threads(url: str) -> None:
         locks.close()
 
     codes = [forked(child) for _ in range(15)]
-    held.check()
+    renewed(held)
     stop.set()
     for thread in threads:
         thread.join(5)
@@ -202,10 +193,10 @@ def in_a_pool(url: str, path: str) -> None:
     with open(path, "w") as file:
         file.write("0")
     _pool_locks = Locks(url)
-    with _pool_locks.lock("outer", ttl=0.5) as lease:
+    with _pool_locks.lock("outer", ttl=3) as lease:
         with multiprocessing.get_context("fork").Pool(4) as pool:
             fences = pool.map(_increment, [path] * 200, chunksize=1)
-        lease.check()
+        renewed(lease)
     _pool_locks.close()
     with open(path) as file:
         say(f"{file.read()} {len(set(fences))}")
@@ -268,7 +259,7 @@ def out_of_waiting_threads(*urls: str) -> None:
 def the_same_lock_in_the_child(url: str) -> None:
     """The child stands in a copy of its parent's block and holds nothing: it waits like anyone else."""
     with Locks(url) as locks:
-        lock = locks.lock("a", ttl=1)
+        lock = locks.lock("a", ttl=5)
         read, write = os.pipe()
         with lock:
             pid = os.fork()

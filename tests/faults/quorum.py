@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any, Self, TypeAlias
 
 from holdtight import Locks
 from tests.faults.clients import Client
+from tests.support.processes import wait_for
 from tests.support.proxy import Proxy
 from tests.support.servers import RunningServer
 
-__all__ = ["Nodes", "Side", "StartNodes", "of_available_nodes", "votes_of"]
+__all__ = ["Nodes", "Side", "StartNodes", "of_available_nodes", "votes_of", "warm"]
 
 
 class Side:
@@ -64,6 +66,21 @@ def votes_of(nodes: Nodes, name: str) -> list[bytes]:
         raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value or b""
         found.append(raw[3:27] if raw[:2] == b"x1" else b"")
     return found
+
+
+def warm(client: Client, nodes: Nodes, name: str = "warm") -> None:
+    """Until the client has a connection to every node and all of them vote, and has given everything back."""
+
+    def on_all() -> bool:
+        lease = client.acquire(name, wait=5)
+        end = time.monotonic() + 0.2
+        while not (found := all(votes_of(nodes, name))) and time.monotonic() < end:
+            pass
+        client.release(lease)
+        return found
+
+    wait_for(on_all)
+    wait_for(lambda: not any(votes_of(nodes, name)))
 
 
 def of_available_nodes(client: Client, reachable: int) -> None:

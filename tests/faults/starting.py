@@ -50,10 +50,10 @@ def by_an_interrupt(url: str) -> None:
     with Locks(url) as locks:
         once_a_thread_is_started(lambda: signal.raise_signal(signal.SIGINT))
         try:
-            locks.lock("a", ttl=0.5).acquire().release()
+            locks.lock("a", ttl=3).acquire().release()
         except KeyboardInterrupt:
             say("interrupted")
-        with locks.lock("b", ttl=0.5) as lease:
+        with locks.lock("b", ttl=3) as lease:
             wait_for(lambda: keepers() == 1)
             until = lease.tenure.deadline
             wait_for(lambda: lease.tenure.deadline > until + 0.5, what="renewals")

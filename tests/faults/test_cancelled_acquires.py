@@ -263,7 +263,7 @@ def test_a_detach_that_is_cancelled_too_late_leaves_a_lease_that_knows_when_it_e
 
     async def main() -> None:
         async with AsyncLocks(private_server.url) as locks:
-            lease = await locks.lock("a", ttl=0.9).acquire()
+            lease = await locks.lock("a", ttl=3).acquire()
             detach = asyncio.create_task(lease.detach(60))
             await asyncio.sleep(0)
             wait_for(lambda: int(private_server.command("PTTL", "ht:{a}")) > 30_000)  # the loop hears of nothing

@@ -42,7 +42,7 @@ def test_exactly_one_process_of_a_circle_gives_up(
         for at in range(members)
     ]
     for at, child in enumerate(children):
-        child.expect(f"holds lock {at}", within=30)
+        child.expect(f"holds lock {at}", within=60)
     for child in children:
         child.send("go")
     said = [child.wait_line(30) for child in children]

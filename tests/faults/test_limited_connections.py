@@ -13,7 +13,7 @@ from tests.faults.test_interrupted_anywhere import DROPPED, block, handle
 from tests.support.interrupts import Moment, interrupted_at
 from tests.support.servers import RunningServer
 
-TTL = 0.5
+TTL = 3
 
 
 @DROPPED

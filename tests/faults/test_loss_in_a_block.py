@@ -100,7 +100,8 @@ def test_emptied_servers_race_the_end_of_the_block(private_server: RunningServer
                             await asyncio.sleep(0)
                 except LeaseLost:
                     lost += 1
-                    assert lease.reason in (LossReason.EXPIRED, None)
+                    # Unreachable, if the machine was busy with something else until its time had run out.
+                    assert lease.reason in (LossReason.EXPIRED, LossReason.UNREACHABLE, None)
                 else:
                     raise AssertionError("a release of what is gone has to say so")
                 await nothing_comes_after()

@@ -17,13 +17,13 @@ def test_a_holder_hears_of_a_flushed_server_within_a_third_of_its_ttl(
     private_server: RunningServer, open_client: OpenClient
 ) -> None:
     client = open_client(private_server.url)
-    lease = client.acquire("a", ttl=0.9)
+    lease = client.acquire("a", ttl=3)
     lost = threading.Event()
     lease.on_lost(lambda _: lost.set())
     private_server.flushall()
     started = time.monotonic()
     assert lost.wait(5)
-    assert time.monotonic() - started < 0.3 + 0.2
+    assert time.monotonic() - started < 1 + 1
     assert lease.reason is LossReason.EXPIRED
     with pytest.raises(LeaseLost):
         lease.check()
@@ -37,11 +37,11 @@ def test_a_holder_hears_of_another_who_took_the_flushed_lock(
     private_server: RunningServer, open_client: OpenClient
 ) -> None:
     client, other = open_client(private_server.url), open_client(private_server.url)
-    lease = client.acquire("a", ttl=0.9)
+    lease = client.acquire("a", ttl=3)
     private_server.flushall()
     after = other.acquire("a", wait=0)
     assert after.fence > lease.fence
-    wait_for(lambda: lease.lost, within=0.9)
+    wait_for(lambda: lease.lost, within=3)
     assert lease.reason in (LossReason.TAKEN, LossReason.EXPIRED)
     release_lost(client, lease)
     assert not after.lost
@@ -62,7 +62,7 @@ def test_waiters_of_a_flushed_server_go_on_and_are_served(
     private_server: RunningServer, open_client: OpenClient
 ) -> None:
     client, other = open_client(private_server.url), open_client(private_server.url)
-    held = client.acquire("a", ttl=0.9)
+    held = client.acquire("a", ttl=1.5)
     waiters = [start(lambda: other.acquire("a")) for _ in range(3)]
     wait_for(lambda: waiting(private_server, "a") == 3)
     private_server.flushall()
@@ -102,7 +102,7 @@ def test_a_waiter_outlives_a_server_that_is_down_for_a_while(
     private_server: RunningServer, open_client: OpenClient
 ) -> None:
     client = open_client(private_server.url)
-    held = client.acquire("a", ttl=0.5)
+    held = client.acquire("a", ttl=1.5)
     waiter = start(lambda: client.acquire("a"))
     wait_for(lambda: waiting(private_server, "a") == 1)
     private_server.kill()

@@ -142,7 +142,7 @@ def test_a_release_that_failed_for_good_ends_with_the_ttl(
     with pytest.raises(Unavailable):
         client.release(lease)
     again = other.acquire("a", wait=5)
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 1 + 2
     assert again.fence > lease.fence
     other.release(again)
 
@@ -151,7 +151,7 @@ def test_a_block_that_ends_while_the_server_is_away_is_no_error(private_server: 
     failed = threading.Event()
     with Locks(proxy.url) as locks:
         locks.events.subscribe(lambda event: failed.set() if type(event).__name__ == "ReleaseFailed" else None)
-        with locks.lock("a", ttl=1):
+        with locks.lock("a", ttl=2):
             proxy.refuse()
             proxy.cut()
         assert failed.is_set()
@@ -165,7 +165,7 @@ def test_a_renewal_never_revives_what_was_released_meanwhile(
     """The renewal is under way when the release goes out; arriving late it must not touch the next holder."""
     load_scripts(private_server)
     client, other = open_client(proxy.url), open_client(private_server.url)
-    lease = client.acquire("a", ttl=0.6)
+    lease = client.acquire("a", ttl=3)
     held = proxy.hold_reply(asks(script.RENEW))
     held.wait()
     client.release(lease)

@@ -7,15 +7,17 @@ import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from holdtight import AsyncLocks
+from holdtight.aio.fan import QuorumTransport
 from holdtight.redis.ballot import VOTE
 from tests.faults.clients import Colour, OpenClient, asks
 from tests.faults.quorum import Nodes, Side, votes_of
 from tests.support.processes import wait_for
+from tests.support.proxy import Order
 
 
 @contextmanager
@@ -67,14 +69,18 @@ def test_connects_that_end_in_the_last_turn_of_a_loop_are_nobodys_loss(nodes: No
 
 
 def test_votes_that_nobody_waits_for_end_with_a_loop_that_has_ended(nodes: Nodes) -> None:
-    async def take_and_give(locks: AsyncLocks) -> None:
+    async def take_and_give(side: Side, locks: AsyncLocks) -> Order:
+        async with locks.lock("warm"), asyncio.timeout(10):
+            while not cast(QuorumTransport, locks.transport()).all_ready():
+                await asyncio.sleep(0.001)  # or the last one may not have been asked yet when the loop ends
+        held = side.proxies[4].hold_reply(asks(VOTE))
         async with locks.lock("a"):
             pass
+        return held
 
     with Side(nodes) as side, uncomplaining_loop() as loop:
-        held = side.proxies[4].hold_reply(asks(VOTE))
         locks = AsyncLocks(side.urls)
-        loop.run_until_complete(take_and_give(locks))
+        held = loop.run_until_complete(take_and_give(side, locks))
         held.wait()
         locks.discard()
 

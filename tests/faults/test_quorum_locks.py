@@ -16,7 +16,7 @@ from tests.support.processes import wait_for
 
 
 def test_a_lock_is_held_on_a_majority_and_its_renewals_heal_towards_all(nodes: Nodes, open_client: OpenClient) -> None:
-    client = open_client(nodes.urls, ttl=1)
+    client = open_client(nodes.urls, ttl=3)
     lease = client.acquire("a")
     assert len(lease.nodes) >= 3
     assert set(lease.nodes) <= set(nodes.urls)
@@ -118,7 +118,7 @@ def test_readers_share_and_a_writer_is_alone(nodes: Nodes, open_client: OpenClie
 
 
 def test_readers_are_renewed_and_healed(nodes: Nodes, open_client: OpenClient) -> None:
-    client = open_client(nodes.urls, ttl=0.6)
+    client = open_client(nodes.urls, ttl=3)
     lease = client.call(client.locks.rwlock("book").read().acquire)
     wait_for(lambda: len(lease.nodes) == 5)
     nodes.servers[0].command("DEL", "ht:{book}", "ht:{book}:h", "ht:{book}:w")
@@ -177,7 +177,7 @@ def test_what_a_quorum_cannot_do_is_refused_with_the_reason(nodes: Nodes, open_c
 def test_inspect_tells_who_holds_it_on_a_majority_and_what_every_node_says(
     nodes: Nodes, open_client: OpenClient
 ) -> None:
-    client = open_client(nodes.urls, ttl=3)
+    client = open_client(nodes.urls, ttl=6)
     assert not client.call(client.locks.inspect, "a").locked
     lease = client.acquire("a", label="nightly")
     wait_for(lambda: len(lease.nodes) == 5)  # or the one that is killed may be one of three

@@ -14,7 +14,7 @@ from tests.faults.clients import Client, OpenClient, release_lost
 from tests.faults.quorum import Nodes, Side, of_available_nodes
 from tests.support.processes import wait_for
 
-TTL = 1.0
+TTL = 2.0
 FEW, MANY = (0, 1), (2, 3, 4)
 
 

@@ -21,6 +21,7 @@ from holdtight.aio.fan import QuorumTransport
 from holdtight.redis.ballot import RESIGN, RESIGN_WHOLE, VOTE
 from tests.faults.clients import OpenClient, asks
 from tests.faults.quorum import Nodes, Side, votes_of
+from tests.faults.quorum import warm as warm_client
 from tests.support.processes import wait_for
 from tests.support.servers import FLAVOURS, StartServer
 
@@ -285,19 +286,17 @@ def test_a_node_that_voted_after_the_grant_is_told_of_the_release_however_late_t
     """Its answer came when nobody waited for it, and what it was asked cannot be on its way any more."""
     with Side(nodes) as side:
         client = open_client(side.urls)
-        for _ in range(5):
-            client.release(client.acquire("a"))
-        wait_for(lambda: free(nodes, "a"))
+        warm_client(client, nodes)
         for index in (0, 1):
             side.proxies[index].pause("replies")
-        lease = client.try_acquire("a", ttl=1.5, renew=False)
+        lease = client.try_acquire("a", ttl=6, renew=False)
         assert lease is not None
         assert len(lease.nodes) == 3
         wait_for(lambda: all(votes_of(nodes, "a")))
         side.heal()
-        time.sleep(0.7)  # more than a third of the ttl, which is how long a node may take to vote if nobody waits
+        time.sleep(2.1)  # more than a third of the ttl, which is how long a node may take to vote if nobody waits
         client.release(lease)
-        wait_for(lambda: free(nodes, "a"), within=0.5)
+        wait_for(lambda: free(nodes, "a"), within=2)  # its time would end only after that
 
 
 def test_nodes_that_have_forgotten_the_scripts_are_sent_them_again(nodes: Nodes, open_client: OpenClient) -> None:
@@ -340,7 +339,7 @@ def test_servers_of_several_kinds_make_a_quorum(start_server: StartServer, open_
     kinds = [flavour for flavour in FLAVOURS if flavour.missing() is None]
     nodes = Nodes([start_server(flavour=flavour) for flavour in kinds])
     nodes.bless()
-    client = open_client(nodes.urls, ttl=1)
+    client = open_client(nodes.urls, ttl=3)
     lease = client.acquire("a")
     wait_for(lambda: len(lease.nodes) == len(kinds))
     client.release(lease)
@@ -354,7 +353,7 @@ def test_the_rights_that_are_listed_are_enough_for_a_quorum(nodes: Nodes, open_c
     for server in nodes.servers:
         server.command(*found[0].split())
     urls = [f"redis://locker:secret@127.0.0.1:{server.port}/0" for server in nodes.servers]
-    client, other = open_client(urls, ttl=0.6), open_client(urls)
+    client, other = open_client(urls, ttl=3), open_client(urls)
     client.call(client.locks.bless)
     lease = client.acquire("a")
     wait_for(lambda: len(lease.nodes) == 5)

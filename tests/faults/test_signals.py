@@ -13,10 +13,10 @@ import pytest
 from holdtight import Locks
 from tests.faults import ending
 from tests.faults.clients import COLOURS, lock_keys, waiting
+from tests.faults.ending import TTL
 from tests.support.processes import Child, StartChild, wait_for
 from tests.support.servers import RunningServer
 
-TTL = 1.0
 HEARTBEAT = 5.0
 
 
@@ -33,7 +33,7 @@ def interrupted(child: Child) -> None:
 
 def free_within_its_ttl(server: RunningServer) -> None:
     with Locks(server.url) as locks:
-        locks.lock("a").acquire(wait=TTL + 1).release()
+        locks.lock("a").acquire(wait=TTL + 3).release()
     assert waiting(server, "a") == 0
 
 
@@ -74,7 +74,7 @@ def test_ctrl_c_at_the_moment_of_the_hand_over(
     chance = random.Random(5)
     with Locks(private_server.url) as locks:
         for _ in range(3):
-            held = locks.lock("a", ttl=10).acquire(wait=TTL + 1)
+            held = locks.lock("a", ttl=10).acquire(wait=TTL + 3)
             child = start_child(ending.wait_until_interrupted, private_server.url, colour)
             wait_for(lambda: waiting(private_server, "a") == 1)
             held.release()
@@ -120,13 +120,13 @@ def test_sigterm_ends_a_waiter_at_once_and_its_entry_with_the_heartbeat(
         started = time.monotonic()
         held.release()
         locks.lock("a").acquire(wait=5).release()
-        assert time.monotonic() - started < 0.25, "the next one does not wait for the dead"
+        assert time.monotonic() - started < 2, "the next one does not wait for the dead"
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc to see what a thread blocks")
 def test_no_signal_is_given_to_a_thread_of_ours(private_server: RunningServer) -> None:
     """The kernel may give a Ctrl-C to any thread that does not block it, and the main thread would sleep on."""
-    with Locks(private_server.url) as locks, locks.lock("a", ttl=0.3) as lease:
+    with Locks(private_server.url) as locks, locks.lock("a", ttl=5) as lease:
         lease.renew()
         ours = [thread.native_id for thread in threading.enumerate() if thread.name.startswith("holdtight-")]
         assert ours

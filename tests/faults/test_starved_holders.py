@@ -24,7 +24,7 @@ from tests.support.servers import RunningServer
 
 def test_a_lock_outlives_an_event_loop_that_is_blocked(private_server: RunningServer) -> None:
     async def main() -> None:
-        async with AsyncLocks(private_server.url) as locks, locks.lock("a", ttl=0.5) as lease:
+        async with AsyncLocks(private_server.url) as locks, locks.lock("a", ttl=1.5) as lease:
             time.sleep(3)  # the fault itself
             lease.check()
             assert others.lock("a").try_acquire() is None
@@ -42,12 +42,12 @@ def test_a_loop_that_was_blocked_reads_what_has_come_before_it_loses_patience(
 
     async def main() -> None:
         async with AsyncLocks(private_server.url) as locks:
-            lock = locks.lock("a", ttl=0.3, wait=0)
-            for _ in range(5):
+            lock = locks.lock("a", ttl=1.8, wait=0)
+            for _ in range(3):
                 async with lock:
                     pass
                 task = asyncio.create_task(lock.acquire())
-                asyncio.get_running_loop().call_soon(time.sleep, 0.2)  # behind the task, before its request leaves
+                asyncio.get_running_loop().call_soon(time.sleep, 0.8)  # behind the task, before its request leaves
                 await (await task).release()
 
     asyncio.run(main())
@@ -79,7 +79,7 @@ def test_a_lock_outlives_busy_threads(private_server: RunningServer) -> None:
     with (
         Locks(private_server.url) as others,
         Locks(private_server.url) as locks,
-        locks.lock("a", ttl=0.5) as lease,
+        locks.lock("a", ttl=1.5) as lease,
         busy_threads(4),
     ):
         time.sleep(3)  # the fault itself

@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 import threading
-import time
 import traceback
 import weakref
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from holdtight.keeper import post
 from holdtight.memory import place as module
 from holdtight.memory.place import Stores, stores
 from holdtight.redis.node import Client
+from tests.support.leases import renewed
 from tests.support.processes import StartChild, wait_for
 
 
@@ -118,7 +118,7 @@ def test_a_store_that_somebody_is_connected_to_is_never_forgotten(own_stores: tu
 
 def child_has_stores_of_its_own() -> None:
     locks = Locks("memory://forked")
-    held = locks.lock("a", ttl=0.5).acquire()
+    held = locks.lock("a", ttl=3).acquire()
     waiting = threading.Thread(target=lambda: locks.lock("a").acquire(wait=20).release())
     waiting.start()
     wait_for(lambda: locks.inspect("a").waiting == 1)
@@ -127,16 +127,15 @@ def child_has_stores_of_its_own() -> None:
         assert held.lost
         assert held.reason is LossReason.FORKED
         assert stores.server("forked").time_left() == {}
-        with locks.lock("a", wait=0, ttl=0.3) as own:
+        with locks.lock("a", wait=0, ttl=3) as own:
             assert own.fence > held.fence
-            time.sleep(0.6)
-            own.check()  # the child has a keeper
+            renewed(own)  # the child has a keeper
             assert locks.inspect("a").waiting == 0
         with Locks("memory://forked") as another, another.lock("b"):
             assert locks.lock("b").try_acquire() is None
 
     print(forked(child), flush=True)
-    held.check()
+    renewed(held)  # and the parent still has its own
     held.release()
     waiting.join(10)
     print("served" if not waiting.is_alive() else "left waiting", flush=True)

@@ -12,8 +12,6 @@ from models import check
 from models.check import Outcome
 from models.runs import RUNS, Expected, Run
 
-pytestmark = pytest.mark.alone("it keeps the processors busy for seconds, and others' short leases would end")
-
 PAGE = Path(__file__).parents[2] / "models" / "README.md"
 
 

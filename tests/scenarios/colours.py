@@ -40,9 +40,9 @@ __all__ = ["COLOURS", "PATIENCE", "Actor", "Colour", "bare"]
 
 T = TypeVar("T")
 Scene = Coroutine[Any, Any, T]
-PATIENCE = 15.0
+PATIENCE = 30.0
 """Seconds after which somebody who waits for an actor has waited in vain."""
-LONGEST = 30.0
+LONGEST = 90.0
 """Seconds after which a scenario hangs."""
 
 

@@ -1,8 +1,9 @@
 """Every scenario × colour × kind × server flavour, the memory store among them.
 
-What only a real server can show is marked `real_server("why")`, what is not for permits `locks_only("why")`. The kinds
-that differ from the exclusive lock by their scripts alone are played on one real server or in memory, and what differs
-by its event loop alone with the exclusive lock on one real server; everywhere else by `make faults`.
+What only a real server can show is marked `real_server("why")`, what is not for permits `locks_only("why")`. What no
+server decides is played in memory alone (`test_wrong_input.py`). The kinds that differ from the exclusive lock by their
+scripts alone are played on one real server or in memory, and what differs by its event loop alone with the exclusive
+lock on one real server; everywhere else by `make faults`.
 """
 
 import inspect
@@ -28,6 +29,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # A write lock is the very claim of the exclusive lock.
         here = (MEMORY,) if kind == "write" else (FLAVOURS[0], MEMORY)
         where = given.get("shared_server")
+        if where is None:  # no server, so nothing to repeat
+            kept.append(item)
+            continue
         other_loop = given.get("colour") == "uvloop" and (kind != "exclusive" or where != FLAVOURS[0])
         if other_loop or (kind != "exclusive" and where not in here):
             item.add_marker(pytest.mark.long)

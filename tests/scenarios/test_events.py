@@ -132,7 +132,7 @@ async def test_an_expiry_is_told_once_and_by_the_next_taker_too(world: World) ->
 
 async def test_a_loss_of_data_is_told_as_an_expiry(world: World) -> None:
     heard = world.listen()
-    lease = await world.lock(ttl=0.9).acquire()
+    lease = await world.lock(ttl=1.5).acquire()
     world.server.flushall()
     await lease.wait_lost(10)
     await expect_loss(world, heard, lease.owner, lease.fence, LossReason.EXPIRED)

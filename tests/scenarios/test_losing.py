@@ -128,7 +128,7 @@ async def test_a_lock_that_another_took_meanwhile_is_lost_as_taken(world: World)
 
 
 async def test_the_reason_is_final(world: World) -> None:
-    lease = await world.lock(ttl=0.3).acquire()
+    lease = await world.lock(ttl=1.2).acquire()
     world.server.flushall()
     await lease.wait_lost(10)
     async with world.lock(of=world.locks(), wait=0):
@@ -139,7 +139,7 @@ async def test_the_reason_is_final(world: World) -> None:
 
 
 async def test_a_block_whose_lease_is_lost_ends_with_an_error(world: World) -> None:
-    lock = world.lock(ttl=0.3)
+    lock = world.lock(ttl=1.2)
     with pytest.raises(LeaseLost) as caught:  # noqa: PT012
         async with lock as lease:
             world.server.flushall()
@@ -188,7 +188,7 @@ async def test_the_body_of_an_async_with_is_cancelled_when_the_lease_is_lost(wor
     cancelled = False
     clock = Stopwatch()
     with pytest.raises(LeaseLost) as caught:  # noqa: PT012
-        async with world.lock(ttl=0.6):
+        async with world.lock(ttl=1.5):
             world.server.flushall()
             try:
                 await asyncio.sleep(20)

@@ -1,12 +1,24 @@
-"""Input that is wrong is refused before anything is sent; keys that are not ours are left as they are."""
+"""Input that is wrong is refused before anything is sent: no server has a say, so none is asked.
 
+The scenarios play in memory. One test plays all wrong names and options once more on a server and on a quorum which
+nobody can reach, and which notice whoever tries.
+"""
+
+import select
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from holdtight import AsyncLease, AsyncLock, LockTimeout, NotSupported, ScriptError
-from tests.scenarios.world import World, main_key
+from holdtight import LockTimeout, NotSupported
+from tests.scenarios.colours import Colour
+from tests.scenarios.world import KINDS, World
+from tests.support.memory import MEMORY
+
+in_memory = pytest.mark.parametrize("shared_server", [MEMORY], ids=repr, indirect=True)
 
 NAMES: dict[str, Any] = {
     "empty": "",
@@ -25,6 +37,7 @@ NAMES: dict[str, Any] = {
 }
 
 
+@in_memory
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 async def test_a_bad_name_is_refused_unsent(world: World, name: Any) -> None:
     sent = world.tap()
@@ -69,6 +82,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@in_memory
 @pytest.mark.parametrize(("options", "named"), OPTIONS.values(), ids=OPTIONS)
 async def test_a_bad_option_is_refused_unsent(world: World, options: dict[str, Any], named: str) -> None:
     sent = world.tap()
@@ -80,6 +94,7 @@ async def test_a_bad_option_is_refused_unsent(world: World, options: dict[str, A
     assert sent() == 0
 
 
+@in_memory
 async def test_a_bad_argument_to_a_call_is_refused_unsent(world: World) -> None:
     sent = world.tap()
     lock = world.lock(ttl=20)
@@ -105,8 +120,9 @@ async def test_a_bad_argument_to_a_call_is_refused_unsent(world: World) -> None:
     await lease.release()
 
 
+@in_memory
 async def test_durations_are_written_in_many_ways(world: World) -> None:
-    written = ((5, 5), (0.5, 0.5), ("250ms", 0.25), ("2m", 120), (timedelta(seconds=3), 3), ("1.5s", 1.5))
+    written = ((5, 5), (1.5, 1.5), ("1250ms", 1.25), ("2m", 120), (timedelta(seconds=3), 3), ("2.5s", 2.5))
     for ttl, seconds in written:
         async with world.lock(ttl=ttl) as lease:
             assert lease.ttl == seconds
@@ -115,6 +131,49 @@ async def test_durations_are_written_in_many_ways(world: World) -> None:
             with pytest.raises(LockTimeout):
                 await world.apart(world.lock().acquire(wait=wait))
 
+
+# Wherever the locks are
+
+
+@pytest.fixture
+def unreachable() -> Iterator[tuple[list[str], Callable[[], bool]]]:
+    """Three addresses at which nobody answers, and whether anybody has come there."""
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        urls = [f"redis://127.0.0.1:{each.getsockname()[1]}/0" for each in listeners]
+        yield urls, lambda: bool(select.select(listeners, [], [], 0)[0])
+
+
+ELSEWHERE = [(kind, nodes) for kind in KINDS for nodes in (1, 3) if (kind, nodes) != ("permit", 3)]
+
+
+@pytest.mark.parametrize("colour", ["sync", "asyncio"], indirect=True)
+@pytest.mark.parametrize(("kind", "nodes"), ELSEWHERE, ids=lambda given: f"{given}")
+def test_what_is_refused_in_memory_is_refused_unsent_on_servers_too(
+    colour: Colour, kind: str, nodes: int, unreachable: tuple[list[str], Callable[[], bool]]
+) -> None:
+    urls, reached = unreachable
+    target = urls[:nodes] if nodes > 1 else urls[0]
+
+    async def scene() -> None:
+        async with colour.open(target) as locks:
+            for said, name in NAMES.items():
+                with pytest.raises((ValueError, TypeError), match="name"):
+                    pytest.fail(f"{said}: {KINDS[kind](locks, name)}")
+                with pytest.raises((ValueError, TypeError), match="name"):
+                    pytest.fail(f"{said}: {await locks.inspect(name)}")
+            for said, (options, named) in OPTIONS.items():
+                with pytest.raises((ValueError, TypeError), match=named):
+                    pytest.fail(f"{said}: {KINDS[kind](locks, 'fine', **options)}")
+                if options.keys() <= {"ttl", "wait", "label"}:
+                    with pytest.raises((ValueError, TypeError), match=named):
+                        pytest.fail(f"{said}: {colour.open(target, **options)}")
+
+    colour.run(scene())
+    assert not reached()
+
+
+# Clients
 
 SETTINGS: dict[str, tuple[dict[str, Any], type[Exception]]] = {
     "namespace empty": ({"namespace": ""}, ValueError),
@@ -134,88 +193,25 @@ SETTINGS: dict[str, tuple[dict[str, Any], type[Exception]]] = {
 }
 
 
+both_colours = pytest.mark.parametrize("colour", ["sync", "asyncio"], indirect=True)
+
+
+@both_colours
 @pytest.mark.parametrize(("options", "error"), SETTINGS.values(), ids=SETTINGS)
-async def test_bad_settings_are_refused(world: World, options: dict[str, Any], error: type[Any]) -> None:
+def test_bad_settings_are_refused(
+    colour: Colour, options: dict[str, Any], error: type[Exception], unreachable: tuple[list[str], Callable[[], bool]]
+) -> None:
+    urls, reached = unreachable
     with pytest.raises(error, match=next(iter(options))):
-        world.locks(**options)
+        colour.open(urls[0], **options)
+    assert not reached()
 
 
 TARGETS = ("ftp://host", "localhost:6379", "redis://host:port", "redis://host/first", "", 5, b"redis://")
 
 
+@both_colours
 @pytest.mark.parametrize("target", TARGETS, ids=repr)
-async def test_a_bad_target_is_refused(world: World, target: object) -> None:
+def test_a_bad_target_is_refused(colour: Colour, target: object) -> None:
     with pytest.raises((ValueError, TypeError), match="target"):
-        world.locks(target)
-
-
-# Keys of somebody else
-
-foreign_keys = pytest.mark.real_server("nobody but us can write into the memory store")
-
-
-def foreign(found: str, key: str) -> tuple[Any, ...]:
-    commands: dict[str, tuple[Any, ...]] = {
-        "string": ("SET", key, "not a lock"),
-        "empty": ("SET", key, ""),
-        "lookalike": ("SET", key, "x1-short"),
-        "list": ("RPUSH", key, "a", "b"),
-        "hash": ("HSET", key, "field", "value"),
-        "zset": ("ZADD", key, 1, "member"),
-        "set": ("SADD", key, "member"),
-        "stream": ("XADD", key, "1-1", "field", "value"),
-    }
-    return commands[found]
-
-
-async def refused(world: World, lock: AsyncLock, key: str, *, look: bool = True) -> None:
-    before = world.server.command("DUMP", key)
-    lease: AsyncLease | None
-    with pytest.raises(ScriptError, match=r"Nothing was overwritten") as caught:
-        lease = await lock.acquire(wait=5)
-    assert (caught.value.code, caught.value.name) == ("SCRIPT_ERROR", lock.name)
-    if look:
-        with pytest.raises(ScriptError):
-            await lock.inspect()
-    assert world.server.command("DUMP", key) == before
-    assert world.server.command("PTTL", key) == -1
-    world.server.command("DEL", key)
-    lease = await lock.acquire(wait=5)
-    await lease.release()
-
-
-@foreign_keys
-@pytest.mark.parametrize("found", ["string", "empty", "lookalike", "list", "hash", "zset", "set", "stream"])
-async def test_a_key_of_another_foundis_never_taken_for_a_lock(world: World, found: str) -> None:
-    key = main_key("thing")
-    world.server.command(*foreign(found, key))
-    with pytest.raises(ScriptError):
-        await world.lock().try_acquire()
-    await refused(world, world.lock(), key)
-
-
-@foreign_keys
-@pytest.mark.parametrize("found", ["string", "list", "zset", "set", "stream"])
-async def test_a_foreign_key_where_the_waiters_are_kept_is_left_alone(world: World, found: str) -> None:
-    key = main_key("thing") + ":w"
-    world.server.command(*foreign(found, key))
-    await refused(world, world.lock(), key, look=False)
-
-
-@pytest.mark.locks_only("permits stand in that key themselves, and are refused")
-@foreign_keys
-@pytest.mark.parametrize("place", [":q", ":w"])
-@pytest.mark.parametrize("found", ["string", "list", "set", "stream"])
-async def test_a_foreign_key_in_the_way_of_a_queue_harms_nobody(world: World, found: str, place: str) -> None:
-    """Nobody can wait there, but the holder is well, and everything is as it was."""
-    lock = world.lock(ttl=20)
-    key = main_key("thing") + place
-    async with lock as lease:
-        world.server.command(*foreign(found, key))
-        before = world.server.command("DUMP", key), world.server.command("GET", main_key("thing"))
-        with pytest.raises(ScriptError, match="Nothing was overwritten"):
-            await world.apart(world.lock().acquire(wait=5))
-        assert (world.server.command("DUMP", key), world.server.command("GET", main_key("thing"))) == before
-        await lease.renew()
-        lease.check()
-    world.server.command("DEL", key)
+        colour.open(target)

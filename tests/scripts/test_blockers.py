@@ -41,7 +41,7 @@ def test_a_waiter_that_died_is_none(desk: Desk) -> None:
     desk.attempt(BOB)
     desk.pass_time(HEARTBEAT - 100)
     desk.attempt(CAROL)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
     assert desk.blockers(BOB) == []
     assert desk.blockers(CAROL) == [ALICE]
 
@@ -83,9 +83,9 @@ def test_who_was_handed_the_name_and_has_not_confirmed_keeps_nobody(desk: Desk) 
 
 
 def test_an_expired_holder_keeps_nobody(desk: Desk) -> None:
-    desk.attempt(ALICE, ttl=200)
+    desk.attempt(ALICE, ttl=2_000)
     desk.attempt(BOB)
-    desk.pass_time(201)
+    desk.pass_time(2_001)
     assert desk.blockers(BOB) == []
 
 

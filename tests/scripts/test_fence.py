@@ -126,10 +126,10 @@ def handed_over_and_confirmed(desk: Desk) -> int:
 
 def handed_over_by_one_who_left(desk: Desk) -> int:
     fence = ahead(desk)
-    desk.put_held(BOB, fence, left=50)
+    desk.put_held(BOB, fence, left=2_000)
     desk.attempt(CAROL)
     desk.attempt(ALICE, ttl=1_000)
-    desk.pass_time(51)
+    desk.pass_time(2_001)
     assert desk.withdraw(CAROL) == 1
     assert (desk.state().owner, desk.state().fence) == (ALICE, fence + 1)
     return fence + 1
@@ -219,8 +219,8 @@ def a_reader_withdrawn(desk: Desk) -> int:
 def taken_after_readers(desk: Desk) -> int:
     fence = ahead(desk)
     desk.put_tombstone(fence)
-    desk.read(CAROL, ttl=100)
-    desk.pass_time(101)
+    desk.read(CAROL, ttl=2_000)
+    desk.pass_time(2_001)
     granted = fence_of(desk.attempt(ALICE, ttl=1_000))
     assert granted == fence + 2
     return granted

@@ -158,19 +158,19 @@ def test_without_the_right_to_publish_the_waiter_counts_as_reached(server: Runni
 
 
 def test_the_first_in_line_who_finds_it_free_takes_it(desk: Desk) -> None:
-    desk.attempt(ALICE, ttl=100)
+    desk.attempt(ALICE, ttl=2_000)
     desk.attempt(BOB)
     desk.attempt(CAROL)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
     assert fence_of(desk.attempt(BOB))
     assert in_line(desk) == [(CAROL, False)]
 
 
 @pytest.mark.parametrize("join", [False, True])
 def test_a_stranger_who_finds_it_free_hands_it_to_the_first_in_line(desk: Desk, inbox: Inbox, join: bool) -> None:
-    desk.attempt(ALICE, ttl=100)
+    desk.attempt(ALICE, ttl=2_000)
     desk.attempt(BOB, inbox=INBOX)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
     no, _, given, left, position, _ = desk.attempt(CAROL) if join else desk.ask(CAROL)
     assert (no, given, position) == (0, BOB, 2 if join else 0)
     assert 0 < left <= CLAIM
@@ -178,20 +178,20 @@ def test_a_stranger_who_finds_it_free_hands_it_to_the_first_in_line(desk: Desk, 
 
 
 def test_a_waiter_who_finds_it_free_hands_it_to_the_one_before_him(desk: Desk, inbox: Inbox) -> None:
-    desk.attempt(ALICE, ttl=100)
+    desk.attempt(ALICE, ttl=2_000)
     desk.attempt(BOB, inbox=INBOX)
     desk.attempt(CAROL, inbox=INBOX)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
     assert desk.attempt(CAROL, inbox=INBOX)[:3:2] == [0, BOB]
     assert inbox.bells()[0] == b"g" + BOB
     assert in_line(desk) == [(BOB, True), (CAROL, False)]
 
 
 def test_a_waiter_who_leaves_and_finds_it_free_hands_it_on(desk: Desk, inbox: Inbox) -> None:
-    desk.attempt(ALICE, ttl=100)
+    desk.attempt(ALICE, ttl=2_000)
     desk.attempt(BOB, inbox=INBOX)
     desk.attempt(CAROL, inbox=INBOX)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
     assert desk.withdraw(BOB) == 1
     assert inbox.bells() == [b"g" + CAROL]
     assert holder(desk) == CAROL

@@ -42,9 +42,9 @@ def test_a_name_that_is_held_as_another_kind_says_so_and_nothing_is_written(
 def test_so_does_one_that_others_wait_for(desk: Desk, there: str, asked: str) -> None:
     """The holder's time is up: only the line tells what the name is."""
     holder = "x" if there == "r" else there
-    ASKS[holder](desk, ALICE, ttl=100, **({"of": 1} if holder == "p" else {}))
+    ASKS[holder](desk, ALICE, ttl=2_000, **({"of": 1} if holder == "p" else {}))
     assert ASKS[there](desk, BOB, **({"of": 1} if there == "p" else {}))[0] == 0
-    desk.pass_time(101)
+    desk.pass_time(2_001)
     before = desk.dump()
     assert is_refused(ASKS[asked](desk, CAROL), there)
     assert desk.dump() == before
@@ -64,7 +64,7 @@ def test_the_first_of_a_line_who_lives_tells(desk: Desk) -> None:
     desk.attempt(BOB)
     desk.pass_time(HEARTBEAT - 100)
     desk.read(CAROL)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
     assert is_refused(desk.permit(DAVE), "r")
 
 

@@ -51,8 +51,8 @@ def test_what_is_not_ours_stays_as_it_is(desk: Desk, situation: str) -> None:
 
 
 def test_who_comes_too_late_but_before_anybody_else_still_releases(desk: Desk) -> None:
-    desk.attempt(ALICE, ttl=100)
-    desk.pass_time(101)
+    desk.attempt(ALICE, ttl=2_000)
+    desk.pass_time(2_001)
     assert desk.release(ALICE) == 1
     assert isinstance(desk.attempt(BOB), bytes), "nobody expired"
 

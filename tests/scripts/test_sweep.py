@@ -91,9 +91,9 @@ def test_in_between_the_name_is_free_but_the_line_is_not_overtaken(desk: Desk) -
 
 
 def test_who_waits_behind_the_dead_is_told_to_look_again_at_once_and_gets_there(desk: Desk) -> None:
-    desk.attempt(ALICE, ttl=100)
+    desk.attempt(ALICE, ttl=2_000)
     desk.crowd(3 * SWEEP + 50, dead=True)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
     looks = 0
     while isinstance(reply := bounded(desk, lambda: desk.attempt(BOB, limit=20_000)), list) and reply[0] == 0:
         assert (reply[2], reply[3], reply[5]) == (b"", 0, 0)
@@ -118,18 +118,18 @@ def test_the_living_behind_many_unreachable_waiters_is_served_without_delay(desk
 
 
 def test_who_waits_behind_many_unreachable_waiters_gets_there_itself(desk: Desk) -> None:
-    desk.attempt(ALICE, ttl=100)
+    desk.attempt(ALICE, ttl=2_000)
     desk.crowd(2 * SWEEP, inbox=b"nobody listens")
     desk.attempt(BOB, limit=20_000)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
     replies = [desk.attempt(BOB, limit=20_000)[0] for _ in range(3)]
     assert replies == [0, 0, 1]
 
 
 def test_a_stranger_gets_a_free_lock_past_many_unreachable_waiters(desk: Desk) -> None:
-    desk.attempt(ALICE, ttl=100)
+    desk.attempt(ALICE, ttl=2_000)
     desk.crowd(SWEEP + 1, inbox=b"nobody listens")
-    desk.pass_time(101)
+    desk.pass_time(2_001)
     replies = [desk.ask(BOB)[0] for _ in range(2)]
     assert replies == [0, 1]
 

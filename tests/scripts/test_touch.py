@@ -34,9 +34,9 @@ def test_it_keeps_the_place(desk: Desk) -> None:
 
 
 def test_it_never_grants(desk: Desk) -> None:
-    desk.attempt(ALICE, ttl=100)
+    desk.attempt(ALICE, ttl=2_000)
     desk.attempt(BOB)
-    desk.pass_time(101)
+    desk.pass_time(2_001)
     before = desk.state()
     assert desk.touch(BOB) == 1
     assert desk.state().value == before.value

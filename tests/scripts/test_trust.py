@@ -47,10 +47,10 @@ def test_a_release_leaves_who_was_heard_of_just_now_to_its_caller(
 @pytest.mark.parametrize("verb", [Desk.withdraw, Desk.ask])
 def test_all_others_tell_the_runner_up(desk: ClockworkDesk, inbox: Inbox, verb: Callable[..., object]) -> None:
     """Who withdraws may be on the way out, and who asks has handed over nothing of his own."""
-    desk.attempt(ALICE, ttl=100)
+    desk.attempt(ALICE, ttl=2_000)
     for who in (BOB, CAROL):
         desk.attempt(who, inbox=INBOX)
-    pass_time(desk, 101)
+    pass_time(desk, 2_001)
     verb(desk, ALICE)
     assert inbox.bells() == [b"g" + BOB, NOTE]
 
