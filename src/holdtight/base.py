@@ -29,7 +29,7 @@ from holdtight.witness import watch_client
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Tally
-    from holdtight.quorum import QuorumPlace
+    from holdtight.quorum_place import QuorumPlace
     from holdtight.redis.waits import Waits
 
 __all__ = ["BaseLocks"]
@@ -226,7 +226,7 @@ class BaseLocks(Reports, Generic[L]):
     def _look(self, name: str) -> Plan[LockInfo]:
         prepared = self.lock(name).prepared
         if self.settings.is_quorum:
-            from holdtight.quorum import look_at
+            from holdtight.quorum_verbs import look_at
 
             return look_at(cast("QuorumPlace", self.place), cast(Any, prepared), self._entered())
         return look(self.store, prepared, self._entered())
@@ -234,13 +234,13 @@ class BaseLocks(Reports, Generic[L]):
     def _bless(self) -> Plan[dict[str, str]]:
         if not self.settings.restart_guard:
             raise NotSupported("there is nothing to bless: only a quorum with its restart guard waits after a start")
-        from holdtight.quorum import bless
+        from holdtight.quorum_verbs import bless
 
         return bless(cast("QuorumPlace", self.place))
 
     def _can_adopt(self, name: str) -> None:
         if self.settings.is_quorum:
-            from holdtight.quorum import refuse
+            from holdtight.quorum_verbs import refuse
 
             raise refuse("adopt", name)
 
@@ -262,7 +262,7 @@ class BaseLocks(Reports, Generic[L]):
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """One of our errors for what the transport met."""
         if self.settings.is_quorum:
-            from holdtight.quorum import meaning
+            from holdtight.quorum_verbs import meaning
 
             return meaning(error, name, cast(Any, self.lock(name).prepared) if name else None, self.place.display)
         if isinstance(error, LinkDown):
@@ -294,7 +294,7 @@ def _post(settings: Settings) -> Post:
 
 def _store(settings: Settings, client: Client, place: Place) -> Any:
     if settings.is_quorum:
-        from holdtight.quorum import QuorumPlace
+        from holdtight.quorum_place import QuorumPlace
 
         assert isinstance(place, QuorumPlace)
         return place.store
@@ -309,7 +309,7 @@ def _place(settings: Settings, client: Client, here: Post) -> Place:
 
         return MemoryPlace(settings.target, client, here)
     if isinstance(settings.target, Quorum):
-        from holdtight.quorum import QuorumPlace
+        from holdtight.quorum_place import QuorumPlace
 
         return QuorumPlace(settings, client, here)
     from holdtight.redis.topology import RedisPlace

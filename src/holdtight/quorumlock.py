@@ -11,7 +11,8 @@ from holdtight.errors import LockError, NotOwner, NotSupported, QuorumNotReached
 from holdtight.identity import Identity
 from holdtight.lease import BaseLease
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.quorum import QuorumPlace, meaning, refuse
+from holdtight.quorum_place import QuorumPlace
+from holdtight.quorum_verbs import meaning, refuse
 from holdtight.quorumtenure import Finish, QuorumTenure
 from holdtight.redis.ballot import Ballot
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared

@@ -18,7 +18,7 @@ from holdtight.core.quorum import deadline_of
 from holdtight.core.renewal import next_ttl
 from holdtight.errors import NotOwner
 from holdtight.place import Place
-from holdtight.quorum import QuorumPlace
+from holdtight.quorum_place import QuorumPlace
 from holdtight.redis.ballot import VOTE, Ballot, Lot, read_vote
 from holdtight.redis.store import LONGEST_PATIENCE
 from holdtight.tenure import Deliver, Tenure, Terms

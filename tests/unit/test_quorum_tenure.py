@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdtight import Locks, LossReason
+from holdtight.breaker import Breaker
 from holdtight.plan import LinkDown
-from holdtight.quorum import Breaker
 from holdtight.quorumtenure import FirstCharge, NodeCharge, QuorumTenure
 from holdtight.redis.ballot import Lot
 

@@ -15,10 +15,11 @@ from holdtight.aio.burst import NodeConnection
 from holdtight.aio.connection import Connection
 from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
+from holdtight.breaker import Breaker
 from holdtight.errand import Errand
 from holdtight.place import Link, Place
 from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
-from holdtight.quorum import SILENT_SECONDS, Breaker, QuorumPlace
+from holdtight.quorum_place import SILENT_SECONDS, QuorumPlace
 from holdtight.redis.node import Words
 from holdtight.redis.store import LONGEST_PATIENCE
 

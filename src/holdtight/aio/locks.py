@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import ssl
 
     from holdtight.aio.fan import FanDriver, QuorumTransport
-    from holdtight.quorum import QuorumPlace
+    from holdtight.quorum_place import QuorumPlace
 
 __all__ = ["AsyncLocks"]
 

@@ -13,7 +13,7 @@ import hiredis
 from holdtight import process
 from holdtight.clock import Clock
 from holdtight.plan import LinkDown
-from holdtight.quorum import MOST_OWED, SILENT_SECONDS, QuorumPlace
+from holdtight.quorum_place import MOST_OWED, SILENT_SECONDS, QuorumPlace
 from holdtight.redis.link import NOTHING
 from holdtight.redis.lookout import Lookout
 from holdtight.redis.node import Words

@@ -25,7 +25,7 @@ from holdtight.values import LockInfo, check_name
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.quorum import QuorumPlace
+    from holdtight.quorum_place import QuorumPlace
     from holdtight.sync.fan import FanDriver
 
 __all__ = ["Locks"]

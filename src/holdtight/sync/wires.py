@@ -19,11 +19,12 @@ from typing import Any
 import hiredis
 
 from holdtight import process
+from holdtight.breaker import Breaker
 from holdtight.errand import Errand
 from holdtight.errors import quotable
 from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
-from holdtight.quorum import MOST_OWED, SILENT_SECONDS, Breaker
+from holdtight.quorum_place import MOST_OWED, SILENT_SECONDS
 from holdtight.redis.link import Link as SocketLink
 from holdtight.redis.link import bell_for
 from holdtight.values import Owner

@@ -1,0 +1,80 @@
+"""The place of a quorum: one place for each node, each with its own connections, its own connection of the keeper and its
+own idea of the time there."""
+
+from typing import TYPE_CHECKING
+
+from holdtight.place import Place
+from holdtight.plan import LinkDown
+from holdtight.redis.ballot import QuorumStore
+from holdtight.redis.link import Link
+from holdtight.redis.node import Client
+from holdtight.redis.topology import RedisPlace
+
+if TYPE_CHECKING:
+    from holdtight.post import Post
+    from holdtight.redis.targets import Single
+    from holdtight.settings import Settings
+
+__all__ = ["MOST_OWED", "SILENT_SECONDS", "NodePlace", "QuorumPlace"]
+
+SILENT_SECONDS = 0.5
+MOST_OWED = 64
+
+
+class NodePlace(RedisPlace):
+    """One node. `runs` says which of the nodes each run of a server belongs to, of all nodes together."""
+
+    def __init__(self, target: "Single", client: Client, settings: "Settings", post: "Post", runs: "Runs") -> None:
+        super().__init__(target, client, post, settings.tls)
+        self._runs = runs
+        self._run = b""
+
+    def open(self, timeout: float) -> Link:
+        """Under two names one server would have two votes. It has the one by which it was reached first."""
+        link = super().open(timeout)
+        run = link.session.run
+        if run and run != self._run:
+            other = self._runs.setdefault(run, self)
+            if other is not self:
+                link.close()
+                raise LinkDown(
+                    f"it is the same server as {other.display}, and a quorum's nodes must be independent", sent=False
+                )
+            self._runs.pop(self._run, None)
+            self._run = run
+        return link
+
+
+Runs = dict[bytes, NodePlace]
+
+
+class QuorumPlace(Place):
+    """All nodes as one. Only its nodes can be connected to."""
+
+    def __init__(self, settings: "Settings", client: Client, post: "Post") -> None:
+        from holdtight.redis.targets import Quorum, Single
+
+        target = settings.target
+        assert isinstance(target, Quorum)
+        assert settings.max_ttl is not None
+        super().__init__(client, post, target.display())
+        self.nodes: list[NodePlace] = []
+        runs: Runs = {}
+        for each in target.nodes:
+            assert isinstance(each, Single)
+            node = client.for_node(guarded=settings.restart_guard, max_ttl=settings.max_ttl)
+            self.nodes.append(NodePlace(each, node, settings, post, runs))
+        self.names = _distinct([node.display for node in self.nodes])
+        self.store = QuorumStore(
+            client, [node.client for node in self.nodes], drift=settings.drift, max_ttl=settings.max_ttl
+        )
+
+    def renew_identity(self) -> None:
+        """In a forked child."""
+        self.client.renew_identity()
+        for node in self.nodes:
+            node.client.renew_identity(self.client.id)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    return names if len(set(names)) == len(names) else [f"{name} ({at + 1})" for at, name in enumerate(names)]

@@ -1,0 +1,62 @@
+"""What clients of a quorum do besides taking locks, whatever their colour: bless, inspect, and say what went wrong."""
+
+from typing import Any
+
+from holdtight.core.quorum import all_answered, say
+from holdtight.core.survey import inspect
+from holdtight.errors import LockError, NotSupported, QuorumNotReached
+from holdtight.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid
+from holdtight.quorum_place import QuorumPlace
+from holdtight.redis.ballot import Ballot
+from holdtight.redis.store import LONGEST_PATIENCE
+from holdtight.values import LockInfo
+
+__all__ = ["bless", "look_at", "meaning", "refuse"]
+
+
+def meaning(error: LinkDown | ServerSaid, name: str | None, ballot: Ballot | None, server: str) -> LockError:
+    """One of our errors for what a plan on a quorum met."""
+    if isinstance(error, NoQuorum):
+        return QuorumNotReached.among(name, error.nodes, error.majority)
+    if isinstance(error, ServerSaid) and ballot is not None:
+        return ballot.meaning(error)
+    return QuorumNotReached.among(name, {server: str(error)}, 0)
+
+
+def refuse(what: str, name: str | None = None) -> NotSupported:
+    why = {
+        "semaphore": "a quorum has no semaphores: permits counted by majorities that overlap do not add up, and more "
+        "could be out than the limit says. Use one server for semaphores",
+        "downgrade": "cannot downgrade on a quorum: nodes would change over one by one, with no moment at which all "
+        "agree that nobody else writes. Release, and take read() anew",
+        "detach": "cannot detach on a quorum: it would have to be taken over on every node in one step. Release, and "
+        "let the other acquire",
+        "adopt": "cannot adopt on a quorum: locks of a quorum cannot be detached",
+    }
+    return NotSupported(why[what], name=name)
+
+
+def bless(place: QuorumPlace) -> Plan[dict[str, str]]:
+    """Once to every node; a majority must have heard it."""
+    now = place.clock()
+    steps = [place.store.bless_step(index, now, LONGEST_PATIENCE) for index in range(len(place.nodes))]
+    said: list[Any] = yield Fan(steps, all_answered, list, LONGEST_PATIENCE)
+    nodes = {name: "blessed" if each is True else say(each) for name, each in zip(place.names, said, strict=True)}
+    if said.count(True) < place.store.majority:
+        raise NoQuorum(nodes, place.store.majority, answered=False)
+    return nodes
+
+
+def look_at(place: QuorumPlace, ballot: Ballot, entered: dict[str, int]) -> Plan[LockInfo]:
+    def guarded(index: int, stamp: Any) -> float:
+        """Seconds until the node votes, by what its stamp says; its run may be a later one than that."""
+        client = place.nodes[index].client
+        if not client.guarded or isinstance(stamp, LinkDown | ServerSaid):
+            return 0.0
+        if not stamp:
+            return place.store.max_ttl_ms / 1000
+        since, max_ttl, _ = stamp
+        return (since + max_ttl) / 1000 - client.server_time(place.clock()) if since else 0.0
+
+    steps = [place.store.stamp_step()] * len(place.nodes)
+    return inspect(ballot, place.names, lambda: steps, place.store.records_step, guarded, entered)
