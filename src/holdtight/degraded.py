@@ -12,8 +12,8 @@ from holdtight.tenure import Tenure, Terms
 from holdtight.values import Owner
 
 if TYPE_CHECKING:
-    from holdtight.base import BaseLocks
-    from holdtight.baselock import BaseLock
+    from holdtight.clients.base import BaseLocks
+    from holdtight.clients.baselock import BaseLock
     from holdtight.settings import Settings
 
 __all__ = ["end_open_tenure", "may_degrade", "open_tenure", "stand_in_settings", "take_over"]

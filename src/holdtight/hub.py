@@ -1,6 +1,6 @@
 """Where what happens to locks is told: to the log, and to whoever subscribed.
 
-The events themselves stand in events.py, which is loaded with the first client (see loading.py).
+The events themselves stand in events.py, which is loaded with the first client (see clients/loading.py).
 """
 
 import threading

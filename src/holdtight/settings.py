@@ -290,7 +290,7 @@ class Options(NamedTuple):
             lifetime = min(lifetime, settings.drift.ttl_for(longest))
         settings.check_ttl(lifetime)
         if settings.is_quorum and kind is Kind.PERMITS:
-            from holdtight.quorum_verbs import refuse
+            from holdtight.clients.quorum_verbs import refuse
 
             raise refuse("semaphore", name)
         return cls(

@@ -82,7 +82,7 @@ NOT_AFTER_A_GRANT = {
     "fnmatch": "profiles, when a lock object is made",
     "holdtight.aio.local": "with the connection to a memory store",
     "holdtight.compat.aio": "the drop-in",
-    "holdtight.decorating": "with a decorator",
+    "holdtight.clients.decorating": "with a decorator",
     "holdtight.embedded": "with a connection to an embedded server",
     "importlib": "a public name",
     "ipaddress": "URLs",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdtight import DeadlockDetected, Lease, LeaseLost, Locks, process
-from holdtight.base import CACHED_LOCKS
+from holdtight.clients.base import CACHED_LOCKS
 from holdtight.clock import boottime
 from holdtight.identity import Identity
 from holdtight.settings import Options

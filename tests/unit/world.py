@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdtight import Lease, Locks, base
+from holdtight import Lease, Locks
+from holdtight.clients import base
 from holdtight.events import Event
 from holdtight.post import Post
 from holdtight.tenure import Tenure

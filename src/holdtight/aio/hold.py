@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from holdtight.aio.lease import AsyncLease
-from holdtight.decorating import begun, check_decorated, is_async
+from holdtight.clients.decorating import begun, check_decorated, is_async
 from holdtight.identity import Identity, identity
 
 __all__ = ["AsyncHold", "under"]

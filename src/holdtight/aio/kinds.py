@@ -5,7 +5,7 @@ from typing import Any
 from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
-from holdtight.readwrite import BaseReadWriteLock
+from holdtight.clients.readwrite import BaseReadWriteLock
 from holdtight.settings import UNSET
 from holdtight.values import LockInfo
 

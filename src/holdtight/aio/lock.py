@@ -11,7 +11,7 @@ from holdtight.aio.hold import AsyncHold, under
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.open import without_the_server
 from holdtight.aio.transport import Transport
-from holdtight.baselock import BaseLock
+from holdtight.clients.baselock import BaseLock
 from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release

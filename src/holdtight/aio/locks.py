@@ -13,12 +13,12 @@ from holdtight.aio.lock import AsyncLock
 from holdtight.aio.loops import PerLoop, let_go
 from holdtight.aio.multi import AsyncMulti
 from holdtight.aio.transport import Transport, ignore
-from holdtight.base import BaseLocks
+from holdtight.clients.base import BaseLocks
+from holdtight.clients.multi import multi_wait, parts_of
 from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.core.ending import adopt
 from holdtight.identity import identity
 from holdtight.lease import Detached
-from holdtight.multi import multi_wait, parts_of
 from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.profiles import Profile
 from holdtight.redis.resp import command

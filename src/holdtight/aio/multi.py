@@ -8,11 +8,11 @@ from typing import Any, ParamSpec, TypeVar
 from holdtight.aio.hold import AsyncHold, under
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.lock import AsyncLock
+from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
 from holdtight.clock import wait_seconds
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
 from holdtight.identity import Identity, identity, task_identity
-from holdtight.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
 from holdtight.settings import UNSET
 from holdtight.tenure import Cancellable, Tenure
 from holdtight.values import LockInfo

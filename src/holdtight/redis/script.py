@@ -71,7 +71,7 @@ SCRIPTS: "list[Script]" = []
 
 class Script:
     """One Lua script, its hash, and requests that run it. It is read when it is first asked for anything, or with the
-    first client (see loading.py): who imports holdtight need not wait for scripts."""
+    first client (see clients/loading.py): who imports holdtight need not wait for scripts."""
 
     keys: list[str]
     argv: list[str]

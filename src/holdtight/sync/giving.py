@@ -3,7 +3,7 @@
 import threading
 from typing import TYPE_CHECKING, Any
 
-from holdtight.baselock import BaseLock
+from holdtight.clients.baselock import BaseLock
 from holdtight.core.contend import patience
 from holdtight.core.ending import release
 from holdtight.errand import Errand

@@ -16,7 +16,11 @@ R = TypeVar("R")
 
 def under(lock: Any, function: Callable[P, R]) -> Callable[P, R]:
     """The function, each call of it in a block of the lock."""
-    from holdtight.decorating import begun, check_decorated, is_async  # with the first decorator, not the package
+    from holdtight.clients.decorating import (  # with the first decorator, not the package
+        begun,
+        check_decorated,
+        is_async,
+    )
 
     if is_async(function):
         raise TypeError(f"{function!r} is async: decorate it with a lock of AsyncLocks")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdtight import process
-from holdtight.baselock import BaseLock
+from holdtight.clients.baselock import BaseLock
 from holdtight.errors import DeadlockDetected
 from holdtight.identity import Identity, blocks_around, running_loop
 from holdtight.tenure import Tenure

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdtight.readwrite import BaseReadWriteLock
+from holdtight.clients.readwrite import BaseReadWriteLock
 from holdtight.settings import UNSET
 from holdtight.sync.hold import Hold
 from holdtight.sync.lease import Lease

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
+from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
 from holdtight.clock import wait_seconds
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
 from holdtight.identity import Identity, identity
-from holdtight.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
 from holdtight.settings import UNSET
 from holdtight.sync.hold import Hold, under
 from holdtight.sync.lease import Lease

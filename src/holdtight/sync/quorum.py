@@ -4,11 +4,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, cast
 
+from holdtight.clients.quorumlock import QuorumLockMixin
 from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
 from holdtight.identity import Identity, identity
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.quorumlock import QuorumLockMixin
 from holdtight.quorumtenure import QuorumTenure
 from holdtight.redis.ballot import RESIGN_WHOLE, Lot, QuorumStore, agreed_fence, voted
 from holdtight.sync.crews import Crew

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from holdtight import process
-from holdtight.baselock import BaseLock
+from holdtight.clients.baselock import BaseLock
+from holdtight.clients.loading import load
+from holdtight.clients.reports import Reports
 from holdtight.core.looking import look
 from holdtight.degraded import stand_in_settings
 from holdtight.errors import LockError, NotSupported, Unavailable
 from holdtight.hub import Events
 from holdtight.identity import Identity
 from holdtight.keeper import post
-from holdtight.loading import load
 from holdtight.place import Place
 from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.post import Post
@@ -21,7 +22,6 @@ from holdtight.redis import answers
 from holdtight.redis.keys import keys_of
 from holdtight.redis.node import Client
 from holdtight.redis.store import Store
-from holdtight.reports import Reports
 from holdtight.settings import UNSET, Options, Settings, refuse_monkey_patches
 from holdtight.tenure import Tenure
 from holdtight.values import Kind, LockInfo, check_name, owner_text
@@ -226,7 +226,7 @@ class BaseLocks(Reports, Generic[L]):
     def _look(self, name: str) -> Plan[LockInfo]:
         prepared = self.lock(name).prepared
         if self.settings.is_quorum:
-            from holdtight.quorum_verbs import look_at
+            from holdtight.clients.quorum_verbs import look_at
 
             return look_at(cast("QuorumPlace", self.place), cast(Any, prepared), self._entered())
         return look(self.store, prepared, self._entered())
@@ -234,13 +234,13 @@ class BaseLocks(Reports, Generic[L]):
     def _bless(self) -> Plan[dict[str, str]]:
         if not self.settings.restart_guard:
             raise NotSupported("there is nothing to bless: only a quorum with its restart guard waits after a start")
-        from holdtight.quorum_verbs import bless
+        from holdtight.clients.quorum_verbs import bless
 
         return bless(cast("QuorumPlace", self.place))
 
     def _can_adopt(self, name: str) -> None:
         if self.settings.is_quorum:
-            from holdtight.quorum_verbs import refuse
+            from holdtight.clients.quorum_verbs import refuse
 
             raise refuse("adopt", name)
 
@@ -262,7 +262,7 @@ class BaseLocks(Reports, Generic[L]):
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """One of our errors for what the transport met."""
         if self.settings.is_quorum:
-            from holdtight.quorum_verbs import meaning
+            from holdtight.clients.quorum_verbs import meaning
 
             return meaning(error, name, cast(Any, self.lock(name).prepared) if name else None, self.place.display)
         if isinstance(error, LinkDown):

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdtight import process
+from holdtight.clients.quorum_verbs import meaning, refuse
 from holdtight.core.contend import Asking
 from holdtight.core.quorum import Poll, say
 from holdtight.core.renewal import next_ttl
@@ -12,7 +13,6 @@ from holdtight.identity import Identity
 from holdtight.lease import BaseLease
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.quorum_place import QuorumPlace
-from holdtight.quorum_verbs import meaning, refuse
 from holdtight.quorumtenure import Finish, QuorumTenure
 from holdtight.redis.ballot import Ballot
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared
@@ -21,7 +21,7 @@ from holdtight.tenure import Deliver, Tenure, Terms
 from holdtight.values import Denied, Grant, Guarded, LossReason, owner_text
 
 if TYPE_CHECKING:
-    from holdtight.base import BaseLocks
+    from holdtight.clients.base import BaseLocks
 
 __all__ = ["QuorumLockMixin"]
 

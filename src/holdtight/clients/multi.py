@@ -9,13 +9,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
-from holdtight.base import BaseLocks
-from holdtight.baselock import BaseLock
+from holdtight.clients.base import BaseLocks
+from holdtight.clients.baselock import BaseLock
+from holdtight.clients.readwrite import BaseReadWriteLock
 from holdtight.clock import wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
 from holdtight.identity import Identity, identity
 from holdtight.lease import BaseLease
-from holdtight.readwrite import BaseReadWriteLock
 from holdtight.settings import UNSET
 from holdtight.tenure import Tenure
 from holdtight.values import Kind, LockInfo, LossReason

@@ -18,7 +18,7 @@ from holdtight.tenure import Tenure, Terms
 from holdtight.values import Claim, Grant, Kind, LossReason, Owner, Wait
 
 if TYPE_CHECKING:
-    from holdtight.base import BaseLocks
+    from holdtight.clients.base import BaseLocks
     from holdtight.core.deadlock import Watch
 
 __all__ = ["BaseLock"]
@@ -170,7 +170,7 @@ class BaseLock:
         return any(each.kind is Kind.EXCLUSIVE or (alone and each.kind is Kind.SHARED) for each in held)
 
     def _watch(self, owner: Owner, started: float, who: Identity) -> "Watch":
-        from holdtight.core.deadlock import Watch  # not with the package; see loading.py
+        from holdtight.core.deadlock import Watch  # not with the package; see clients/loading.py
 
         locks: BaseLocks[Any] = self._locks
         namespace, epoch = locks.settings.namespace, process.current.epoch

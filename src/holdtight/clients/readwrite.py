@@ -2,8 +2,8 @@
 
 from typing import Any, Generic, TypeVar
 
-from holdtight.base import BaseLocks
-from holdtight.baselock import BaseLock
+from holdtight.clients.base import BaseLocks
+from holdtight.clients.baselock import BaseLock
 from holdtight.settings import UNSET, Options
 from holdtight.values import Kind
 

@@ -1,0 +1,1 @@
+"""What both colours share of clients and lock objects."""
