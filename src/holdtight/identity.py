@@ -15,7 +15,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdtight.tenure import Tenure
+    from holdtight.grants.tenure import Tenure
 
 __all__ = ["Identity", "Key", "blocks_around", "identity", "running_loop", "task_identity", "tasks_inside"]
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 import pytest
 
 from holdtight import AsyncLocks, Locks, NotOwner
-from holdtight.lease import BaseLease
+from holdtight.grants.lease import BaseLease
 from holdtight.redis import script
 from holdtight.redis.script import Script
 from tests.support.processes import PATIENCE

@@ -17,7 +17,7 @@ from contextlib import suppress
 import pytest
 
 from holdtight import AsyncLocks, LeaseLost, Locks, LossReason
-from holdtight.lease import BaseLease
+from holdtight.grants.lease import BaseLease
 from holdtight.redis.link import Link
 from tests.support.leases import renewed
 from tests.support.processes import wait_for

@@ -12,7 +12,7 @@ import pytest
 
 from holdtight import AsyncLocks, DeadlockDetected, Locks
 from holdtight.core import deadlock
-from holdtight.lease import BaseLease
+from holdtight.grants.lease import BaseLease
 from holdtight.redis import waits
 from tests.faults import circling
 from tests.faults.clients import COLOURS, asks, load_scripts, start, tidy, waiting

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdtight import AsyncLocks, LeaseLost, LossReason
-from holdtight.lease import BaseLease
+from holdtight.grants.lease import BaseLease
 from tests.support.servers import RunningServer
 
 

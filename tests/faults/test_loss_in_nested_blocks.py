@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from holdtight import AsyncLocks, LeaseLost, Locks
-from holdtight.lease import BaseLease
+from holdtight.grants.lease import BaseLease
 from tests.faults.test_loss_in_a_block import lose, nothing_comes_after, run
 from tests.support.servers import RunningServer
 

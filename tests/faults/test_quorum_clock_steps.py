@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdtight import LossReason
-from holdtight.lease import BaseLease
+from holdtight.grants.lease import BaseLease
 from tests.faults.clients import Client, OpenClient, release_lost
 from tests.faults.clocks import Clock, server_time, start_stepped, step
 from tests.faults.quorum import Nodes, Side, votes_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdtight import LossReason, QuorumNotReached
-from holdtight.lease import BaseLease
+from holdtight.grants.lease import BaseLease
 from tests.faults.clients import Client, OpenClient, release_lost, start
 from tests.faults.quorum import Nodes, Side, StartNodes, votes_of, warm
 from tests.support.leases import renewed

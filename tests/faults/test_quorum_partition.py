@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from holdtight import LockTimeout, QuorumNotReached
-from holdtight.lease import BaseLease
+from holdtight.grants.lease import BaseLease
 from tests.faults.clients import Client, OpenClient, release_lost
 from tests.faults.quorum import Nodes, Side, of_available_nodes
 from tests.support.processes import wait_for

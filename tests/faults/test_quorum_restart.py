@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from holdtight import Locks, LockTimeout, NotOwner, NotSupported, QuorumNotReached
-from holdtight.lease import BaseLease
+from holdtight.grants.lease import BaseLease
 from tests.faults.clients import Client, OpenClient
 from tests.faults.quorum import Nodes, StartNodes
 from tests.support.processes import wait_for

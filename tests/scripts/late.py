@@ -24,12 +24,12 @@ from holdtight.core.contend import Asking, Granted, acquire
 from holdtight.core.ending import adopt, downgrade, release
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
+from holdtight.grants.renewing import Renewal
+from holdtight.grants.tenure import Tenure, Terms
 from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid, Step
 from holdtight.redis import keys, script
 from holdtight.redis.node import Client
 from holdtight.redis.store import Prepared, Store
-from holdtight.renewing import Renewal
-from holdtight.tenure import Tenure, Terms
 from holdtight.values import Claim, Grant, Kind, LossReason
 from tests.scripts.late_stores import Backend
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdtight.lease import Detached
+from holdtight.grants.lease import Detached
 from holdtight.values import check_name, owner_text
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=128)

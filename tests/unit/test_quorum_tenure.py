@@ -9,8 +9,8 @@ import pytest
 
 from holdtight import Locks, LossReason
 from holdtight.breaker import Breaker
+from holdtight.grants.quorumtenure import FirstCharge, NodeCharge, QuorumTenure
 from holdtight.plan import LinkDown
-from holdtight.quorumtenure import FirstCharge, NodeCharge, QuorumTenure
 from holdtight.redis.ballot import Lot
 
 URLS = [f"redis://node-{number}" for number in range(5)]

@@ -10,8 +10,8 @@ import pytest
 from holdtight import Lease, Locks
 from holdtight.clients import base
 from holdtight.events import Event
+from holdtight.grants.tenure import Tenure
 from holdtight.post import Post
-from holdtight.tenure import Tenure
 from tests.unit.keeping import Still
 
 OWNER = b"o" * 24

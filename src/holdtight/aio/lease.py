@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.clock import ttl_seconds, wait_seconds
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
+from holdtight.grants.lease import BaseLease, Detached
+from holdtight.grants.tenure import Tenure
 from holdtight.identity import Identity, Key, tasks_inside
-from holdtight.lease import BaseLease, Detached
-from holdtight.tenure import Tenure
 
 if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock

@@ -15,17 +15,17 @@ from holdtight.clients.baselock import BaseLock
 from holdtight.clock import wait_seconds
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
-from holdtight.degraded import may_degrade
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
+from holdtight.grants.degraded import may_degrade
+from holdtight.grants.renewing import Renewal
+from holdtight.grants.tenure import Tenure
+from holdtight.grants.witness import summon
 from holdtight.identity import Identity, identity, task_identity
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
 from holdtight.redis.store import marker_for
-from holdtight.renewing import Renewal
 from holdtight.settings import UNSET, Options
-from holdtight.tenure import Tenure
 from holdtight.values import Grant, LockInfo, Owner, shared
-from holdtight.witness import summon
 
 if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks

@@ -12,9 +12,9 @@ from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, com
 from holdtight.clock import wait_seconds
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
+from holdtight.grants.tenure import Cancellable, Tenure
 from holdtight.identity import Identity, identity, task_identity
 from holdtight.settings import UNSET
-from holdtight.tenure import Cancellable, Tenure
 from holdtight.values import LockInfo
 
 __all__ = ["AsyncMulti", "AsyncMultiLease"]

@@ -11,11 +11,11 @@ from holdtight.aio.lock import AsyncLock
 from holdtight.clients.quorumlock import QuorumLockMixin
 from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
+from holdtight.grants.quorumtenure import QuorumTenure
+from holdtight.grants.tenure import Tenure
 from holdtight.identity import Identity
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.quorumtenure import QuorumTenure
 from holdtight.redis.ballot import RESIGN_WHOLE, Ballot, Lot, agreed_fence, voted
-from holdtight.tenure import Tenure
 
 __all__ = ["AsyncQuorumLock"]
 

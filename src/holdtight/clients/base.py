@@ -10,8 +10,10 @@ from holdtight.clients.baselock import BaseLock
 from holdtight.clients.loading import load
 from holdtight.clients.reports import Reports
 from holdtight.core.looking import look
-from holdtight.degraded import stand_in_settings
 from holdtight.errors import LockError, NotSupported, Unavailable
+from holdtight.grants.degraded import stand_in_settings
+from holdtight.grants.tenure import Tenure
+from holdtight.grants.witness import watch_client
 from holdtight.hub import Events
 from holdtight.identity import Identity
 from holdtight.keeper import post
@@ -23,9 +25,7 @@ from holdtight.redis.keys import keys_of
 from holdtight.redis.node import Client
 from holdtight.redis.store import Store
 from holdtight.settings import UNSET, Options, Settings, refuse_monkey_patches
-from holdtight.tenure import Tenure
 from holdtight.values import Kind, LockInfo, check_name, owner_text
-from holdtight.witness import watch_client
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Tally

@@ -14,10 +14,10 @@ from holdtight.clients.baselock import BaseLock
 from holdtight.clients.readwrite import BaseReadWriteLock
 from holdtight.clock import wait_seconds
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
+from holdtight.grants.lease import BaseLease
+from holdtight.grants.tenure import Tenure
 from holdtight.identity import Identity, identity
-from holdtight.lease import BaseLease
 from holdtight.settings import UNSET
-from holdtight.tenure import Tenure
 from holdtight.values import Kind, LockInfo, LossReason
 
 __all__ = ["BaseMulti", "MultiLeaseMixin", "combined"]

@@ -9,15 +9,15 @@ from holdtight.core.quorum import Poll, say
 from holdtight.core.renewal import next_ttl
 from holdtight.errand import Errand
 from holdtight.errors import LockError, NotOwner, NotSupported, QuorumNotReached
+from holdtight.grants.lease import BaseLease
+from holdtight.grants.quorumtenure import Finish, QuorumTenure
+from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.identity import Identity
-from holdtight.lease import BaseLease
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.quorum_place import QuorumPlace
-from holdtight.quorumtenure import Finish, QuorumTenure
 from holdtight.redis.ballot import Ballot
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared
 from holdtight.settings import Options
-from holdtight.tenure import Deliver, Tenure, Terms
 from holdtight.values import Denied, Grant, Guarded, LossReason, owner_text
 
 if TYPE_CHECKING:

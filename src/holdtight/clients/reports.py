@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, LockError, LockTimeout, quotable
+from holdtight.grants.tenure import Tenure
 from holdtight.hub import Events
 from holdtight.place import Place
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.redis.store import Prepared
-from holdtight.tenure import Tenure
 from holdtight.values import Grant, Owner, owner_text
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from holdtight.core.contend import patience
 from holdtight.core.ending import release
 from holdtight.errand import Errand
 from holdtight.errors import NotOwner
+from holdtight.grants.renewing import Renewal
+from holdtight.grants.tenure import Tenure
 from holdtight.identity import identity
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.renewing import Renewal
 from holdtight.settings import Options
 from holdtight.sync.driver import Driver
-from holdtight.tenure import Tenure
 from holdtight.values import shared
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 from holdtight import process
 from holdtight.clients.baselock import BaseLock
 from holdtight.errors import DeadlockDetected
+from holdtight.grants.tenure import Tenure
 from holdtight.identity import Identity, blocks_around, running_loop
-from holdtight.tenure import Tenure
 from holdtight.values import Owner
 
 __all__ = ["in_a_loop"]

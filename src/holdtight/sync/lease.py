@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.clock import ttl_seconds, wait_seconds
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
-from holdtight.lease import BaseLease, Detached
+from holdtight.grants.lease import BaseLease, Detached
 
 if TYPE_CHECKING:
     from holdtight.sync.lock import Lock

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdtight.clock import wait_seconds
 from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
-from holdtight.degraded import may_degrade
 from holdtight.errand import TOUCH_SECONDS
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
+from holdtight.grants.degraded import may_degrade
+from holdtight.grants.tenure import Tenure
+from holdtight.grants.witness import summon
 from holdtight.identity import Identity, identity, running_loop
 from holdtight.place import Link
 from holdtight.plan import LinkDown, ServerSaid
@@ -21,9 +23,7 @@ from holdtight.sync.hold import Hold, under
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
 from holdtight.sync.open import without_the_server
-from holdtight.tenure import Tenure
 from holdtight.values import Grant, LockInfo, Owner, Queued
-from holdtight.witness import summon
 
 if TYPE_CHECKING:
     from holdtight.sync.locks import Locks

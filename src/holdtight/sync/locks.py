@@ -8,8 +8,8 @@ from holdtight.clients.base import BaseLocks
 from holdtight.clients.multi import multi_wait, parts_of
 from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.core.ending import adopt
+from holdtight.grants.lease import Detached
 from holdtight.identity import identity
-from holdtight.lease import Detached
 from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.profiles import Profile
 from holdtight.redis.resp import command

@@ -1,11 +1,11 @@
-"""A lease without the server, for blocking code. See degraded.py."""
+"""A lease without the server, for blocking code. See grants/degraded.py."""
 
 from typing import TYPE_CHECKING, Any
 
-from holdtight.degraded import end_open_tenure, open_tenure, take_over
+from holdtight.grants.degraded import end_open_tenure, open_tenure, take_over
+from holdtight.grants.tenure import Tenure
 from holdtight.identity import Identity
 from holdtight.sync.lease import Lease
-from holdtight.tenure import Tenure
 from holdtight.values import Owner
 
 if TYPE_CHECKING:

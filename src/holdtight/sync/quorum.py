@@ -7,9 +7,10 @@ from typing import Any, cast
 from holdtight.clients.quorumlock import QuorumLockMixin
 from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
+from holdtight.grants.quorumtenure import QuorumTenure
+from holdtight.grants.tenure import Tenure
 from holdtight.identity import Identity, identity
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.quorumtenure import QuorumTenure
 from holdtight.redis.ballot import RESIGN_WHOLE, Lot, QuorumStore, agreed_fence, voted
 from holdtight.sync.crews import Crew
 from holdtight.sync.fan import FanDriver
@@ -17,7 +18,6 @@ from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.wires import RollCall
-from holdtight.tenure import Tenure
 
 __all__ = ["QuorumLock"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import hiredis
 
-from holdtight.lease import BaseLease
+from holdtight.grants.lease import BaseLease
 from holdtight.place import Link
 from holdtight.plan import ServerSaid, Step
 from holdtight.values import OWNER_SIZE, LossReason

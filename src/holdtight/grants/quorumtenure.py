@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from holdtight.core.quorum import deadline_of
 from holdtight.core.renewal import next_ttl
 from holdtight.errors import NotOwner
+from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.place import Place
 from holdtight.quorum_place import QuorumPlace
 from holdtight.redis.ballot import VOTE, Ballot, Lot, read_vote
 from holdtight.redis.store import LONGEST_PATIENCE
-from holdtight.tenure import Deliver, Tenure, Terms
 from holdtight.values import Denied, Grant, Guarded, Late, LossReason, Owner, owner_text
 
 if TYPE_CHECKING:

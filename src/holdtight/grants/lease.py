@@ -6,12 +6,12 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
-from holdtight.degraded import take_over
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
+from holdtight.grants.degraded import take_over
+from holdtight.grants.tenure import Tenure
+from holdtight.grants.witness import Witness, dismiss, summon
 from holdtight.identity import Identity
-from holdtight.tenure import Tenure
 from holdtight.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
-from holdtight.witness import Witness, dismiss, summon
 
 __all__ = ["BaseLease", "Detached"]
 

@@ -96,7 +96,7 @@ class Tenure:
     whether the loss came first."""
     hold_until: float | None = None
     stand_in: Any = None
-    """The lock that gives it back, of a lease that was taken without the server; see degraded.py."""
+    """The lock that gives it back, of a lease that was taken without the server; see grants/degraded.py."""
     waiting = False
     """Somebody waits for a renewal with terms of its own: ours would undo it if it came later."""
     _asked = 0.0

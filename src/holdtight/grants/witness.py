@@ -13,10 +13,10 @@ from _tracemalloc import is_tracing
 from collections.abc import Callable, Sequence
 
 from holdtight import process
+from holdtight.grants.tenure import Tenure
 from holdtight.herald import tell
 from holdtight.keeper import THREAD_NAME
 from holdtight.place import Place
-from holdtight.tenure import Tenure
 
 __all__ = ["Witness", "dismiss", "summon", "watch_client"]
 

@@ -8,7 +8,7 @@ held when the server goes away is not touched by any of this: it is lost at its 
 from typing import TYPE_CHECKING, Any
 
 from holdtight.errors import Unavailable
-from holdtight.tenure import Tenure, Terms
+from holdtight.grants.tenure import Tenure, Terms
 from holdtight.values import Owner
 
 if TYPE_CHECKING:

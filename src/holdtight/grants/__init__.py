@@ -1,0 +1,1 @@
+"""The process-side state of grants: tenures, leases, and what is done with them."""
