@@ -13,7 +13,7 @@ from holdtight.redis.node import Client
 from holdtight.values import Owner
 
 if TYPE_CHECKING:
-    from holdtight.post import Post
+    from holdtight.keeper.post import Post
 
 __all__ = ["Link", "Place"]
 

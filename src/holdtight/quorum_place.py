@@ -11,7 +11,7 @@ from holdtight.redis.node import Client
 from holdtight.redis.topology import RedisPlace
 
 if TYPE_CHECKING:
-    from holdtight.post import Post
+    from holdtight.keeper.post import Post
     from holdtight.redis.targets import Single
     from holdtight.settings import Settings
 

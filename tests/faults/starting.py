@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdtight import Locks, process
-from holdtight.keeper import THREAD_NAME
+from holdtight.keeper.keeper import THREAD_NAME
 from holdtight.redis.targets import TlsSettings
 from tests.faults.forking import say, wait_for_exit
 from tests.support.processes import wait_for

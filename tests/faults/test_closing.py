@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdtight import Locks
-from holdtight.errand import StandingInLine
-from holdtight.keeper import keeper
+from holdtight.keeper.errand import StandingInLine
+from holdtight.keeper.keeper import keeper
 from tests.faults.clients import Client, Colour, OpenClient, start
 from tests.faults.quorum import Nodes
 from tests.support.processes import wait_for

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from holdtight import AsyncLocks, Locks
-from holdtight.keeper import keeper
+from holdtight.keeper.keeper import keeper
 from tests.faults.clients import COLOURS
 from tests.faults.quorum import Nodes, StartNodes
 from tests.support.processes import StartChild, wait_for

@@ -11,7 +11,7 @@ import pytest
 
 from holdtight import Locks, LossReason
 from holdtight.events import Event
-from holdtight.keeper import keeper
+from holdtight.keeper.keeper import keeper
 from tests.faults.clients import OpenClient, release_lost, start
 from tests.support.leases import outlive, renewed
 from tests.support.processes import wait_for

@@ -11,7 +11,7 @@ import pytest
 
 from holdtight import AsyncLocks, Locks
 from holdtight.herald import tell
-from holdtight.keeper import keeper
+from holdtight.keeper.keeper import keeper
 from holdtight.sync.lock import Lock
 from tests.faults.clients import start, tidy, waiting
 from tests.support.processes import wait_for

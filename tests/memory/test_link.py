@@ -11,7 +11,7 @@ import pytest
 
 from holdtight import AsyncLocks, Locks
 from holdtight.clock import boottime
-from holdtight.keeper import post
+from holdtight.keeper.keeper import post
 from holdtight.memory.engine import Name
 from holdtight.memory.link import Link
 from holdtight.memory.place import Stores, micros

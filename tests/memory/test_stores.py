@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from holdtight import AsyncLocks, Locks, LossReason
-from holdtight.keeper import post
+from holdtight.keeper.keeper import post
 from holdtight.memory import place as module
 from holdtight.memory.place import Stores, stores
 from holdtight.redis.node import Client

@@ -11,8 +11,8 @@ SOURCE = Path(holdtight.__file__).parent
 LOOKS = re.compile(r"\bboottime\b|\bmonotonic\(|\btime\.time\(|\btime\.sleep\(|\bcall_later\(|\bkeeper\(\)")
 REASONS = {
     "clock.py": "it is where the clock is",
-    "keeper.py": "it has the post of all places but those of tests",
-    "post.py": "it has the timers of loops where time passes by itself",
+    "keeper/keeper.py": "it has the post of all places but those of tests",
+    "keeper/post.py": "it has the timers of loops where time passes by itself",
     "redis/link.py": "a socket's patience is real",
     "redis/opening.py": "as above",
     "redis/node.py": "the default, and when this process began",

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from holdtight.keeper import Keeper
+from holdtight.keeper.keeper import Keeper
 from holdtight.plan import LinkDown
 
 _fds = itertools.count(10_000)

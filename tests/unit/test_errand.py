@@ -8,7 +8,7 @@ from typing import Any
 import hiredis
 import pytest
 
-from holdtight.errand import CLAIM_SECONDS, Errand, look_after
+from holdtight.keeper.errand import CLAIM_SECONDS, Errand, look_after
 from holdtight.plan import LinkDown, Step
 from tests.unit.keeping import Place, Still
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdtight.herald import tell
-from holdtight.keeper import GLANCE, SHORTEST_RETRY, SOON, Keeper
+from holdtight.keeper.keeper import GLANCE, SHORTEST_RETRY, SOON, Keeper
 from tests.unit.keeping import Charge, Link, Place, Still, due
 
 

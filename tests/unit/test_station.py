@@ -10,8 +10,8 @@ import hiredis
 import pytest
 
 from holdtight.herald import tell
+from holdtight.keeper.station import UNDER_WAY
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.station import UNDER_WAY
 from tests.unit.keeping import Charge, Link, Place, Still, due, sent
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from holdtight import Locks, Unavailable
-from holdtight import keeper as keeper_module
 from holdtight.clock import boottime
 from holdtight.errors import LockTimeout, NotOwner
+from holdtight.keeper import keeper as keeper_module
 from holdtight.plan import Bell, LinkDown, Park
 from holdtight.redis.resp import bulk
 from holdtight.sync.driver import Driver

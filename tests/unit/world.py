@@ -11,7 +11,7 @@ from holdtight import Lease, Locks
 from holdtight.clients import base
 from holdtight.events import Event
 from holdtight.grants.tenure import Tenure
-from holdtight.post import Post
+from holdtight.keeper.post import Post
 from tests.unit.keeping import Still
 
 OWNER = b"o" * 24

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.aio.connection import Connection
-from holdtight.errand import Errand
+from holdtight.keeper.errand import Errand
 from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.redis.link import bell_for
 from holdtight.redis.store import LONGEST_PATIENCE

@@ -11,7 +11,7 @@ import hiredis
 
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
-from holdtight.errand import Errand, StandingInLine
+from holdtight.keeper.errand import Errand, StandingInLine
 from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish, client_closed
 
 __all__ = ["Driver", "PlanRunner", "see_through"]

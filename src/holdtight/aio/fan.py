@@ -16,7 +16,7 @@ from holdtight.aio.connection import Connection
 from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
 from holdtight.breaker import Breaker
-from holdtight.errand import Errand
+from holdtight.keeper.errand import Errand
 from holdtight.place import Link, Place
 from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
 from holdtight.quorum_place import SILENT_SECONDS, QuorumPlace

@@ -16,10 +16,10 @@ from holdtight.grants.tenure import Tenure
 from holdtight.grants.witness import watch_client
 from holdtight.hub import Events
 from holdtight.identity import Identity
-from holdtight.keeper import post
+from holdtight.keeper.keeper import post
+from holdtight.keeper.post import Post
 from holdtight.place import Place
 from holdtight.plan import LinkDown, Plan, ServerSaid
-from holdtight.post import Post
 from holdtight.redis import answers
 from holdtight.redis.keys import keys_of
 from holdtight.redis.node import Client

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from holdtight import process
 from holdtight.core.contend import Asking
 from holdtight.core.ending import downgrade
-from holdtight.errand import Errand, look_after
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.tenure import Tenure, Terms
 from holdtight.herald import get_logger
 from holdtight.identity import Identity
+from holdtight.keeper.errand import Errand, look_after
 from holdtight.plan import Plan
 from holdtight.redis.store import Prepared
 from holdtight.settings import Options

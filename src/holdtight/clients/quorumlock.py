@@ -7,12 +7,12 @@ from holdtight.clients.quorum_verbs import meaning, refuse
 from holdtight.core.contend import Asking
 from holdtight.core.quorum import Poll, say
 from holdtight.core.renewal import next_ttl
-from holdtight.errand import Errand
 from holdtight.errors import LockError, NotOwner, NotSupported, QuorumNotReached
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.quorumtenure import Finish, QuorumTenure
 from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.identity import Identity
+from holdtight.keeper.errand import Errand
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.quorum_place import QuorumPlace
 from holdtight.redis.ballot import Ballot

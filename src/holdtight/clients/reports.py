@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from holdtight.errand import Errand
 from holdtight.errors import DeadlockDetected, LockError, LockTimeout, quotable
 from holdtight.grants.tenure import Tenure
 from holdtight.hub import Events
+from holdtight.keeper.errand import Errand
 from holdtight.place import Place
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.redis.store import Prepared

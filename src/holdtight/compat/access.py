@@ -13,7 +13,7 @@ from holdtight.compat.line import Line
 from holdtight.core.contend import patience
 from holdtight.errors import NotSupported
 from holdtight.herald import get_logger, is_logged
-from holdtight.keeper import post
+from holdtight.keeper.keeper import post
 from holdtight.redis.plain import Deletion, Plain, PlainClient
 from holdtight.redis.targets import Single
 from holdtight.redis.topology import RedisPlace

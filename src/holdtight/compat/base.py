@@ -10,7 +10,6 @@ from holdtight.compat.local import Held
 from holdtight.compat.plans import give_signed
 from holdtight.compat.unsigning import Unsigning
 from holdtight.core.contend import Asking, Granted
-from holdtight.errand import Errand
 from holdtight.errors import (
     ClockDrift,
     LockError,
@@ -22,7 +21,8 @@ from holdtight.errors import (
     pointed,
 )
 from holdtight.herald import get_logger
-from holdtight.keeper import keeper
+from holdtight.keeper.errand import Errand
+from holdtight.keeper.keeper import keeper
 from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.process import current
 from holdtight.redis import answers

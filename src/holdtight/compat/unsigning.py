@@ -4,7 +4,7 @@ from typing import Any
 
 import hiredis
 
-from holdtight.errand import Errand
+from holdtight.keeper.errand import Errand
 from holdtight.place import Place
 from holdtight.redis.plain import LATE, NOT_OURS, Plain, Told
 from holdtight.values import Owner

@@ -25,7 +25,7 @@ from holdtight.redis.store import LONGEST_PATIENCE
 from holdtight.values import Denied, Grant, Guarded, Late, LossReason, Owner, owner_text
 
 if TYPE_CHECKING:
-    from holdtight.keeper import Charge
+    from holdtight.keeper.keeper import Charge
 
 __all__ = ["Finish", "QuorumTenure"]
 

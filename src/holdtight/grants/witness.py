@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from holdtight import process
 from holdtight.grants.tenure import Tenure
 from holdtight.herald import tell
-from holdtight.keeper import THREAD_NAME
+from holdtight.keeper.keeper import THREAD_NAME
 from holdtight.place import Place
 
 __all__ = ["Witness", "dismiss", "summon", "watch_client"]

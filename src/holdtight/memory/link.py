@@ -19,7 +19,7 @@ from holdtight.redis.resp import bulk
 from holdtight.values import Owner
 
 if TYPE_CHECKING:
-    from holdtight.post import Post
+    from holdtight.keeper.post import Post
 
 __all__ = ["Link", "open_link"]
 

@@ -14,7 +14,7 @@ from holdtight.redis.node import Client
 from holdtight.redis.targets import Memory
 
 if TYPE_CHECKING:
-    from holdtight.post import Post
+    from holdtight.keeper.post import Post
 
 __all__ = ["MemoryPlace", "Stores", "micros", "stores"]
 

@@ -18,8 +18,8 @@ from holdtight.redis.credentials import Credentials, FromProvider, Login, a_valu
 if TYPE_CHECKING:
     import ssl
 
+    from holdtight.keeper.post import Post
     from holdtight.memory.place import Stores
-    from holdtight.post import Post
 
 VerifyMode: TypeAlias = Literal["required", "optional", "none"]
 _T = TypeVar("_T")

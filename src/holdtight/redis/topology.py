@@ -16,7 +16,7 @@ from holdtight.redis.opening import open_link
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.post import Post
+    from holdtight.keeper.post import Post
     from holdtight.redis.targets import Address, Embedded, Single
 
 __all__ = ["RedisPlace"]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from holdtight.errand import TOUCH_SECONDS, Errand, StandingInLine
+from holdtight.keeper.errand import TOUCH_SECONDS, Errand, StandingInLine
 from holdtight.place import Link
 from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
 from holdtight.sync.transport import Transport

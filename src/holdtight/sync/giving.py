@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from holdtight.clients.baselock import BaseLock
 from holdtight.core.contend import patience
 from holdtight.core.ending import release
-from holdtight.errand import Errand
 from holdtight.errors import NotOwner
 from holdtight.grants.renewing import Renewal
 from holdtight.grants.tenure import Tenure
 from holdtight.identity import identity
+from holdtight.keeper.errand import Errand
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.settings import Options
 from holdtight.sync.driver import Driver

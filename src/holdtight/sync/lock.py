@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdtight.clock import wait_seconds
 from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
-from holdtight.errand import TOUCH_SECONDS
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.grants.degraded import may_degrade
 from holdtight.grants.tenure import Tenure
 from holdtight.grants.witness import summon
 from holdtight.identity import Identity, identity, running_loop
+from holdtight.keeper.errand import TOUCH_SECONDS
 from holdtight.place import Link
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current

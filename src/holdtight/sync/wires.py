@@ -20,8 +20,8 @@ import hiredis
 
 from holdtight import process
 from holdtight.breaker import Breaker
-from holdtight.errand import Errand
 from holdtight.errors import quotable
+from holdtight.keeper.errand import Errand
 from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.quorum_place import MOST_OWED, SILENT_SECONDS

@@ -77,7 +77,7 @@ def clock(request: pytest.FixtureRequest) -> "Iterator[Clock]":
 @pytest.fixture
 def holdtight_target(request: pytest.FixtureRequest) -> object:
     """Where the locks of this test are: what `locks` and `async_locks` are opened with."""
-    from holdtight.keeper import post
+    from holdtight.keeper.keeper import post
     from holdtight.memory.place import Stores, micros
     from holdtight.redis.targets import Memory
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.clock import Clock
 from holdtight.herald import get_logger
-from holdtight.keeper import Keeper
-from holdtight.post import Post, Timer
+from holdtight.keeper.keeper import Keeper
+from holdtight.keeper.post import Post, Timer
 from holdtight.testing.loops import Loops
 from holdtight.testing.waiters import HandSleeper, Waiters
 

@@ -13,7 +13,7 @@ from holdtight.clock import Clock, Sleeper
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from holdtight.keeper import Keeper
+    from holdtight.keeper.keeper import Keeper
 
 __all__ = ["Post", "Timer"]
 

@@ -20,7 +20,7 @@ import hiredis
 from holdtight.clock import Backoff
 from holdtight.errors import quotable
 from holdtight.herald import report
-from holdtight.lane import stretch
+from holdtight.keeper.lane import stretch
 from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import start_thread
@@ -28,7 +28,7 @@ from holdtight.redis.node import RECORD_SECONDS
 from holdtight.redis.resp import command
 
 if TYPE_CHECKING:
-    from holdtight.keeper import Charge, Keeper
+    from holdtight.keeper.keeper import Charge, Keeper
 
 __all__ = ["Station"]
 

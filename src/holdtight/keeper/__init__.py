@@ -1,0 +1,1 @@
+"""The one thread per process that renews leases for both colours."""
