@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from holdtight.clock import Backoff, Drift
+from holdtight.config.profiles import Profile
 from holdtight.errors import (
     ClockDrift,
     DeadlockDetected,
@@ -19,7 +20,6 @@ from holdtight.errors import (
     StaleFence,
     Unavailable,
 )
-from holdtight.profiles import Profile
 from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock

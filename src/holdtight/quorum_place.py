@@ -11,9 +11,9 @@ from holdtight.redis.node import Client
 from holdtight.redis.topology import RedisPlace
 
 if TYPE_CHECKING:
+    from holdtight.config.settings import Settings
+    from holdtight.config.targets import Single
     from holdtight.keeper.post import Post
-    from holdtight.redis.targets import Single
-    from holdtight.settings import Settings
 
 __all__ = ["MOST_OWED", "SILENT_SECONDS", "NodePlace", "QuorumPlace"]
 
@@ -52,7 +52,7 @@ class QuorumPlace(Place):
     """All nodes as one. Only its nodes can be connected to."""
 
     def __init__(self, settings: "Settings", client: Client, post: "Post") -> None:
-        from holdtight.redis.targets import Quorum, Single
+        from holdtight.config.targets import Quorum, Single
 
         target = settings.target
         assert isinstance(target, Quorum)

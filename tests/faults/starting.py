@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from holdtight import Locks, process
+from holdtight.config.targets import TlsSettings
 from holdtight.keeper.keeper import THREAD_NAME
-from holdtight.redis.targets import TlsSettings
 from tests.faults.forking import say, wait_for_exit
 from tests.support.processes import wait_for
 

@@ -25,16 +25,9 @@ import valkey.asyncio.sentinel
 import valkey.sentinel
 from redis.credentials import CredentialProvider, UsernamePasswordCredentialProvider
 
-from holdtight.redis.credentials import Login
-from holdtight.redis.targets import (
-    Address,
-    Cluster,
-    Quorum,
-    Sentinel,
-    Single,
-    TlsSettings,
-)
-from holdtight.redis.url import parse
+from holdtight.config.credentials import Login
+from holdtight.config.targets import Address, Cluster, Quorum, Sentinel, Single, TlsSettings
+from holdtight.config.url import parse
 from tests.support.processes import wait_for
 from tests.support.servers import VALKEY_9, RunningServer, StartServer, start
 from tests.unit.providers import (

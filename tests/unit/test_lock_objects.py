@@ -10,9 +10,9 @@ import pytest
 from holdtight import DeadlockDetected, Lease, LeaseLost, Locks, process
 from holdtight.clients.base import CACHED_LOCKS
 from holdtight.clock import boottime
+from holdtight.config.settings import Options
 from holdtight.grants.tenure import Tenure
 from holdtight.identity import Identity
-from holdtight.settings import Options
 from holdtight.values import LossReason
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdtight import Backoff, Drift, Locks, NotSupported
-from holdtight.settings import UNSET, Settings
+from holdtight.config.settings import UNSET, Settings
 
 URL = "redis://user:secret@127.0.0.1:1/3"
 

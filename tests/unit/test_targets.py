@@ -9,18 +9,8 @@ from typing import Any
 import pytest
 from redis.credentials import UsernamePasswordCredentialProvider
 
-from holdtight.redis.credentials import FromProvider, Login, check_credentials, check_login
-from holdtight.redis.targets import (
-    Address,
-    Cluster,
-    Embedded,
-    Memory,
-    Quorum,
-    Sentinel,
-    Single,
-    Target,
-    TlsSettings,
-)
+from holdtight.config.credentials import FromProvider, Login, check_credentials, check_login
+from holdtight.config.targets import Address, Cluster, Embedded, Memory, Quorum, Sentinel, Single, Target, TlsSettings
 from tests.support.certificates import Certificates
 from tests.unit.providers import (
     SECRET,

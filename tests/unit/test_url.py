@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdtight.redis.targets import Address, Cluster, Embedded, Memory, Quorum, Sentinel, Single, TlsSettings
-from holdtight.redis.url import parse
+from holdtight.config.targets import Address, Cluster, Embedded, Memory, Quorum, Sentinel, Single, TlsSettings
+from holdtight.config.url import parse
 
 SECRET = "hunter2"
 
@@ -354,7 +354,7 @@ def test_garbage_is_a_value_error_or_a_target(text: str) -> None:
 
 def test_importing_it_loads_no_client_library_nor_asyncio_nor_ssl() -> None:
     code = (
-        "import sys, holdtight.redis.url as url; url.parse('rediss://u:p@h/1?ssl_cert_reqs=none'); "
+        "import sys, holdtight.config.url as url; url.parse('rediss://u:p@h/1?ssl_cert_reqs=none'); "
         "print(sorted(sys.modules.keys() & {'redis', 'valkey', 'asyncio', 'ssl', 'pickle', 'concurrent'}))"
     )
     source = Path(__file__).parents[2] / "src"

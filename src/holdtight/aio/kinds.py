@@ -6,7 +6,7 @@ from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
 from holdtight.clients.readwrite import BaseReadWriteLock
-from holdtight.settings import UNSET
+from holdtight.config.settings import UNSET
 from holdtight.values import LockInfo
 
 __all__ = ["AsyncReadWriteLock", "AsyncSemaphore"]

@@ -13,6 +13,7 @@ from holdtight.aio.open import without_the_server
 from holdtight.aio.transport import Transport
 from holdtight.clients.baselock import BaseLock
 from holdtight.clock import wait_seconds
+from holdtight.config.settings import UNSET, Options
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
@@ -24,7 +25,6 @@ from holdtight.identity import Identity, identity, task_identity
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
 from holdtight.redis.store import marker_for
-from holdtight.settings import UNSET, Options
 from holdtight.values import Grant, LockInfo, Owner, shared
 
 if TYPE_CHECKING:

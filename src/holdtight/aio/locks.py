@@ -16,13 +16,13 @@ from holdtight.aio.transport import Transport, ignore
 from holdtight.clients.base import BaseLocks
 from holdtight.clients.multi import multi_wait, parts_of
 from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
+from holdtight.config.profiles import Profile
+from holdtight.config.settings import UNSET, Settings
 from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
 from holdtight.identity import identity
 from holdtight.plan import LinkDown, Plan, ServerSaid
-from holdtight.profiles import Profile
 from holdtight.redis.resp import command
-from holdtight.settings import UNSET, Settings
 from holdtight.values import LockInfo, check_name
 
 if TYPE_CHECKING:

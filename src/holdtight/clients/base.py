@@ -9,6 +9,7 @@ from holdtight import process
 from holdtight.clients.baselock import BaseLock
 from holdtight.clients.loading import load
 from holdtight.clients.reports import Reports
+from holdtight.config.settings import UNSET, Options, Settings, refuse_monkey_patches
 from holdtight.core.looking import look
 from holdtight.errors import LockError, NotSupported, Unavailable
 from holdtight.grants.degraded import stand_in_settings
@@ -24,7 +25,6 @@ from holdtight.redis import answers
 from holdtight.redis.keys import keys_of
 from holdtight.redis.node import Client
 from holdtight.redis.store import Store
-from holdtight.settings import UNSET, Options, Settings, refuse_monkey_patches
 from holdtight.values import Kind, LockInfo, check_name, owner_text
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class BaseLocks(Reports, Generic[L]):
 
 def _post(settings: Settings) -> Post:
     """This process's own, unless the target brings a clock of its own."""
-    from holdtight.redis.targets import Memory
+    from holdtight.config.targets import Memory
 
     realm = settings.target.realm if isinstance(settings.target, Memory) else None
     return post if realm is None else realm.post
@@ -302,7 +302,7 @@ def _store(settings: Settings, client: Client, place: Place) -> Any:
 
 
 def _place(settings: Settings, client: Client, here: Post) -> Place:
-    from holdtight.redis.targets import Memory, Quorum
+    from holdtight.config.targets import Memory, Quorum
 
     if isinstance(settings.target, Memory):
         from holdtight.memory.place import MemoryPlace

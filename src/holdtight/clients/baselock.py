@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdtight import process
+from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
 from holdtight.core.ending import downgrade
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
@@ -14,7 +15,6 @@ from holdtight.identity import Identity
 from holdtight.keeper.errand import Errand, look_after
 from holdtight.plan import Plan
 from holdtight.redis.store import Prepared
-from holdtight.settings import Options
 from holdtight.values import Claim, Grant, Kind, LossReason, Owner, Wait
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdtight import process
 from holdtight.clients.quorum_verbs import meaning, refuse
+from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
 from holdtight.core.quorum import Poll, say
 from holdtight.core.renewal import next_ttl
@@ -17,7 +18,6 @@ from holdtight.plan import LinkDown, ServerSaid
 from holdtight.quorum_place import QuorumPlace
 from holdtight.redis.ballot import Ballot
 from holdtight.redis.store import LONGEST_PATIENCE, Prepared
-from holdtight.settings import Options
 from holdtight.values import Denied, Grant, Guarded, LossReason, owner_text
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from typing import Any, Generic, TypeVar
 
 from holdtight.clients.base import BaseLocks
 from holdtight.clients.baselock import BaseLock
-from holdtight.settings import UNSET, Options
+from holdtight.config.settings import UNSET, Options
 from holdtight.values import Kind
 
 __all__ = ["BaseReadWriteLock"]

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 from holdtight import process
 from holdtight.compat.line import Line
+from holdtight.config.settings import refuse_monkey_patches
+from holdtight.config.targets import Single
+from holdtight.config.url import parse
 from holdtight.core.contend import patience
 from holdtight.errors import NotSupported
 from holdtight.herald import get_logger, is_logged
 from holdtight.keeper.keeper import post
 from holdtight.redis.plain import Deletion, Plain, PlainClient
-from holdtight.redis.targets import Single
 from holdtight.redis.topology import RedisPlace
-from holdtight.redis.url import parse
-from holdtight.settings import refuse_monkey_patches
 from holdtight.sync.transport import Transport
 
 __all__ = ["CONNECT_SECONDS", "Access", "Reach", "reach_of"]

@@ -14,7 +14,7 @@ from holdtight.values import Owner
 if TYPE_CHECKING:
     from holdtight.clients.base import BaseLocks
     from holdtight.clients.baselock import BaseLock
-    from holdtight.settings import Settings
+    from holdtight.config.settings import Settings
 
 __all__ = ["end_open_tenure", "may_degrade", "open_tenure", "stand_in_settings", "take_over"]
 
@@ -26,7 +26,7 @@ def may_degrade(settings: "Settings", error: BaseException) -> bool:
 
 def stand_in_settings(locks: "BaseLocks[Any]") -> "Settings":
     """Of the client that takes over: all clients of one server in this process meet in one store."""
-    from holdtight.redis.targets import Memory
+    from holdtight.config.targets import Memory
 
     target = Memory(f"instead of {locks.place.display}")
     return locks.settings._replace(target=target, tls=None, profiles=(), on_unavailable="raise")

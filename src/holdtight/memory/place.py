@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from holdtight import process
 from holdtight.clock import boottime
+from holdtight.config.targets import Memory
 from holdtight.memory.link import Link, open_link
 from holdtight.memory.server import Server
 from holdtight.place import Place
 from holdtight.redis.node import Client
-from holdtight.redis.targets import Memory
 
 if TYPE_CHECKING:
     from holdtight.keeper.post import Post

@@ -11,7 +11,7 @@ from holdtight.redis.node import Client, Session, greet
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.redis.targets import Address
+    from holdtight.config.targets import Address
 
 __all__ = ["open_link"]
 

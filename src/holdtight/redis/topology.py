@@ -16,8 +16,8 @@ from holdtight.redis.opening import open_link
 if TYPE_CHECKING:
     import ssl
 
+    from holdtight.config.targets import Address, Embedded, Single
     from holdtight.keeper.post import Post
-    from holdtight.redis.targets import Address, Embedded, Single
 
 __all__ = ["RedisPlace"]
 
@@ -37,13 +37,13 @@ class RedisPlace(Place):
     @contextmanager
     def reach(self) -> "Generator[Address]":
         """The address to connect to, for as long as it takes to connect. May block."""
-        from holdtight.redis.targets import Single
+        from holdtight.config.targets import Single
 
         if isinstance(self.target, Single):
             yield self.target.address
         else:
             from holdtight import embedded
-            from holdtight.redis.url import parse
+            from holdtight.config.url import parse
 
             try:
                 with embedded.connecting() as url:

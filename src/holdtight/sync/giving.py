@@ -4,6 +4,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from holdtight.clients.baselock import BaseLock
+from holdtight.config.settings import Options
 from holdtight.core.contend import patience
 from holdtight.core.ending import release
 from holdtight.errors import NotOwner
@@ -12,7 +13,6 @@ from holdtight.grants.tenure import Tenure
 from holdtight.identity import identity
 from holdtight.keeper.errand import Errand
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.settings import Options
 from holdtight.sync.driver import Driver
 from holdtight.values import shared
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from holdtight.clients.readwrite import BaseReadWriteLock
-from holdtight.settings import UNSET
+from holdtight.config.settings import UNSET
 from holdtight.sync.hold import Hold
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock

@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdtight.clock import wait_seconds
+from holdtight.config.settings import UNSET, Options
 from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.grants.degraded import may_degrade
@@ -16,7 +17,6 @@ from holdtight.place import Link
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
 from holdtight.redis.store import marker_for
-from holdtight.settings import UNSET, Options
 from holdtight.sync.driver import Driver
 from holdtight.sync.giving import Giving
 from holdtight.sync.hold import Hold, under

@@ -6,10 +6,10 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
 from holdtight.clock import wait_seconds
+from holdtight.config.settings import UNSET
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
 from holdtight.identity import Identity, identity
-from holdtight.settings import UNSET
 from holdtight.sync.hold import Hold, under
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock

@@ -9,8 +9,8 @@ from typing import Any
 
 from holdtight import process
 from holdtight.clock import Duration, seconds
+from holdtight.config.targets import Memory
 from holdtight.memory.place import Stores
-from holdtight.redis.targets import Memory
 from holdtight.testing.loops import is_blind
 from holdtight.testing.post import HandPost
 

@@ -77,9 +77,9 @@ def clock(request: pytest.FixtureRequest) -> "Iterator[Clock]":
 @pytest.fixture
 def holdtight_target(request: pytest.FixtureRequest) -> object:
     """Where the locks of this test are: what `locks` and `async_locks` are opened with."""
+    from holdtight.config.targets import Memory
     from holdtight.keeper.keeper import post
     from holdtight.memory.place import Stores, micros
-    from holdtight.redis.targets import Memory
 
     if _store(request) == "embedded":
         return request.getfixturevalue("holdtight_server")()

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, cast
 
-from holdtight.redis.credentials import Credentials, FromProvider, Login, a_value_like, check_login
+from holdtight.config.credentials import Credentials, FromProvider, Login, a_value_like, check_login
 
 if TYPE_CHECKING:
     import ssl

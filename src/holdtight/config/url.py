@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
-from holdtight.redis.credentials import from_provider
-from holdtight.redis.targets import (
+from holdtight.config.credentials import from_provider
+from holdtight.config.targets import (
     Address,
     Cluster,
     Embedded,

@@ -4,16 +4,16 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdtight.clock import Backoff, Drift, seconds, ttl_seconds, wait_seconds
+from holdtight.config.profiles import UNSET, Profile, check_profiles, profile_for
 from holdtight.errors import NotSupported
-from holdtight.profiles import UNSET, Profile, check_profiles, profile_for
 from holdtight.redis.keys import check_namespace
 from holdtight.values import Kind, check_label
 
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.redis.credentials import Credentials
-    from holdtight.redis.targets import Embedded, Memory, Quorum, Single
+    from holdtight.config.credentials import Credentials
+    from holdtight.config.targets import Embedded, Memory, Quorum, Single
 
 __all__ = ["UNSET", "Options", "Settings", "refuse_monkey_patches"]
 
@@ -61,7 +61,7 @@ class Settings(NamedTuple):
                 "a client with an ssl.SSLContext cannot be pickled: give the TLS settings in the URL "
                 "(rediss://…?ssl_ca_certs=…&ssl_certfile=…) instead of tls="
             )
-        from holdtight.redis.targets import Memory
+        from holdtight.config.targets import Memory
 
         if isinstance(self.target, Memory):
             raise TypeError(
@@ -196,9 +196,9 @@ def _refuse_what_is_not_built_yet(acks: object, sentinel_credentials: object) ->
 
 def _server(target: object, credentials: object, tls: bool) -> "Single | Embedded | Memory | Quorum":
     # Loaded with the first client, not with the package.
-    from holdtight.redis.credentials import check_credentials
-    from holdtight.redis.targets import Embedded, Memory, Quorum, Single
-    from holdtight.redis.url import parse
+    from holdtight.config.credentials import check_credentials
+    from holdtight.config.targets import Embedded, Memory, Quorum, Single
+    from holdtight.config.url import parse
 
     found, login = parse(target), check_credentials(credentials)
     if isinstance(found, Embedded):
