@@ -19,7 +19,7 @@ import hiredis
 from bench.variants import Runner, Variant
 from holdtight import AsyncLocks
 from holdtight.clock import boottime
-from holdtight.redis.resp import bulk
+from holdtight.stores.redis.resp import bulk
 
 OWNER = b"0123456789abcdefghijklmn"
 INBOX = bulk("ht:inbox:0123456789abcdef:1")

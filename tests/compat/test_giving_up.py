@@ -13,7 +13,7 @@ import redis.asyncio
 from redis.exceptions import LockError
 
 from holdtight.compat.redis_py import AsyncLock
-from holdtight.redis import plain
+from holdtight.stores.redis import plain
 from tests.compat import interrupting
 from tests.compat.face import takes
 from tests.faults.clients import asks

@@ -23,7 +23,7 @@ import redis.lock
 from redis.exceptions import ConnectionError
 
 from holdtight.compat.redis_py import Lock
-from holdtight.redis import plain
+from holdtight.stores.redis import plain
 from tests.compat.face import Colour, Face, OpenFace, open_face, takes
 from tests.faults.clients import asks, start
 from tests.support.processes import wait_for

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError, LockError, LockNotOwnedError, TimeoutError
 
-from holdtight.redis import plain
+from holdtight.stores.redis import plain
 from tests.compat.face import Face, OpenFace, takes
 from tests.faults.clients import asks, start
 from tests.support.processes import wait_for

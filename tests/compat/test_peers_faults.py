@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, LockError, LockNotOwnedError, TimeoutError
 from redis.retry import Retry
 
-from holdtight.redis import plain
+from holdtight.stores.redis import plain
 from tests.compat import forking
 from tests.compat.face import CLASSES, Face, Maker, OpenFace, takes
 from tests.faults.clients import asks

@@ -12,8 +12,8 @@ import redis
 import redis.exceptions
 
 from holdtight.compat.redis_py import Lock
-from holdtight.redis import plain
-from holdtight.redis.plain import Deletion, Plain, PlainClient
+from holdtight.stores.redis import plain
+from holdtight.stores.redis.plain import Deletion, Plain, PlainClient
 from tests.compat.face import Face, Maker, OpenFace
 from tests.support.certificates import Certificates
 from tests.support.processes import wait_for

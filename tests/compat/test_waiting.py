@@ -13,7 +13,7 @@ import redis
 from redis.exceptions import ConnectionError, TimeoutError
 
 from holdtight.compat.redis_py import Lock
-from holdtight.redis import plain
+from holdtight.stores.redis import plain
 from tests.compat.face import COLOURS, MAKERS, Colour, Maker, OpenFace, open_face
 from tests.faults.clients import asks, start
 from tests.support.processes import wait_for

@@ -15,8 +15,8 @@ import pytest
 
 from holdtight import AsyncLocks, Locks, NotOwner
 from holdtight.grants.lease import BaseLease
-from holdtight.redis import script
-from holdtight.redis.script import Script
+from holdtight.stores.redis import script
+from holdtight.stores.redis.script import Script
 from tests.support.processes import PATIENCE
 from tests.support.servers import RunningServer
 

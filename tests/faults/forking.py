@@ -18,7 +18,7 @@ import pytest
 
 from holdtight import AsyncLocks, LeaseLost, Locks, LossReason
 from holdtight.grants.lease import BaseLease
-from holdtight.redis.link import Link
+from holdtight.stores.redis.link import Link
 from tests.support.leases import renewed
 from tests.support.processes import wait_for
 

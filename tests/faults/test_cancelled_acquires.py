@@ -11,7 +11,7 @@ import pytest
 
 from holdtight import AsyncLocks, LeaseLost, Locks
 from holdtight.aio.lease import AsyncLease
-from holdtight.redis import script
+from holdtight.stores.redis import script
 from tests.faults.clients import asks, load_scripts, tidy, waiting
 from tests.support.processes import wait_for
 from tests.support.proxy import Proxy

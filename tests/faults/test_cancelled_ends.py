@@ -9,7 +9,7 @@ import pytest
 
 from holdtight import AsyncLocks, Locks
 from holdtight.aio.multi import AsyncMulti
-from holdtight.redis import script
+from holdtight.stores.redis import script
 from tests.faults.clients import asks, load_scripts
 from tests.support.processes import wait_for
 from tests.support.proxy import Proxy

@@ -13,7 +13,7 @@ import pytest
 from holdtight import AsyncLocks, DeadlockDetected, Locks
 from holdtight.core import deadlock
 from holdtight.grants.lease import BaseLease
-from holdtight.redis import waits
+from holdtight.stores.redis import waits
 from tests.faults import circling
 from tests.faults.clients import COLOURS, asks, load_scripts, start, tidy, waiting
 from tests.support.processes import StartChild, wait_for

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdtight import Unavailable
-from holdtight.redis import script
+from holdtight.stores.redis import script
 from tests.faults.clients import Client, OpenClient, asks, load_scripts, start, tidy, waiting
 from tests.support.processes import wait_for
 from tests.support.proxy import Order, Proxy

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from holdtight import Locks
-from holdtight.memory.engine import HEARTBEAT
-from holdtight.redis import script
+from holdtight.stores.memory.engine import HEARTBEAT
+from holdtight.stores.redis import script
 from tests.faults import standing
 from tests.faults.clients import COLOURS, tidy, waiting
 from tests.support.processes import Child, StartChild, wait_for

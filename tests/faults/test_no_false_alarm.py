@@ -13,7 +13,7 @@ import pytest
 from holdtight import AsyncLocks, DeadlockDetected, Locks
 from holdtight.core.deadlock import Cycle, Watch
 from holdtight.plan import Park, Step
-from holdtight.redis import waits
+from holdtight.stores.redis import waits
 from tests.faults import contention
 from tests.faults.clients import COLOURS, asks, load_scripts, start, tidy, waiting
 from tests.support.processes import Child, StartChild, wait_for

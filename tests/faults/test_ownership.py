@@ -10,7 +10,7 @@ import pytest
 
 from holdtight import AsyncLocks, Locks, Unavailable
 from holdtight.aio.lease import AsyncLease
-from holdtight.redis import script
+from holdtight.stores.redis import script
 from tests.faults.clients import OpenClient, asks, load_scripts, start, tidy
 from tests.support.processes import wait_for
 from tests.support.proxy import Proxy

@@ -13,7 +13,7 @@ import pytest
 
 from holdtight import AsyncLocks
 from holdtight.aio.fan import QuorumTransport
-from holdtight.redis.ballot import VOTE
+from holdtight.stores.redis.ballot import VOTE
 from tests.faults.clients import Colour, OpenClient, asks
 from tests.faults.quorum import Nodes, Side, votes_of
 from tests.support.processes import wait_for

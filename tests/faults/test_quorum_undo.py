@@ -18,7 +18,7 @@ import pytest
 
 from holdtight import AsyncLocks, Backoff, Locks, LossReason, QuorumNotReached
 from holdtight.aio.fan import QuorumTransport
-from holdtight.redis.ballot import RESIGN, RESIGN_WHOLE, VOTE
+from holdtight.stores.redis.ballot import RESIGN, RESIGN_WHOLE, VOTE
 from tests.faults.clients import OpenClient, asks
 from tests.faults.quorum import Nodes, Side, votes_of
 from tests.faults.quorum import warm as warm_client

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdtight import AsyncLocks, Locks, LockTimeout, LossReason
-from holdtight.memory.place import stores
+from holdtight.stores.memory.place import stores
 from tests.support.leases import renewed
 from tests.support.processes import wait_for
 

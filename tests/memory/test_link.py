@@ -12,12 +12,12 @@ import pytest
 from holdtight import AsyncLocks, Locks
 from holdtight.clock import boottime
 from holdtight.keeper.keeper import post
-from holdtight.memory.engine import Name
-from holdtight.memory.link import Link
-from holdtight.memory.place import Stores, micros
 from holdtight.plan import Bell
-from holdtight.redis.node import Client
-from holdtight.redis.resp import command
+from holdtight.stores.memory.engine import Name
+from holdtight.stores.memory.link import Link
+from holdtight.stores.memory.place import Stores, micros
+from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.resp import command
 
 OWNER, OTHER = b"o" * 24, b"p" * 24
 

@@ -10,13 +10,13 @@ from typing import Any
 import hiredis
 import pytest
 
-from holdtight.memory.engine import FRESH, Name
-from holdtight.memory.link import requests_in
-from holdtight.memory.server import Server
-from holdtight.redis import script, waits
-from holdtight.redis.keys import keys_of
-from holdtight.redis.resp import command
-from holdtight.redis.script import Script
+from holdtight.stores.memory.engine import FRESH, Name
+from holdtight.stores.memory.link import requests_in
+from holdtight.stores.memory.server import Server
+from holdtight.stores.redis import script, waits
+from holdtight.stores.redis.keys import keys_of
+from holdtight.stores.redis.resp import command
+from holdtight.stores.redis.script import Script
 
 START = 1_800_000_000_000_000
 FAR = 9_000_000_000_000_000

@@ -14,9 +14,9 @@ import pytest
 
 from holdtight import AsyncLocks, Locks, LossReason
 from holdtight.keeper.keeper import post
-from holdtight.memory import place as module
-from holdtight.memory.place import Stores, stores
-from holdtight.redis.node import Client
+from holdtight.stores.memory import place as module
+from holdtight.stores.memory.place import Stores, stores
+from holdtight.stores.redis.node import Client
 from tests.support.leases import renewed
 from tests.support.processes import StartChild, wait_for
 

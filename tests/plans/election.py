@@ -9,7 +9,7 @@ from holdtight.core.contend import Asking, Granted, acquire
 from holdtight.core.quorum import Poll
 from holdtight.errors import LockError
 from holdtight.plan import ServerSaid, Step
-from holdtight.redis import answers
+from holdtight.stores.redis import answers
 from holdtight.values import Claim, Denied, Grant, Guarded, Owner
 from tests.plans.scripted import HOLDER, OWNER, SHORT_PAUSES, Clock, Named, Run
 

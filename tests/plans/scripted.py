@@ -10,7 +10,7 @@ from holdtight.core.contend import Answer, Asking, Granted, acquire
 from holdtight.core.deadlock import Watch
 from holdtight.errors import LockError
 from holdtight.plan import Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
-from holdtight.redis import answers
+from holdtight.stores.redis import answers
 from holdtight.values import Claim, Holder, Owner, owner_text
 
 R = TypeVar("R")

@@ -10,7 +10,7 @@ import pytest
 from holdtight.core import deadlock
 from holdtight.core.deadlock import Watch
 from holdtight.plan import Bell, Park, Step
-from holdtight.redis.waits import PUBLISHED_MS
+from holdtight.stores.redis.waits import PUBLISHED_MS
 from holdtight.values import Wait, owner_text
 from tests.plans.detecting import Graph, Scene, owner
 from tests.plans.scripted import LOADING, OWNER, SENT, Named, Run

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from holdtight import AsyncLock, AsyncLocks, Kind, LockTimeout, QueueFull
-from holdtight.redis.inspection import exclusive_holder
+from holdtight.stores.redis.inspection import exclusive_holder
 from tests.scenarios.world import Stopwatch, World, main_key
 
 OWNER = bytes(range(24))

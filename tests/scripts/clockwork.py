@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from holdtight.memory.engine import SWEEP
-from holdtight.redis.script import Script
+from holdtight.stores.memory.engine import SWEEP
+from holdtight.stores.redis.script import Script
 from tests.scripts.workbench import Desk
 
 __all__ = ["ClockworkDesk", "on_test_clock"]

@@ -27,9 +27,9 @@ from holdtight.errors import LeaseLost, LockError
 from holdtight.grants.renewing import Renewal
 from holdtight.grants.tenure import Tenure, Terms
 from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid, Step
-from holdtight.redis import keys, script
-from holdtight.redis.node import Client
-from holdtight.redis.store import Prepared, Store
+from holdtight.stores.redis import keys, script
+from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.store import Prepared, Store
 from holdtight.values import Claim, Grant, Kind, LossReason
 from tests.scripts.late_stores import Backend
 

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 import hiredis
 
-from holdtight.memory.server import Server
-from holdtight.redis import script
-from holdtight.redis.script import Script
+from holdtight.stores.memory.server import Server
+from holdtight.stores.redis import script
+from holdtight.stores.redis.script import Script
 from tests.scripts.clockwork import on_test_clock
 from tests.scripts.workbench import Wire
 from tests.support.framing import first_words

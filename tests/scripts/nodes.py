@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdtight.redis import keys, script
-from holdtight.redis.ballot import AGREE, BLESS, RESIGN, VOTE
-from holdtight.redis.node import passport
-from holdtight.redis.script import Script
+from holdtight.stores.redis import keys, script
+from holdtight.stores.redis.ballot import AGREE, BLESS, RESIGN, VOTE
+from holdtight.stores.redis.node import passport
+from holdtight.stores.redis.script import Script
 from tests.scripts.clockwork import on_test_clock
 from tests.scripts.workbench import FAR, Wire
 from tests.support.servers import RunningServer

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdtight.memory.engine import TAIL
+from holdtight.stores.memory.engine import TAIL
 from tests.scripts.workbench import State
 
 __all__ = ["Promises"]

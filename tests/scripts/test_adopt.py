@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdtight.memory.engine import TAIL
+from holdtight.stores.memory.engine import TAIL
 from tests.scripts.workbench import ALICE, BOB, CAROL, HANDED_ON, Desk, fence_of
 
 

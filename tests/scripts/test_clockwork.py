@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdtight.memory.engine import SWEEP
-from holdtight.redis import script, waits
-from holdtight.redis.script import Script
+from holdtight.stores.memory.engine import SWEEP
+from holdtight.stores.redis import script, waits
+from holdtight.stores.redis.script import Script
 from tests.scripts.clockwork import ClockworkDesk, on_test_clock
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, fence_of
 from tests.support.raw import ServerSaid

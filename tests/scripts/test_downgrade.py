@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdtight.memory.engine import CLAIM, HEARTBEAT, TAIL
+from holdtight.stores.memory.engine import CLAIM, HEARTBEAT, TAIL
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, Inbox, fence_of, in_line, owner, sharing
 

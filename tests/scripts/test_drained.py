@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdtight.memory.engine import HEARTBEAT, TAIL
+from holdtight.stores.memory.engine import HEARTBEAT, TAIL
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, owner
 
 TTL = 1_000

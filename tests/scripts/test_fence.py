@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdtight.memory.engine import CLAIM, TAIL
+from holdtight.stores.memory.engine import CLAIM, TAIL
 from tests.scripts.workbench import ALICE, BOB, CAROL, HANDED_ON, Desk, fence_of, owner
 
 HOUR_US = 3_600_000_000

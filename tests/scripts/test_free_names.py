@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdtight.redis import script as scripts
-from holdtight.redis.script import Script
+from holdtight.stores.redis import script as scripts
+from holdtight.stores.redis.script import Script
 from tests.scripts.lua import free_names
 
 FOLDER = Path(scripts.__file__).parent / "lua"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from holdtight.memory.engine import CLAIM, FRESH, HEARTBEAT, TAIL
-from holdtight.redis import script
+from holdtight.stores.memory.engine import CLAIM, FRESH, HEARTBEAT, TAIL
+from holdtight.stores.redis import script
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, HANDED_ON, Desk, Inbox, fence_of
 from tests.support.servers import RunningServer

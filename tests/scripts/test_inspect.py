@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdtight.memory.engine import HEARTBEAT, TAIL
+from holdtight.stores.memory.engine import HEARTBEAT, TAIL
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, fence_of, read_entry, read_holder
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from holdtight.memory.engine import TAIL
-from holdtight.redis import script
+from holdtight.stores.memory.engine import TAIL
+from holdtight.stores.redis import script
 from tests.scripts.nodes import NAMES, ClockworkNode, fence_of
 from tests.scripts.workbench import ALICE, BOB
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdtight.memory.engine import CLAIM, HEARTBEAT, SWEEP, TAIL
+from holdtight.stores.memory.engine import CLAIM, HEARTBEAT, SWEEP, TAIL
 from tests.scripts.clockwork import ClockworkDesk
 from tests.scripts.workbench import ALICE, BOB, CAROL, fence_of
 from tests.support.servers import FLAVOURS, start

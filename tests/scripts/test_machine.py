@@ -24,9 +24,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdtight.memory.engine import HEARTBEAT, TAIL, Name
-from holdtight.memory.verbs import long_form
 from holdtight.plan import ServerSaid as Refusal
+from holdtight.stores.memory.engine import HEARTBEAT, TAIL, Name
+from holdtight.stores.memory.verbs import long_form
 from tests.scripts.clockwork import ClockworkDesk
 from tests.scripts.promises import Promises
 from tests.scripts.workbench import Inbox, State, owner, read_entry, read_holder

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdtight.memory.engine import HEARTBEAT, SWEEP
+from holdtight.stores.memory.engine import HEARTBEAT, SWEEP
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, Inbox, fence_of, in_line, owner, sharing
 from tests.support.raw import ServerSaid

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdtight.memory.engine import HEARTBEAT, TAIL
+from holdtight.stores.memory.engine import HEARTBEAT, TAIL
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, HANDED_ON, Desk, Inbox, fence_of
 from tests.support.raw import ServerSaid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdtight.memory.engine import CLAIM
+from holdtight.stores.memory.engine import CLAIM
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, Inbox, fence_of, in_line, owner, sharing
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdtight.memory.engine import TAIL
+from holdtight.stores.memory.engine import TAIL
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, fence_of
 
 KINDS = pytest.mark.parametrize("kind", ["x", "r", "p"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdtight.memory.engine import CLAIM, FRESH, SWEEP
+from holdtight.stores.memory.engine import CLAIM, FRESH, SWEEP
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, HANDED_ON, Desk, Inbox, fence_of
 

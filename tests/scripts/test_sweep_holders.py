@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdtight.memory.engine import SWEEP
+from holdtight.stores.memory.engine import SWEEP
 from tests.scripts.conftest import INBOX
 from tests.scripts.test_sweep import counted
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, Inbox, fence_of, sharing

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from holdtight.memory.engine import CLAIM, FRESH, HEARTBEAT
+from holdtight.stores.memory.engine import CLAIM, FRESH, HEARTBEAT
 from tests.scripts.clockwork import ClockworkDesk
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, Inbox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdtight.redis import script
+from holdtight.stores.redis import script
 from tests.scripts.nodes import MAIN, NAMES, SECOND, STAMP, WATCHERS, Node
 from tests.scripts.workbench import ALICE, BOB, CAROL, FAR, Inbox
 

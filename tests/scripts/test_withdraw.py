@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdtight.memory.engine import TAIL
+from holdtight.stores.memory.engine import TAIL
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, Inbox, fence_of, owner
 

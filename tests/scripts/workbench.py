@@ -17,10 +17,10 @@ from typing import Any
 
 import hiredis
 
-from holdtight.memory.engine import HEARTBEAT, TAIL, Entry, Holder
-from holdtight.redis import script, waits
-from holdtight.redis.keys import Keys, keys_of
-from holdtight.redis.script import Script
+from holdtight.stores.memory.engine import HEARTBEAT, TAIL, Entry, Holder
+from holdtight.stores.redis import script, waits
+from holdtight.stores.redis.keys import Keys, keys_of
+from holdtight.stores.redis.script import Script
 from tests.support.raw import RawClient, ServerSaid
 from tests.support.servers import RunningServer
 

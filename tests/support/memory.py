@@ -13,9 +13,9 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
-from holdtight.memory.place import stores
-from holdtight.memory.server import Server
-from holdtight.redis.keys import inbox
+from holdtight.stores.memory.place import stores
+from holdtight.stores.memory.server import Server
+from holdtight.stores.redis.keys import inbox
 
 __all__ = ["MEMORY", "MemoryFlavour", "MemoryStore"]
 

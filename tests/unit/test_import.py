@@ -117,7 +117,7 @@ def test_nothing_that_a_grant_depends_on_is_loaded_after_it() -> None:
     assert "holdtight.events" in wanted
     script = f"""
 import holdtight, sys
-from holdtight.redis.script import SCRIPTS
+from holdtight.stores.redis.script import SCRIPTS
 for opened in (holdtight.Locks, holdtight.AsyncLocks):
     opened("redis://h").lock("x")
     opened(["redis://h", "redis://i", "redis://j"]).lock("x")
@@ -129,5 +129,5 @@ print(sorted(each.name for each in SCRIPTS if "start" not in vars(each)))
 
 
 def test_importing_reads_no_script() -> None:
-    script = "import holdtight; holdtight.Locks; from holdtight.redis.script import SCRIPTS; print(*map(vars, SCRIPTS))"
+    script = "import holdtight; holdtight.Locks; from holdtight.stores.redis.script import SCRIPTS; print(*map(vars, SCRIPTS))"
     assert "body" not in run(script)

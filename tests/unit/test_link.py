@@ -14,7 +14,7 @@ import pytest
 
 from holdtight.clock import boottime
 from holdtight.plan import LinkDown
-from holdtight.redis.link import Link
+from holdtight.stores.redis.link import Link
 
 
 @pytest.fixture

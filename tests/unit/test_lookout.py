@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdtight import Locks
-from holdtight.redis import lookout
-from holdtight.redis.lookout import CHECK, DEBIT, MOST_LOOKS, LinkLookout, Lookout
+from holdtight.stores.redis import lookout
+from holdtight.stores.redis.lookout import CHECK, DEBIT, MOST_LOOKS, LinkLookout, Lookout
 from tests.support.servers import RunningServer
 
 RESTS = 2, 8

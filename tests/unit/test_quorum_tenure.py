@@ -11,7 +11,7 @@ from holdtight import Locks, LossReason
 from holdtight.breaker import Breaker
 from holdtight.grants.quorumtenure import FirstCharge, NodeCharge, QuorumTenure
 from holdtight.plan import LinkDown
-from holdtight.redis.ballot import Lot
+from holdtight.stores.redis.ballot import Lot
 
 URLS = [f"redis://node-{number}" for number in range(5)]
 OWNER = b"o" * 24

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdtight.redis.script import MULTI, Script
+from holdtight.stores.redis.script import MULTI, Script
 
 
 class LoadedTwice(Script):

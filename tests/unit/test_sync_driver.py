@@ -12,7 +12,7 @@ from holdtight.clock import boottime
 from holdtight.errors import LockTimeout, NotOwner
 from holdtight.keeper import keeper as keeper_module
 from holdtight.plan import Bell, LinkDown, Park
-from holdtight.redis.resp import bulk
+from holdtight.stores.redis.resp import bulk
 from holdtight.sync.driver import Driver
 from holdtight.sync.lock import Lock
 from tests.unit.keeping import Still

@@ -11,7 +11,7 @@ from holdtight import NotOwner, Unavailable, herald, process
 from holdtight.events import Lost, RenewalFailed, Renewed
 from holdtight.grants.renewing import Renewal
 from holdtight.keeper import keeper as keeper_module
-from holdtight.redis import script
+from holdtight.stores.redis import script
 from holdtight.values import LossReason
 from tests.unit.world import World
 

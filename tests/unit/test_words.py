@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdtight.redis.node import MUCH_AHEAD, VOUCHED_SECONDS, Client, Words
-from holdtight.redis.resp import bulk
+from holdtight.stores.redis.node import MUCH_AHEAD, VOUCHED_SECONDS, Client, Words
+from holdtight.stores.redis.resp import bulk
 
 RUN = b"a" * 40
 YES = b"1" * 32

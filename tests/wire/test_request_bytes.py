@@ -15,8 +15,8 @@ from contextlib import ExitStack
 import pytest
 
 from holdtight import AsyncLocks, Locks
-from holdtight.redis.ballot import AGREE, RESIGN, VOTE
-from holdtight.redis.script import ADOPT, ATTEMPT, DOWNGRADE, MULTI, RELEASE, RENEW, SHARE, TOUCH, WITHDRAW
+from holdtight.stores.redis.ballot import AGREE, RESIGN, VOTE
+from holdtight.stores.redis.script import ADOPT, ATTEMPT, DOWNGRADE, MULTI, RELEASE, RENEW, SHARE, TOUCH, WITHDRAW
 from tests.support.proxy import Proxy, Request
 from tests.support.servers import StartServer
 

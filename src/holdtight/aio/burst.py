@@ -13,8 +13,8 @@ import hiredis
 from holdtight.aio.connection import Connection
 from holdtight.keeper.errand import Errand
 from holdtight.plan import LinkDown, ServerSaid, Step
-from holdtight.redis.link import bell_for
-from holdtight.redis.store import LONGEST_PATIENCE
+from holdtight.stores.redis.link import bell_for
+from holdtight.stores.redis.store import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
     from holdtight.aio.fan import QuorumTransport

@@ -19,10 +19,10 @@ from typing import Any
 import hiredis
 
 from holdtight.keeper.post import Post
-from holdtight.place import Link
 from holdtight.plan import Bell, LinkDown
 from holdtight.process import tell_of_fork
-from holdtight.redis.link import bell_for
+from holdtight.stores.place import Link
+from holdtight.stores.redis.link import bell_for
 from holdtight.values import Owner
 
 __all__ = ["Connection"]

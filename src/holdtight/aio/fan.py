@@ -17,11 +17,11 @@ from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
 from holdtight.breaker import Breaker
 from holdtight.keeper.errand import Errand
-from holdtight.place import Link, Place
 from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
-from holdtight.quorum_place import SILENT_SECONDS, QuorumPlace
-from holdtight.redis.node import Words
-from holdtight.redis.store import LONGEST_PATIENCE
+from holdtight.stores.place import Link, Place
+from holdtight.stores.redis.node import Words
+from holdtight.stores.redis.quorum_place import SILENT_SECONDS, QuorumPlace
+from holdtight.stores.redis.store import LONGEST_PATIENCE
 
 __all__ = ["FanDriver", "QuorumTransport"]
 

@@ -9,9 +9,9 @@ import weakref
 from typing import Any, cast
 
 from holdtight.aio.connection import Connection
-from holdtight.memory.link import Link
 from holdtight.plan import LinkDown
-from holdtight.redis.link import bell_in
+from holdtight.stores.memory.link import Link
+from holdtight.stores.redis.link import bell_in
 
 __all__ = ["LocalConnection"]
 

@@ -24,7 +24,7 @@ from holdtight.grants.witness import summon
 from holdtight.identity import Identity, identity, task_identity
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
-from holdtight.redis.store import marker_for
+from holdtight.stores.redis.store import marker_for
 from holdtight.values import Grant, LockInfo, Owner, shared
 
 if TYPE_CHECKING:

@@ -22,14 +22,14 @@ from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
 from holdtight.identity import identity
 from holdtight.plan import LinkDown, Plan, ServerSaid
-from holdtight.redis.resp import command
+from holdtight.stores.redis.resp import command
 from holdtight.values import LockInfo, check_name
 
 if TYPE_CHECKING:
     import ssl
 
     from holdtight.aio.fan import FanDriver, QuorumTransport
-    from holdtight.quorum_place import QuorumPlace
+    from holdtight.stores.redis.quorum_place import QuorumPlace
 
 __all__ = ["AsyncLocks"]
 

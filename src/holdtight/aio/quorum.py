@@ -15,7 +15,7 @@ from holdtight.grants.quorumtenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
 from holdtight.identity import Identity
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.redis.ballot import RESIGN_WHOLE, Ballot, Lot, agreed_fence, voted
+from holdtight.stores.redis.ballot import RESIGN_WHOLE, Ballot, Lot, agreed_fence, voted
 
 __all__ = ["AsyncQuorumLock"]
 

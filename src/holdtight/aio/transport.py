@@ -7,9 +7,9 @@ from typing import Any
 import hiredis
 
 from holdtight.aio.connection import Connection
-from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.process import start_thread
+from holdtight.stores.place import Link, Place
 
 __all__ = ["Transport", "ignore"]
 

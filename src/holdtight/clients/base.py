@@ -19,18 +19,18 @@ from holdtight.hub import Events
 from holdtight.identity import Identity
 from holdtight.keeper.keeper import post
 from holdtight.keeper.post import Post
-from holdtight.place import Place
 from holdtight.plan import LinkDown, Plan, ServerSaid
-from holdtight.redis import answers
-from holdtight.redis.keys import keys_of
-from holdtight.redis.node import Client
-from holdtight.redis.store import Store
+from holdtight.stores.place import Place
+from holdtight.stores.redis import answers
+from holdtight.stores.redis.keys import keys_of
+from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.store import Store
 from holdtight.values import Kind, LockInfo, check_name, owner_text
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Tally
-    from holdtight.quorum_place import QuorumPlace
-    from holdtight.redis.waits import Waits
+    from holdtight.stores.redis.quorum_place import QuorumPlace
+    from holdtight.stores.redis.waits import Waits
 
 __all__ = ["BaseLocks"]
 
@@ -189,7 +189,7 @@ class BaseLocks(Reports, Generic[L]):
     @property
     def waits(self) -> "Waits":
         if self._waits is None:
-            from holdtight.redis.waits import Waits
+            from holdtight.stores.redis.waits import Waits
 
             self._waits = Waits(self.store)
         return self._waits
@@ -294,7 +294,7 @@ def _post(settings: Settings) -> Post:
 
 def _store(settings: Settings, client: Client, place: Place) -> Any:
     if settings.is_quorum:
-        from holdtight.quorum_place import QuorumPlace
+        from holdtight.stores.redis.quorum_place import QuorumPlace
 
         assert isinstance(place, QuorumPlace)
         return place.store
@@ -305,14 +305,14 @@ def _place(settings: Settings, client: Client, here: Post) -> Place:
     from holdtight.config.targets import Memory, Quorum
 
     if isinstance(settings.target, Memory):
-        from holdtight.memory.place import MemoryPlace
+        from holdtight.stores.memory.place import MemoryPlace
 
         return MemoryPlace(settings.target, client, here)
     if isinstance(settings.target, Quorum):
-        from holdtight.quorum_place import QuorumPlace
+        from holdtight.stores.redis.quorum_place import QuorumPlace
 
         return QuorumPlace(settings, client, here)
-    from holdtight.redis.topology import RedisPlace
+    from holdtight.stores.redis.topology import RedisPlace
 
     return RedisPlace(settings.target, client, here, settings.tls)
 

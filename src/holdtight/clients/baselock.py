@@ -14,7 +14,7 @@ from holdtight.herald import get_logger
 from holdtight.identity import Identity
 from holdtight.keeper.errand import Errand, look_after
 from holdtight.plan import Plan
-from holdtight.redis.store import Prepared
+from holdtight.stores.redis.store import Prepared
 from holdtight.values import Claim, Grant, Kind, LossReason, Owner, Wait
 
 if TYPE_CHECKING:

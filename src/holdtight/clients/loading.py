@@ -7,11 +7,11 @@ there before there is a grant.
 
 from importlib import import_module
 
-from holdtight.redis.script import SCRIPTS
+from holdtight.stores.redis.script import SCRIPTS
 
 __all__ = ["load"]
 
-_MODULES = ("json", "logging", "random", "holdtight.events", "holdtight.core.deadlock", "holdtight.redis.waits")
+_MODULES = ("json", "logging", "random", "holdtight.events", "holdtight.core.deadlock", "holdtight.stores.redis.waits")
 
 
 def load() -> None:

@@ -15,9 +15,9 @@ from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.identity import Identity
 from holdtight.keeper.errand import Errand
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.quorum_place import QuorumPlace
-from holdtight.redis.ballot import Ballot
-from holdtight.redis.store import LONGEST_PATIENCE, Prepared
+from holdtight.stores.redis.ballot import Ballot
+from holdtight.stores.redis.quorum_place import QuorumPlace
+from holdtight.stores.redis.store import LONGEST_PATIENCE, Prepared
 from holdtight.values import Denied, Grant, Guarded, LossReason, owner_text
 
 if TYPE_CHECKING:

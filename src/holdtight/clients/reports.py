@@ -6,9 +6,9 @@ from holdtight.errors import DeadlockDetected, LockError, LockTimeout, quotable
 from holdtight.grants.tenure import Tenure
 from holdtight.hub import Events
 from holdtight.keeper.errand import Errand
-from holdtight.place import Place
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.redis.store import Prepared
+from holdtight.stores.place import Place
+from holdtight.stores.redis.store import Prepared
 from holdtight.values import Grant, Owner, owner_text
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from holdtight.core.contend import patience
 from holdtight.errors import NotSupported
 from holdtight.herald import get_logger, is_logged
 from holdtight.keeper.keeper import post
-from holdtight.redis.plain import Deletion, Plain, PlainClient
-from holdtight.redis.topology import RedisPlace
+from holdtight.stores.redis.plain import Deletion, Plain, PlainClient
+from holdtight.stores.redis.topology import RedisPlace
 from holdtight.sync.transport import Transport
 
 __all__ = ["CONNECT_SECONDS", "Access", "Reach", "reach_of"]

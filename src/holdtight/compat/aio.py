@@ -22,7 +22,7 @@ from holdtight.compat.tasks import PerTask
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
 from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid
-from holdtight.redis.plain import Plain, Polled
+from holdtight.stores.redis.plain import Plain, Polled
 from holdtight.values import Grant, Owner
 
 __all__ = ["AsyncLock"]

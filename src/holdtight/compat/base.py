@@ -25,8 +25,8 @@ from holdtight.keeper.errand import Errand
 from holdtight.keeper.keeper import keeper
 from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.process import current
-from holdtight.redis import answers
-from holdtight.redis.plain import GRACE, PATIENCE, Plain, Polled
+from holdtight.stores.redis import answers
+from holdtight.stores.redis.plain import GRACE, PATIENCE, Plain, Polled
 from holdtight.values import Owner
 
 __all__ = ["BaseLock", "Number", "undone"]

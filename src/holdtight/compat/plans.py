@@ -11,7 +11,7 @@ from typing import Any
 from holdtight.clock import boottime
 from holdtight.compat.local import Held, Unanswered
 from holdtight.plan import LinkDown, Park, Plan, Step
-from holdtight.redis.plain import CHANGED, LATE, NOT_OURS, Plain, Told
+from holdtight.stores.redis.plain import CHANGED, LATE, NOT_OURS, Plain, Told
 from holdtight.values import Owner
 
 __all__ = ["give_signed", "insist", "prolong", "sign"]

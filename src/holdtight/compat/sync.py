@@ -12,9 +12,9 @@ from holdtight.compat.local import Held, PerThread, Shared
 from holdtight.compat.plans import insist, prolong, sign
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
-from holdtight.place import Link
 from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid
-from holdtight.redis.plain import Plain, Polled
+from holdtight.stores.place import Link
+from holdtight.stores.redis.plain import Plain, Polled
 from holdtight.sync.driver import Driver
 from holdtight.sync.transport import Transport
 from holdtight.values import Grant, Owner

@@ -5,8 +5,8 @@ from typing import Any
 import hiredis
 
 from holdtight.keeper.errand import Errand
-from holdtight.place import Place
-from holdtight.redis.plain import LATE, NOT_OURS, Plain, Told
+from holdtight.stores.place import Place
+from holdtight.stores.redis.plain import LATE, NOT_OURS, Plain, Told
 from holdtight.values import Owner
 
 __all__ = ["Unsigning"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from holdtight.clock import Backoff, Drift, seconds, ttl_seconds, wait_seconds
 from holdtight.config.profiles import UNSET, Profile, check_profiles, profile_for
 from holdtight.errors import NotSupported
-from holdtight.redis.keys import check_namespace
+from holdtight.stores.redis.keys import check_namespace
 from holdtight.values import Kind, check_label
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import ssl
 
     from holdtight.keeper.post import Post
-    from holdtight.memory.place import Stores
+    from holdtight.stores.memory.place import Stores
 
 VerifyMode: TypeAlias = Literal["required", "optional", "none"]
 _T = TypeVar("_T")

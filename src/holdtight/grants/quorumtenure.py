@@ -18,10 +18,10 @@ from holdtight.core.quorum import deadline_of
 from holdtight.core.renewal import next_ttl
 from holdtight.errors import NotOwner
 from holdtight.grants.tenure import Deliver, Tenure, Terms
-from holdtight.place import Place
-from holdtight.quorum_place import QuorumPlace
-from holdtight.redis.ballot import VOTE, Ballot, Lot, read_vote
-from holdtight.redis.store import LONGEST_PATIENCE
+from holdtight.stores.place import Place
+from holdtight.stores.redis.ballot import VOTE, Ballot, Lot, read_vote
+from holdtight.stores.redis.quorum_place import QuorumPlace
+from holdtight.stores.redis.store import LONGEST_PATIENCE
 from holdtight.values import Denied, Grant, Guarded, Late, LossReason, Owner, owner_text
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 from holdtight.core.renewal import Verdict, judge
 from holdtight.errors import NotOwner, Unavailable
 from holdtight.grants.tenure import Tenure, learn_if_late
-from holdtight.redis import script
-from holdtight.redis.store import LONGEST_PATIENCE
+from holdtight.stores.redis import script
+from holdtight.stores.redis.store import LONGEST_PATIENCE
 from holdtight.values import LossReason
 
 __all__ = ["Renewal"]

@@ -20,10 +20,10 @@ from typing import Any, Protocol
 from holdtight import process
 from holdtight.core.renewal import Verdict, judge, next_ttl
 from holdtight.hub import Events
-from holdtight.place import Place
-from holdtight.redis import script
-from holdtight.redis.node import Client
-from holdtight.redis.store import LONGEST_PATIENCE, Prepared
+from holdtight.stores.place import Place
+from holdtight.stores.redis import script
+from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.store import LONGEST_PATIENCE, Prepared
 from holdtight.values import Kind, LossReason, Owner, owner_text, shared
 
 __all__ = ["Tenure", "Terms", "learn_if_late"]

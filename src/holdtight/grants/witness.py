@@ -16,7 +16,7 @@ from holdtight import process
 from holdtight.grants.tenure import Tenure
 from holdtight.herald import tell
 from holdtight.keeper.keeper import THREAD_NAME
-from holdtight.place import Place
+from holdtight.stores.place import Place
 
 __all__ = ["Witness", "dismiss", "summon", "watch_client"]
 

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 import hiredis
 
-from holdtight.place import Place
 from holdtight.plan import Step
-from holdtight.redis import script
+from holdtight.stores.place import Place
+from holdtight.stores.redis import script
 from holdtight.values import Owner
 
 __all__ = ["TOUCH_SECONDS", "Errand", "HandedOn", "StandingInLine", "look_after"]

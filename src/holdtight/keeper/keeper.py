@@ -30,7 +30,7 @@ from holdtight.keeper.lane import Charge, Lane, stretch
 from holdtight.keeper.post import Post
 from holdtight.keeper.station import Station
 from holdtight.keeper.wakepipe import WakePipe
-from holdtight.place import Place
+from holdtight.stores.place import Place
 
 __all__ = ["Charge", "Keeper", "keeper", "post"]
 

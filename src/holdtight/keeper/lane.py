@@ -4,7 +4,7 @@ from collections import OrderedDict
 from typing import Any, Protocol
 
 from holdtight import process
-from holdtight.place import Place
+from holdtight.stores.place import Place
 
 __all__ = ["Charge", "Lane", "stretch"]
 

@@ -21,11 +21,11 @@ from holdtight.clock import Backoff
 from holdtight.errors import quotable
 from holdtight.herald import report
 from holdtight.keeper.lane import stretch
-from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import start_thread
-from holdtight.redis.node import RECORD_SECONDS
-from holdtight.redis.resp import command
+from holdtight.stores.place import Link, Place
+from holdtight.stores.redis.node import RECORD_SECONDS
+from holdtight.stores.redis.resp import command
 
 if TYPE_CHECKING:
     from holdtight.keeper.keeper import Charge, Keeper

@@ -13,11 +13,11 @@ import hiredis
 from holdtight import process
 from holdtight.clock import Clock
 from holdtight.plan import LinkDown
-from holdtight.quorum_place import MOST_OWED, SILENT_SECONDS, QuorumPlace
-from holdtight.redis.link import NOTHING
-from holdtight.redis.lookout import Lookout
-from holdtight.redis.node import Words
-from holdtight.redis.store import LONGEST_PATIENCE
+from holdtight.stores.redis.link import NOTHING
+from holdtight.stores.redis.lookout import Lookout
+from holdtight.stores.redis.node import Words
+from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS, QuorumPlace
+from holdtight.stores.redis.store import LONGEST_PATIENCE
 from holdtight.sync.wires import Ear, Pool, RollCall, Ticket, Wire
 
 __all__ = ["Crew", "Fleet"]

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import hiredis
 
 from holdtight.keeper.errand import TOUCH_SECONDS, Errand, StandingInLine
-from holdtight.place import Link
 from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
+from holdtight.stores.place import Link
 from holdtight.sync.transport import Transport
 
 __all__ = ["Driver", "PlanRunner"]

@@ -13,10 +13,10 @@ from holdtight.grants.tenure import Tenure
 from holdtight.grants.witness import summon
 from holdtight.identity import Identity, identity, running_loop
 from holdtight.keeper.errand import TOUCH_SECONDS
-from holdtight.place import Link
 from holdtight.plan import LinkDown, ServerSaid
 from holdtight.process import current
-from holdtight.redis.store import marker_for
+from holdtight.stores.place import Link
+from holdtight.stores.redis.store import marker_for
 from holdtight.sync.driver import Driver
 from holdtight.sync.giving import Giving
 from holdtight.sync.hold import Hold, under

@@ -13,7 +13,7 @@ from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
 from holdtight.identity import identity
 from holdtight.plan import LinkDown, Plan, ServerSaid
-from holdtight.redis.resp import command
+from holdtight.stores.redis.resp import command
 from holdtight.sync.driver import Driver
 from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
@@ -25,7 +25,7 @@ from holdtight.values import LockInfo, check_name
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.quorum_place import QuorumPlace
+    from holdtight.stores.redis.quorum_place import QuorumPlace
     from holdtight.sync.fan import FanDriver
 
 __all__ = ["Locks"]

@@ -11,7 +11,7 @@ from holdtight.grants.quorumtenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
 from holdtight.identity import Identity, identity
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.redis.ballot import RESIGN_WHOLE, Lot, QuorumStore, agreed_fence, voted
+from holdtight.stores.redis.ballot import RESIGN_WHOLE, Lot, QuorumStore, agreed_fence, voted
 from holdtight.sync.crews import Crew
 from holdtight.sync.fan import FanDriver
 from holdtight.sync.inside import in_a_loop

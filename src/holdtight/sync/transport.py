@@ -17,8 +17,8 @@ import hiredis
 
 from holdtight import process
 from holdtight.clock import boottime
-from holdtight.place import Link, Place
 from holdtight.plan import Bell, LinkDown, ServerSaid, Step, client_closed
+from holdtight.stores.place import Link, Place
 from holdtight.values import Owner
 
 __all__ = ["Transport"]

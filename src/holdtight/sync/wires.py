@@ -22,11 +22,11 @@ from holdtight import process
 from holdtight.breaker import Breaker
 from holdtight.errors import quotable
 from holdtight.keeper.errand import Errand
-from holdtight.place import Link, Place
 from holdtight.plan import LinkDown, ServerSaid, Step
-from holdtight.quorum_place import MOST_OWED, SILENT_SECONDS
-from holdtight.redis.link import Link as SocketLink
-from holdtight.redis.link import bell_for
+from holdtight.stores.place import Link, Place
+from holdtight.stores.redis.link import Link as SocketLink
+from holdtight.stores.redis.link import bell_for
+from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS
 from holdtight.values import Owner
 
 __all__ = ["NOBODYS", "Ear", "Pool", "RollCall", "Sheet", "Ticket", "Wire", "may_ask"]

@@ -10,7 +10,7 @@ from typing import Any
 from holdtight import process
 from holdtight.clock import Duration, seconds
 from holdtight.config.targets import Memory
-from holdtight.memory.place import Stores
+from holdtight.stores.memory.place import Stores
 from holdtight.testing.loops import is_blind
 from holdtight.testing.post import HandPost
 

@@ -6,8 +6,8 @@ from typing import Any
 import hiredis
 
 from holdtight.grants.lease import BaseLease
-from holdtight.place import Link
 from holdtight.plan import ServerSaid, Step
+from holdtight.stores.place import Link
 from holdtight.values import OWNER_SIZE, LossReason
 
 __all__ = ["lose"]

@@ -79,7 +79,7 @@ def holdtight_target(request: pytest.FixtureRequest) -> object:
     """Where the locks of this test are: what `locks` and `async_locks` are opened with."""
     from holdtight.config.targets import Memory
     from holdtight.keeper.keeper import post
-    from holdtight.memory.place import Stores, micros
+    from holdtight.stores.memory.place import Stores, micros
 
     if _store(request) == "embedded":
         return request.getfixturevalue("holdtight_server")()
@@ -95,7 +95,7 @@ def holdtight_server() -> Iterator[Any]:
     """For `holdtight_store = embedded`: gives the URL of a server of our own, emptied."""
     from holdtight import Locks
     from holdtight.embedded import Server
-    from holdtight.redis.resp import command
+    from holdtight.stores.redis.resp import command
 
     with Server() as server:
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from holdtight import process
 from holdtight.errors import quotable
-from holdtight.place import Place
 from holdtight.plan import LinkDown
-from holdtight.redis.link import Link
-from holdtight.redis.node import Client
-from holdtight.redis.opening import open_link
+from holdtight.stores.place import Place
+from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.opening import open_link
 
 if TYPE_CHECKING:
     import ssl

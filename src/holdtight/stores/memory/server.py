@@ -19,10 +19,10 @@ from typing import Any
 
 import hiredis
 
-from holdtight.memory.engine import Name
-from holdtight.memory.verbs import VERBS, Verb, take_all, value_of
 from holdtight.plan import ServerSaid
-from holdtight.redis import script, waits
+from holdtight.stores.memory.engine import Name
+from holdtight.stores.memory.verbs import VERBS, Verb, take_all, value_of
+from holdtight.stores.redis import script, waits
 
 __all__ = ["Server"]
 

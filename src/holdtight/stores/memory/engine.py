@@ -15,10 +15,10 @@ counterpart here; tests/scripts says what must be true of it.
 from dataclasses import dataclass
 from typing import Any
 
-from holdtight.memory.holders import Holder
-from holdtight.memory.line import Entry
-from holdtight.memory.state import CLAIM, FRESH, HEARTBEAT, SWEEP, TAIL, Main, State
 from holdtight.plan import ServerSaid
+from holdtight.stores.memory.holders import Holder
+from holdtight.stores.memory.line import Entry
+from holdtight.stores.memory.state import CLAIM, FRESH, HEARTBEAT, SWEEP, TAIL, Main, State
 
 __all__ = ["CLAIM", "FRESH", "HEARTBEAT", "SWEEP", "TAIL", "USES", "Entry", "Holder", "Main", "Name"]
 

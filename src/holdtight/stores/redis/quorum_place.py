@@ -3,12 +3,12 @@ own idea of the time there."""
 
 from typing import TYPE_CHECKING
 
-from holdtight.place import Place
 from holdtight.plan import LinkDown
-from holdtight.redis.ballot import QuorumStore
-from holdtight.redis.link import Link
-from holdtight.redis.node import Client
-from holdtight.redis.topology import RedisPlace
+from holdtight.stores.place import Place
+from holdtight.stores.redis.ballot import QuorumStore
+from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.topology import RedisPlace
 
 if TYPE_CHECKING:
     from holdtight.config.settings import Settings

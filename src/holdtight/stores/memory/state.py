@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from holdtight.memory.holders import Holders
-from holdtight.memory.line import Entry, Line
+from holdtight.stores.memory.holders import Holders
+from holdtight.stores.memory.line import Entry, Line
 
 __all__ = ["CLAIM", "FRESH", "HEARTBEAT", "SWEEP", "TAIL", "Main", "State"]
 

@@ -10,12 +10,12 @@ from typing import Any
 from holdtight.clock import Drift
 from holdtight.errors import LockError
 from holdtight.plan import LinkDown, ServerSaid, Step
-from holdtight.redis import answers, keys, script
-from holdtight.redis.inspection import read_inspection
-from holdtight.redis.node import Client, passport
-from holdtight.redis.resp import bulk, command
-from holdtight.redis.script import Script
-from holdtight.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, marker_for, read_release, records_step
+from holdtight.stores.redis import answers, keys, script
+from holdtight.stores.redis.inspection import read_inspection
+from holdtight.stores.redis.node import Client, passport
+from holdtight.stores.redis.resp import bulk, command
+from holdtight.stores.redis.script import Script
+from holdtight.stores.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, marker_for, read_release, records_step
 from holdtight.values import (
     Claim,
     Denied,

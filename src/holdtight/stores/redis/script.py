@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from holdtight.redis.keys import BESIDE
-from holdtight.redis.resp import bulk
+from holdtight.stores.redis.keys import BESIDE
+from holdtight.stores.redis.resp import bulk
 
 if TYPE_CHECKING:
     from hashlib import sha1

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from holdtight.clock import DRIFT
 from holdtight.errors import LockError
 from holdtight.plan import ServerSaid, Step
-from holdtight.redis import answers
-from holdtight.redis.node import Client
-from holdtight.redis.resp import bulk, command
-from holdtight.redis.script import Script
+from holdtight.stores.redis import answers
+from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.resp import bulk, command
+from holdtight.stores.redis.script import Script
 from holdtight.values import Claim, Denied, Grant, Late, Outcome, Owner
 
 __all__ = [

@@ -18,8 +18,8 @@ import hiredis
 
 from holdtight.clock import Clock, boottime
 from holdtight.plan import LinkDown, ServerSaid
-from holdtight.redis import keys
-from holdtight.redis.resp import bulk, command
+from holdtight.stores.redis import keys
+from holdtight.stores.redis.resp import bulk, command
 from holdtight.values import CLIENT_ID_SIZE, OWNER_SIZE, Owner
 
 __all__ = ["Client", "Greeting", "Session", "Words", "greet", "passport"]

@@ -1,7 +1,7 @@
 """Where a client's locks are: one server, and how to get a link to it.
 
-There are two kinds of places: a server that is reached over a network or a socket (`redis/topology.py`), and a store
-in this very process (`memory/place.py`). All that is above a place (drivers, transports, the keeper's stations) treats
+There are two kinds of places: a server that is reached over a network or a socket (`stores/redis/topology.py`), and a store
+in this very process (`stores/memory/place.py`). All that is above a place (drivers, transports, the keeper's stations) treats
 them alike, but for one thing: a place that answers `at_once` needs no thread to connect and has nothing to poll.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdtight.plan import Bell
-from holdtight.redis.node import Client
+from holdtight.stores.redis.node import Client
 from holdtight.values import Owner
 
 if TYPE_CHECKING:

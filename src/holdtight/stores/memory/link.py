@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from holdtight.memory.server import Hear, Server
 from holdtight.plan import Bell
-from holdtight.redis.link import bell_in
-from holdtight.redis.node import Client, Session, greet
-from holdtight.redis.resp import bulk
+from holdtight.stores.memory.server import Hear, Server
+from holdtight.stores.redis.link import bell_in
+from holdtight.stores.redis.node import Client, Session, greet
+from holdtight.stores.redis.resp import bulk
 from holdtight.values import Owner
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import Any, cast
 from holdtight.clock import Drift
 from holdtight.errors import LockError
 from holdtight.plan import ServerSaid, Step
-from holdtight.redis import answers, keys, script
-from holdtight.redis.inspection import exclusive_holder, read_inspection
-from holdtight.redis.node import Client
-from holdtight.redis.resp import bulk, command
-from holdtight.redis.several import Several
+from holdtight.stores.redis import answers, keys, script
+from holdtight.stores.redis.inspection import exclusive_holder, read_inspection
+from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.resp import bulk, command
+from holdtight.stores.redis.several import Several
 from holdtight.values import (
     CLIENT_ID_SIZE,
     Claim,

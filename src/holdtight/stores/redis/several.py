@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from holdtight.plan import Step
-from holdtight.redis import script
+from holdtight.stores.redis import script
 from holdtight.values import Grant, Kind, Late, Owner
 
 if TYPE_CHECKING:
-    from holdtight.redis.store import Prepared
+    from holdtight.stores.redis.store import Prepared
 
 __all__ = ["Several"]
 

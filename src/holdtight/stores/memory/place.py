@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from holdtight import process
 from holdtight.clock import boottime
 from holdtight.config.targets import Memory
-from holdtight.memory.link import Link, open_link
-from holdtight.memory.server import Server
-from holdtight.place import Place
-from holdtight.redis.node import Client
+from holdtight.stores.memory.link import Link, open_link
+from holdtight.stores.memory.server import Server
+from holdtight.stores.place import Place
+from holdtight.stores.redis.node import Client
 
 if TYPE_CHECKING:
     from holdtight.keeper.post import Post

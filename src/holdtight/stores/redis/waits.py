@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdtight.plan import Step
-from holdtight.redis import keys
-from holdtight.redis.resp import command
-from holdtight.redis.script import Script
+from holdtight.stores.redis import keys
+from holdtight.stores.redis.resp import command
+from holdtight.stores.redis.script import Script
 from holdtight.values import OWNER_SIZE, Owner, Wait
 
 if TYPE_CHECKING:
-    from holdtight.redis.store import Store
+    from holdtight.stores.redis.store import Store
 
 __all__ = ["BLOCKERS", "PUBLISHED_MS", "RETRACT", "Waits"]
 

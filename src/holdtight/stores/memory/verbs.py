@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from holdtight.memory.engine import Entry, Holder, Name
-from holdtight.redis import script, waits
+from holdtight.stores.memory.engine import Entry, Holder, Name
+from holdtight.stores.redis import script, waits
 
 __all__ = ["VERBS", "Verb", "long_form", "take_all", "value_of"]
 

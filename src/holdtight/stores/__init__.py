@@ -1,0 +1,1 @@
+"""Turn claims into requests and replies into values: Redis servers, and memory."""
