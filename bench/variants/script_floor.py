@@ -18,7 +18,7 @@ import hiredis
 
 from bench.variants import Runner, Variant
 from holdtight import AsyncLocks
-from holdtight.clock import boottime
+from holdtight.base.clock import boottime
 from holdtight.stores.redis.resp import bulk
 
 OWNER = b"0123456789abcdefghijklmn"

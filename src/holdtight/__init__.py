@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from holdtight.clock import Backoff, Drift
+from holdtight.base.clock import Backoff, Drift
+from holdtight.base.values import Holder, Kind, LockInfo, LossReason, Waiter
 from holdtight.config.profiles import Profile
 from holdtight.errors import (
     ClockDrift,
@@ -25,7 +26,6 @@ from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.locks import Locks
 from holdtight.sync.multi import Multi
-from holdtight.values import Holder, Kind, LockInfo, LossReason, Waiter
 
 if TYPE_CHECKING:
     from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore

@@ -6,7 +6,7 @@ errors pickle, so that they cross process pools and task queues whole.
 
 from collections.abc import Mapping
 
-from holdtight.values import Holder, LossReason, Member
+from holdtight.base.values import Holder, LossReason, Member
 
 __all__ = [
     "ClockDrift",

@@ -2,13 +2,13 @@
 
 Subscribers are plain functions. They are called inline in the thread that acquired or released, or in the
 callback thread for what the keeper notices. Their errors are logged and change nothing. What is no Exception, as
-SystemExit, ends the call that caused the event; a lock that it would have given is given back first. See `hub.py`.
+SystemExit, ends the call that caused the event; a lock that it would have given is given back first. See `base/hub.py`.
 """
 
 from dataclasses import dataclass
 
-from holdtight.hub import Events
-from holdtight.values import LossReason
+from holdtight.base.hub import Events
+from holdtight.base.values import LossReason
 
 __all__ = [
     "Acquired",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdtight import DeadlockDetected, Holder, Locks
-from holdtight.values import Member
+from holdtight.base.values import Member
 from tests.support.servers import RunningServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deadlocks.md").read_text()

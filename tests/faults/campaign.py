@@ -16,7 +16,7 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 from holdtight import AsyncLocks, LockError, Locks
-from holdtight.clock import boottime
+from holdtight.base.clock import boottime
 
 __all__ = ["Entry", "Referee", "in_tasks", "in_threads", "read_diary"]
 

@@ -21,9 +21,9 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 from holdtight import AsyncLocks, DeadlockDetected, Locks, LockTimeout, Unavailable
+from holdtight.base.plan import Bell, Park, Step
+from holdtight.base.values import Owner
 from holdtight.core.deadlock import Watch
-from holdtight.plan import Bell, Park, Step
-from holdtight.values import Owner
 
 NAMES = [f"n{number}" for number in range(5)]
 MEMBERS = 3

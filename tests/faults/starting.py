@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from holdtight import Locks, process
+from holdtight import Locks
+from holdtight.base import process
 from holdtight.config.targets import TlsSettings
 from holdtight.keeper.keeper import THREAD_NAME
 from tests.faults.forking import say, wait_for_exit

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdtight import Locks
-from holdtight.clock import boottime
+from holdtight.base.clock import boottime
 from tests.faults import campaign
 from tests.faults.clients import lock_keys
 from tests.support.processes import Child, StartChild, wait_for

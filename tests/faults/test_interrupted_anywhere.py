@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdtight import Lease, Locks
-from holdtight.identity import Identity, identity
+from holdtight.base.identity import Identity, identity
 from holdtight.sync.quorum import QuorumLock
 from tests.faults.quorum import Nodes
 from tests.support.interrupts import Moment, interrupted_at

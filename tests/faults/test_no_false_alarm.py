@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from holdtight import AsyncLocks, DeadlockDetected, Locks
+from holdtight.base.plan import Park, Step
 from holdtight.core.deadlock import Cycle, Watch
-from holdtight.plan import Park, Step
 from holdtight.stores.redis import waits
 from tests.faults import contention
 from tests.faults.clients import COLOURS, asks, load_scripts, start, tidy, waiting

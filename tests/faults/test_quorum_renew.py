@@ -11,7 +11,7 @@ import pytest
 
 from holdtight import AsyncLocks, Locks, NotOwner, QuorumNotReached
 from holdtight.aio.fan import FanDriver as AsyncFanDriver
-from holdtight.plan import Fan
+from holdtight.base.plan import Fan
 from holdtight.sync.fan import FanDriver
 from tests.faults.clients import OpenClient, start
 from tests.faults.quorum import Nodes, Side, StartNodes, votes_of

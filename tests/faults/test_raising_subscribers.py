@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdtight import Locks
+from holdtight.base.identity import identity
 from holdtight.events import Acquired, Degraded, Detached, Downgraded, Event, Released
-from holdtight.identity import identity
 from tests.faults.clients import Client, Colour, OpenClient, start
 from tests.faults.quorum import Nodes
 from tests.support.processes import wait_for

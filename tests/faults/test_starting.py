@@ -8,7 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from holdtight import Locks, process
+from holdtight import Locks
+from holdtight.base import process
 from holdtight.sync.wires import Ear
 from tests.faults import starting
 from tests.faults.test_fork import all_well

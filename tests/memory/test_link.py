@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from holdtight import AsyncLocks, Locks
-from holdtight.clock import boottime
+from holdtight.base.clock import boottime
+from holdtight.base.plan import Bell
 from holdtight.keeper.keeper import post
-from holdtight.plan import Bell
 from holdtight.stores.memory.engine import Name
 from holdtight.stores.memory.link import Link
 from holdtight.stores.memory.place import Stores, micros

@@ -12,7 +12,7 @@ import hiredis
 import pytest
 
 from holdtight import Lease, Locks, LockTimeout, Unavailable
-from holdtight.plan import LinkDown
+from holdtight.base.plan import LinkDown
 from tests.faults.clients import start
 from tests.support.processes import wait_for
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from holdtight.base.plan import Step
+from holdtight.base.values import Owner, Queued, Wait
 from holdtight.core.contend import Granted
 from holdtight.core.deadlock import Tally, Watch
 from holdtight.errors import DeadlockDetected
-from holdtight.plan import Step
-from holdtight.values import Owner, Queued, Wait
 from tests.plans.scripted import HOLDER, OWNER, Clock, Named, Run, ask
 
 QUEUED = Queued(HOLDER, left=30.0, position=1, look=30.0)

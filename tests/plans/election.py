@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdtight.clock import Drift
+from holdtight.base.clock import Drift
+from holdtight.base.plan import ServerSaid, Step
+from holdtight.base.values import Claim, Denied, Grant, Guarded, Owner
 from holdtight.core.contend import Asking, Granted, acquire
 from holdtight.core.quorum import Poll
 from holdtight.errors import LockError
-from holdtight.plan import ServerSaid, Step
 from holdtight.stores.redis import answers
-from holdtight.values import Claim, Denied, Grant, Guarded, Owner
 from tests.plans.scripted import HOLDER, OWNER, SHORT_PAUSES, Clock, Named, Run
 
 __all__ = ["GUARDED", "NAMES", "NO", "Ballots", "Election", "granted", "yes"]

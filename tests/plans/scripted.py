@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from holdtight.clock import Backoff, Drift
+from holdtight.base.clock import Backoff, Drift
+from holdtight.base.plan import Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
+from holdtight.base.values import Claim, Holder, Owner, owner_text
 from holdtight.core.contend import Answer, Asking, Granted, acquire
 from holdtight.core.deadlock import Watch
 from holdtight.errors import LockError
-from holdtight.plan import Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
 from holdtight.stores.redis import answers
-from holdtight.values import Claim, Holder, Owner, owner_text
 
 R = TypeVar("R")
 

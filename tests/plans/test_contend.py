@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdtight.clock import Backoff
+from holdtight.base.clock import Backoff
+from holdtight.base.plan import Bell, Park, ServerSaid
+from holdtight.base.values import Denied, Grant, Late, Queued, QueueIsFull, Withdrawn
 from holdtight.core.contend import Granted, abandon
 from holdtight.errors import (
     ClockDrift,
@@ -17,8 +19,6 @@ from holdtight.errors import (
     ScriptError,
     Unavailable,
 )
-from holdtight.plan import Bell, Park, ServerSaid
-from holdtight.values import Denied, Grant, Late, Queued, QueueIsFull, Withdrawn
 from tests.plans.scripted import (
     HOLDER,
     LOADING,

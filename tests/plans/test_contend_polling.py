@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from holdtight.base.plan import Bell
+from holdtight.base.values import Denied, Grant
 from holdtight.errors import LockTimeout, Unavailable
-from holdtight.plan import Bell
-from holdtight.values import Denied, Grant
 from tests.plans.scripted import LOADING, SENT, UNSENT, Clock, ask, named_holder
 
 HELD = Denied(b"", 0.0, look=0.5)

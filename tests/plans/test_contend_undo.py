@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdtight.base.plan import Bell, LinkDown, Park
+from holdtight.base.values import Denied, Grant, Late, Queued
 from holdtight.core.contend import Granted
 from holdtight.errors import ClockDrift, LockTimeout, Unavailable
-from holdtight.plan import Bell, LinkDown, Park
-from holdtight.values import Denied, Grant, Late, Queued
 from tests.plans.scripted import HOLDER, LOADING, OWNER, SENT, STALE, UNSENT, Lock, Named, Run, ask
 
 QUEUED = Queued(HOLDER, left=3.0, position=1, look=3.0)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from holdtight.base.plan import Bell, Park, ServerSaid
+from holdtight.base.values import Grant
 from holdtight.core import deadlock
 from holdtight.errors import LockTimeout
-from holdtight.plan import Bell, Park, ServerSaid
-from holdtight.values import Grant
 from tests.plans.detecting import ASIDE, QUEUED, Scene, owner
 from tests.plans.scripted import LOADING, SENT, UNSENT, Named
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.values import Denied, Grant, Late, LossReason
 from holdtight.core.ending import MOST_SWEEPS, adopt, downgrade, release
 from holdtight.errors import LeaseLost
-from holdtight.plan import LinkDown, ServerSaid
-from holdtight.values import Denied, Grant, Late, LossReason
 from tests.plans.scripted import HOLDER, LOADING, OWNER, SENT, UNSENT, Clock, Lock, Run
 
 OLD = b"d" * 24

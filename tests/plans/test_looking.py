@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from holdtight.base.plan import LinkDown
+from holdtight.base.values import Holder, Kind, LockInfo, Waiter, owner_text
 from holdtight.core.looking import look
-from holdtight.plan import LinkDown
-from holdtight.values import Holder, Kind, LockInfo, Waiter, owner_text
 from tests.plans.scripted import HOLDER, LOADING, OWNER, SENT, STALE, Clock, Lock, Run
 
 FIRST, SECOND = b"1" * 24, b"2" * 24

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from holdtight import ClockDrift, LockTimeout, NotPermitted, QuorumNotReached
+from holdtight.base.plan import Bell, ServerSaid
+from holdtight.base.values import Late
 from holdtight.core.quorum import deadline_of
-from holdtight.plan import Bell, ServerSaid
-from holdtight.values import Late
 from tests.plans.election import GUARDED, NAMES, NO, Election, granted, yes
 from tests.plans.scripted import OWNER, SENT, UNSENT, Clock, Named
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from holdtight.base.plan import LinkDown, NoQuorum
+from holdtight.base.values import Denied, LossReason
 from holdtight.core.quorum import release
-from holdtight.plan import LinkDown, NoQuorum
-from holdtight.values import Denied, LossReason
 from tests.plans.election import NAMES, NO, Ballots
 from tests.plans.scripted import OWNER, SENT, Clock, Named, Run
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdtight.clock import Drift
+from holdtight.base.clock import Drift
+from holdtight.base.values import LossReason
 from holdtight.core.renewal import Verdict, judge, next_ttl
-from holdtight.values import LossReason
 
 
 def test_one_is_renewed() -> None:

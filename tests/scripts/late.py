@@ -19,18 +19,18 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from holdtight.clock import Backoff, Drift
+from holdtight.base.clock import Backoff, Drift
+from holdtight.base.plan import Bell, LinkDown, Park, Plan, ServerSaid, Step
+from holdtight.base.values import Claim, Grant, Kind, LossReason
 from holdtight.core.contend import Asking, Granted, acquire
 from holdtight.core.ending import adopt, downgrade, release
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
 from holdtight.grants.renewing import Renewal
 from holdtight.grants.tenure import Tenure, Terms
-from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid, Step
 from holdtight.stores.redis import keys, script
 from holdtight.stores.redis.node import Client
 from holdtight.stores.redis.store import Prepared, Store
-from holdtight.values import Claim, Grant, Kind, LossReason
 from tests.scripts.late_stores import Backend
 
 __all__ = ["Owner", "World", "take_several"]

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdtight.plan import ServerSaid as Refusal
+from holdtight.base.plan import ServerSaid as Refusal
 from holdtight.stores.memory.engine import HEARTBEAT, TAIL, Name
 from holdtight.stores.memory.verbs import long_form
 from tests.scripts.clockwork import ClockworkDesk

@@ -10,7 +10,7 @@ import holdtight
 SOURCE = Path(holdtight.__file__).parent
 LOOKS = re.compile(r"\bboottime\b|\bmonotonic\(|\btime\.time\(|\btime\.sleep\(|\bcall_later\(|\bkeeper\(\)")
 REASONS = {
-    "clock.py": "it is where the clock is",
+    "base/clock.py": "it is where the clock is",
     "keeper/keeper.py": "it has the post of all places but those of tests",
     "keeper/post.py": "it has the timers of loops where time passes by itself",
     "stores/redis/link.py": "a socket's patience is real",

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from holdtight.base.plan import LinkDown
 from holdtight.keeper.keeper import Keeper
-from holdtight.plan import LinkDown
 
 _fds = itertools.count(10_000)
 

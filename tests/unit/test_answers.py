@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from holdtight.base.plan import ServerSaid
 from holdtight.errors import LockError, NotPermitted, OutOfMemory, ScriptError, Unavailable
-from holdtight.plan import ServerSaid
 from holdtight.stores.redis.answers import is_passing, meaning
 
 IN_SCRIPT_6 = "ERR Error running script (call to f_4d1b): @user_script:32: @user_script: 32: -"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdtight import clock
-from holdtight.clock import Backoff, Drift, boottime, seconds, ttl_seconds, wait_seconds
+from holdtight.base import clock
+from holdtight.base.clock import Backoff, Drift, boottime, seconds, ttl_seconds, wait_seconds
 
 WEEK = 7 * 24 * 3600
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdtight.base.values import check_name, owner_text
 from holdtight.grants.lease import Detached
-from holdtight.values import check_name, owner_text
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=128)
 OWNER = bytes(range(24))

@@ -8,8 +8,8 @@ from typing import Any
 import hiredis
 import pytest
 
+from holdtight.base.plan import LinkDown, Step
 from holdtight.keeper.errand import CLAIM_SECONDS, Errand, look_after
-from holdtight.plan import LinkDown, Step
 from tests.unit.keeping import Place, Still
 
 

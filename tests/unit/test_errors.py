@@ -11,6 +11,7 @@ import pytest
 
 import holdtight
 from holdtight import errors
+from holdtight.base.values import Holder, LossReason, Member
 from holdtight.errors import (
     ClockDrift,
     DeadlockDetected,
@@ -28,7 +29,6 @@ from holdtight.errors import (
     Unavailable,
     quotable,
 )
-from holdtight.values import Holder, LossReason, Member
 
 HOLDER = Holder("abcdefghijklmnop", fence=7, host="worker-7", pid=42, label="billing", expires_in=3.5)
 MEMBERS = (

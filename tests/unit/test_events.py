@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from holdtight import events as module
-from holdtight import herald
+from holdtight.base import herald
+from holdtight.base.herald import get_logger, tell
+from holdtight.base.values import LossReason
 from holdtight.events import (
     Acquired,
     Event,
@@ -25,8 +27,6 @@ from holdtight.events import (
     ReleaseFailed,
     RenewalFailed,
 )
-from holdtight.herald import get_logger, tell
-from holdtight.values import LossReason
 
 logger = get_logger()
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdtight import Locks, LockTimeout
-from holdtight.identity import Identity, identity, task_identity
+from holdtight.base.identity import Identity, identity, task_identity
 
 KEY = ("client", "orders")
 

@@ -53,9 +53,9 @@ def test_every_public_name_is_there() -> None:
 
 def test_logging_is_silent_by_default() -> None:
     script = """
-from holdtight import values
+from holdtight.base import values
 from holdtight.events import Events, Lost
-from holdtight.herald import get_logger
+from holdtight.base.herald import get_logger
 def fail(event): raise ValueError
 events = Events()
 events.subscribe(fail)
@@ -68,7 +68,7 @@ get_logger().error("nobody asked")
 def test_logging_is_heard_once_it_is_configured() -> None:
     script = """
 import logging; logging.basicConfig(level=logging.INFO)
-from holdtight import values
+from holdtight.base import values
 from holdtight.events import Events, Lost
 Events().emit(Lost("orders", "me", 7, values.LossReason.TAKEN))
 """

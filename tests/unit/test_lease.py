@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdtight import Lease, LeaseLost, NotOwner, NotSupported
-from holdtight.values import LossReason
+from holdtight.base.values import LossReason
 from tests.unit.world import World
 
 

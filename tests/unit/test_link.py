@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from holdtight.clock import boottime
-from holdtight.plan import LinkDown
+from holdtight.base.clock import boottime
+from holdtight.base.plan import LinkDown
 from holdtight.stores.redis.link import Link
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdtight import DeadlockDetected, Lease, LeaseLost, Locks, process
+from holdtight import DeadlockDetected, Lease, LeaseLost, Locks
+from holdtight.base import process
+from holdtight.base.clock import boottime
+from holdtight.base.identity import Identity
+from holdtight.base.values import LossReason
 from holdtight.clients.base import CACHED_LOCKS
-from holdtight.clock import boottime
 from holdtight.config.settings import Options
 from holdtight.grants.tenure import Tenure
-from holdtight.identity import Identity
-from holdtight.values import LossReason
 
 
 @pytest.fixture

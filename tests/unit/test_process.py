@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 
-from holdtight import process
+from holdtight.base import process
 
 
 @pytest.fixture(autouse=True)
@@ -91,8 +91,9 @@ def test_a_forked_child_has_a_new_epoch_a_new_identity_and_no_threads_of_ours() 
     script = """
 import os, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is what is tested
-from holdtight import Locks, process
-from holdtight.herald import tell
+from holdtight import Locks
+from holdtight.base import process
+from holdtight.base.herald import tell
 from holdtight.keeper.keeper import keeper
 locks = Locks("redis://127.0.0.1:1")
 old, old_keeper = locks.client.id, keeper()

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from holdtight import Locks, LossReason
-from holdtight.breaker import Breaker
+from holdtight.base.breaker import Breaker
+from holdtight.base.plan import LinkDown
 from holdtight.grants.quorumtenure import FirstCharge, NodeCharge, QuorumTenure
-from holdtight.plan import LinkDown
 from holdtight.stores.redis.ballot import Lot
 
 URLS = [f"redis://node-{number}" for number in range(5)]

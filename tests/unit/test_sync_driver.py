@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdtight import Locks, Unavailable
-from holdtight.clock import boottime
+from holdtight.base.clock import boottime
+from holdtight.base.plan import Bell, LinkDown, Park
 from holdtight.errors import LockTimeout, NotOwner
 from holdtight.keeper import keeper as keeper_module
-from holdtight.plan import Bell, LinkDown, Park
 from holdtight.stores.redis.resp import bulk
 from holdtight.sync.driver import Driver
 from holdtight.sync.lock import Lock

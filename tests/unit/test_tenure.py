@@ -7,12 +7,13 @@ import threading
 import hiredis
 import pytest
 
-from holdtight import NotOwner, Unavailable, herald, process
+from holdtight import NotOwner, Unavailable
+from holdtight.base import herald, process
+from holdtight.base.values import LossReason
 from holdtight.events import Lost, RenewalFailed, Renewed
 from holdtight.grants.renewing import Renewal
 from holdtight.keeper import keeper as keeper_module
 from holdtight.stores.redis import script
-from holdtight.values import LossReason
 from tests.unit.world import World
 
 

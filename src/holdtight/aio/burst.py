@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.aio.connection import Connection
+from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.keeper.errand import Errand
-from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.stores.redis.link import bell_for
 from holdtight.stores.redis.store import LONGEST_PATIENCE
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import hiredis
 
+from holdtight.base.plan import Bell, LinkDown
+from holdtight.base.process import tell_of_fork
+from holdtight.base.values import Owner
 from holdtight.keeper.post import Post
-from holdtight.plan import Bell, LinkDown
-from holdtight.process import tell_of_fork
 from holdtight.stores.place import Link
 from holdtight.stores.redis.link import bell_for
-from holdtight.values import Owner
 
 __all__ = ["Connection"]
 

@@ -1,4 +1,4 @@
-"""Runs plans on an event loop (see plan.py for a driver's duties)."""
+"""Runs plans on an event loop (see base/plan.py for a driver's duties)."""
 
 import asyncio
 import random
@@ -11,8 +11,8 @@ import hiredis
 
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
+from holdtight.base.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish, client_closed
 from holdtight.keeper.errand import Errand, StandingInLine
-from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish, client_closed
 
 __all__ = ["Driver", "PlanRunner", "see_through"]
 

@@ -1,4 +1,4 @@
-"""Runs plans on a quorum on an event loop: all nodes are asked at once, on their multiplexed connections (see plan.py).
+"""Runs plans on a quorum on an event loop: all nodes are asked at once, on their multiplexed connections (see base/plan.py).
 
 Replies that nobody waits for any more are drained by the connections: a future that is done stays in line to take them.
 """
@@ -15,9 +15,9 @@ from holdtight.aio.burst import NodeConnection
 from holdtight.aio.connection import Connection
 from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
-from holdtight.breaker import Breaker
+from holdtight.base.breaker import Breaker
+from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
 from holdtight.keeper.errand import Errand
-from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
 from holdtight.stores.place import Link, Place
 from holdtight.stores.redis.node import Words
 from holdtight.stores.redis.quorum_place import SILENT_SECONDS, QuorumPlace

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from holdtight.aio.lease import AsyncLease
+from holdtight.base.identity import Identity, identity
 from holdtight.clients.decorating import begun, check_decorated, is_async
-from holdtight.identity import Identity, identity
 
 __all__ = ["AsyncHold", "under"]
 

@@ -5,9 +5,9 @@ from typing import Any
 from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
+from holdtight.base.values import LockInfo
 from holdtight.clients.readwrite import BaseReadWriteLock
 from holdtight.config.settings import UNSET
-from holdtight.values import LockInfo
 
 __all__ = ["AsyncReadWriteLock", "AsyncSemaphore"]
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from holdtight.clock import ttl_seconds, wait_seconds
+from holdtight.base.clock import ttl_seconds, wait_seconds
+from holdtight.base.identity import Identity, Key, tasks_inside
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.grants.lease import BaseLease, Detached
 from holdtight.grants.tenure import Tenure
-from holdtight.identity import Identity, Key, tasks_inside
 
 if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock

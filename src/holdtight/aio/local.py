@@ -9,7 +9,7 @@ import weakref
 from typing import Any, cast
 
 from holdtight.aio.connection import Connection
-from holdtight.plan import LinkDown
+from holdtight.base.plan import LinkDown
 from holdtight.stores.memory.link import Link
 from holdtight.stores.redis.link import bell_in
 

@@ -11,8 +11,12 @@ from holdtight.aio.hold import AsyncHold, under
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.open import without_the_server
 from holdtight.aio.transport import Transport
+from holdtight.base.clock import wait_seconds
+from holdtight.base.identity import Identity, identity, task_identity
+from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.process import current
+from holdtight.base.values import Grant, LockInfo, Owner, shared
 from holdtight.clients.baselock import BaseLock
-from holdtight.clock import wait_seconds
 from holdtight.config.settings import UNSET, Options
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
@@ -21,11 +25,7 @@ from holdtight.grants.degraded import may_degrade
 from holdtight.grants.renewing import Renewal
 from holdtight.grants.tenure import Tenure
 from holdtight.grants.witness import summon
-from holdtight.identity import Identity, identity, task_identity
-from holdtight.plan import LinkDown, ServerSaid
-from holdtight.process import current
 from holdtight.stores.redis.store import marker_for
-from holdtight.values import Grant, LockInfo, Owner, shared
 
 if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks

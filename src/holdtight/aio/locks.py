@@ -13,17 +13,17 @@ from holdtight.aio.lock import AsyncLock
 from holdtight.aio.loops import PerLoop, let_go
 from holdtight.aio.multi import AsyncMulti
 from holdtight.aio.transport import Transport, ignore
+from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
+from holdtight.base.identity import identity
+from holdtight.base.plan import LinkDown, Plan, ServerSaid
+from holdtight.base.values import LockInfo, check_name
 from holdtight.clients.base import BaseLocks
 from holdtight.clients.multi import multi_wait, parts_of
-from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.config.profiles import Profile
 from holdtight.config.settings import UNSET, Settings
 from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
-from holdtight.identity import identity
-from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.stores.redis.resp import command
-from holdtight.values import LockInfo, check_name
 
 if TYPE_CHECKING:
     import ssl

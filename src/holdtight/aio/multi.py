@@ -8,14 +8,14 @@ from typing import Any, ParamSpec, TypeVar
 from holdtight.aio.hold import AsyncHold, under
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.lock import AsyncLock
+from holdtight.base.clock import wait_seconds
+from holdtight.base.identity import Identity, identity, task_identity
+from holdtight.base.values import LockInfo
 from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
-from holdtight.clock import wait_seconds
 from holdtight.config.settings import UNSET
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
 from holdtight.grants.tenure import Cancellable, Tenure
-from holdtight.identity import Identity, identity, task_identity
-from holdtight.values import LockInfo
 
 __all__ = ["AsyncMulti", "AsyncMultiLease"]
 

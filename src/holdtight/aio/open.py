@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from holdtight.aio.lease import AsyncLease
+from holdtight.base.identity import Identity
+from holdtight.base.values import Owner
 from holdtight.grants.degraded import end_open_tenure, open_tenure, take_over
 from holdtight.grants.tenure import Tenure
-from holdtight.identity import Identity
-from holdtight.values import Owner
 
 if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock

@@ -7,8 +7,8 @@ from typing import Any
 import hiredis
 
 from holdtight.aio.connection import Connection
-from holdtight.plan import LinkDown, ServerSaid, Step
-from holdtight.process import start_thread
+from holdtight.base.plan import LinkDown, ServerSaid, Step
+from holdtight.base.process import start_thread
 from holdtight.stores.place import Link, Place
 
 __all__ = ["Transport", "ignore"]

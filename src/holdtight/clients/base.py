@@ -5,7 +5,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
-from holdtight import process
+from holdtight.base import process
+from holdtight.base.hub import Events
+from holdtight.base.identity import Identity
+from holdtight.base.plan import LinkDown, Plan, ServerSaid
+from holdtight.base.values import Kind, LockInfo, check_name, owner_text
 from holdtight.clients.baselock import BaseLock
 from holdtight.clients.loading import load
 from holdtight.clients.reports import Reports
@@ -15,17 +19,13 @@ from holdtight.errors import LockError, NotSupported, Unavailable
 from holdtight.grants.degraded import stand_in_settings
 from holdtight.grants.tenure import Tenure
 from holdtight.grants.witness import watch_client
-from holdtight.hub import Events
-from holdtight.identity import Identity
 from holdtight.keeper.keeper import post
 from holdtight.keeper.post import Post
-from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.stores.place import Place
 from holdtight.stores.redis import answers
 from holdtight.stores.redis.keys import keys_of
 from holdtight.stores.redis.node import Client
 from holdtight.stores.redis.store import Store
-from holdtight.values import Kind, LockInfo, check_name, owner_text
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Tally

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from holdtight import process
+from holdtight.base import process
+from holdtight.base.herald import get_logger
+from holdtight.base.identity import Identity
+from holdtight.base.plan import Plan
+from holdtight.base.values import Claim, Grant, Kind, LossReason, Owner, Wait
 from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
 from holdtight.core.ending import downgrade
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.tenure import Tenure, Terms
-from holdtight.herald import get_logger
-from holdtight.identity import Identity
 from holdtight.keeper.errand import Errand, look_after
-from holdtight.plan import Plan
 from holdtight.stores.redis.store import Prepared
-from holdtight.values import Claim, Grant, Kind, LossReason, Owner, Wait
 
 if TYPE_CHECKING:
     from holdtight.clients.base import BaseLocks

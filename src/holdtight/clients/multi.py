@@ -9,16 +9,16 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
+from holdtight.base.clock import wait_seconds
+from holdtight.base.identity import Identity, identity
+from holdtight.base.values import Kind, LockInfo, LossReason
 from holdtight.clients.base import BaseLocks
 from holdtight.clients.baselock import BaseLock
 from holdtight.clients.readwrite import BaseReadWriteLock
-from holdtight.clock import wait_seconds
 from holdtight.config.settings import UNSET
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.tenure import Tenure
-from holdtight.identity import Identity, identity
-from holdtight.values import Kind, LockInfo, LossReason
 
 __all__ = ["BaseMulti", "MultiLeaseMixin", "combined"]
 

@@ -2,7 +2,10 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdtight import process
+from holdtight.base import process
+from holdtight.base.identity import Identity
+from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.values import Denied, Grant, Guarded, LossReason, owner_text
 from holdtight.clients.quorum_verbs import meaning, refuse
 from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
@@ -12,13 +15,10 @@ from holdtight.errors import LockError, NotOwner, NotSupported, QuorumNotReached
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.quorumtenure import Finish, QuorumTenure
 from holdtight.grants.tenure import Deliver, Tenure, Terms
-from holdtight.identity import Identity
 from holdtight.keeper.errand import Errand
-from holdtight.plan import LinkDown, ServerSaid
 from holdtight.stores.redis.ballot import Ballot
 from holdtight.stores.redis.quorum_place import QuorumPlace
 from holdtight.stores.redis.store import LONGEST_PATIENCE, Prepared
-from holdtight.values import Denied, Grant, Guarded, LossReason, owner_text
 
 if TYPE_CHECKING:
     from holdtight.clients.base import BaseLocks

@@ -2,10 +2,10 @@
 
 from typing import Any, Generic, TypeVar
 
+from holdtight.base.values import Kind
 from holdtight.clients.base import BaseLocks
 from holdtight.clients.baselock import BaseLock
 from holdtight.config.settings import UNSET, Options
-from holdtight.values import Kind
 
 __all__ = ["BaseReadWriteLock"]
 

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from holdtight.base.hub import Events
+from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.values import Grant, Owner, owner_text
 from holdtight.errors import DeadlockDetected, LockError, LockTimeout, quotable
 from holdtight.grants.tenure import Tenure
-from holdtight.hub import Events
 from holdtight.keeper.errand import Errand
-from holdtight.plan import LinkDown, ServerSaid
 from holdtight.stores.place import Place
 from holdtight.stores.redis.store import Prepared
-from holdtight.values import Grant, Owner, owner_text
 
 if TYPE_CHECKING:
     from holdtight.core.contend import Asking

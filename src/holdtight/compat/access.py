@@ -8,14 +8,14 @@ import weakref
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from holdtight import process
+from holdtight.base import process
+from holdtight.base.herald import get_logger, is_logged
 from holdtight.compat.line import Line
 from holdtight.config.settings import refuse_monkey_patches
 from holdtight.config.targets import Single
 from holdtight.config.url import parse
 from holdtight.core.contend import patience
 from holdtight.errors import NotSupported
-from holdtight.herald import get_logger, is_logged
 from holdtight.keeper.keeper import post
 from holdtight.stores.redis.plain import Deletion, Plain, PlainClient
 from holdtight.stores.redis.topology import RedisPlace

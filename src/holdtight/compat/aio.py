@@ -13,7 +13,9 @@ from typing import Any, Literal, TypeVar
 from holdtight.aio.connection import Connection
 from holdtight.aio.driver import Driver
 from holdtight.aio.transport import Transport
-from holdtight.clock import CLOCK_ID, boottime
+from holdtight.base.clock import CLOCK_ID, boottime
+from holdtight.base.plan import Bell, LinkDown, Park, Plan, ServerSaid
+from holdtight.base.values import Grant, Owner
 from holdtight.compat.access import CONNECT_SECONDS
 from holdtight.compat.base import BaseLock, Number, undone
 from holdtight.compat.local import Held, Shared
@@ -21,9 +23,7 @@ from holdtight.compat.plans import insist, prolong, sign
 from holdtight.compat.tasks import PerTask
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
-from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid
 from holdtight.stores.redis.plain import Plain, Polled
-from holdtight.values import Grant, Owner
 
 __all__ = ["AsyncLock"]
 

@@ -4,7 +4,11 @@ import re
 import threading
 from typing import Any
 
-from holdtight.clock import BACKOFF, boottime
+from holdtight.base.clock import BACKOFF, boottime
+from holdtight.base.herald import get_logger
+from holdtight.base.plan import LinkDown, Plan, ServerSaid
+from holdtight.base.process import current
+from holdtight.base.values import Owner
 from holdtight.compat.access import CONNECT_SECONDS, Access, Reach, reach_of
 from holdtight.compat.local import Held
 from holdtight.compat.plans import give_signed
@@ -20,14 +24,10 @@ from holdtight.errors import (
     Unavailable,
     pointed,
 )
-from holdtight.herald import get_logger
 from holdtight.keeper.errand import Errand
 from holdtight.keeper.keeper import keeper
-from holdtight.plan import LinkDown, Plan, ServerSaid
-from holdtight.process import current
 from holdtight.stores.redis import answers
 from holdtight.stores.redis.plain import GRACE, PATIENCE, Plain, Polled
-from holdtight.values import Owner
 
 __all__ = ["BaseLock", "Number", "undone"]
 

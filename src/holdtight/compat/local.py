@@ -9,8 +9,8 @@
 import threading
 from typing import Any, NamedTuple
 
-from holdtight.process import current
-from holdtight.values import Owner
+from holdtight.base.process import current
+from holdtight.base.values import Owner
 
 __all__ = ["Held", "PerThread", "Shared", "Unanswered"]
 

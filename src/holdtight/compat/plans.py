@@ -8,11 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from holdtight.clock import boottime
+from holdtight.base.clock import boottime
+from holdtight.base.plan import LinkDown, Park, Plan, Step
+from holdtight.base.values import Owner
 from holdtight.compat.local import Held, Unanswered
-from holdtight.plan import LinkDown, Park, Plan, Step
 from holdtight.stores.redis.plain import CHANGED, LATE, NOT_OURS, Plain, Told
-from holdtight.values import Owner
 
 __all__ = ["give_signed", "insist", "prolong", "sign"]
 

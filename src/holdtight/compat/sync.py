@@ -5,19 +5,19 @@ import time
 from types import TracebackType
 from typing import Literal, TypeVar
 
-from holdtight.clock import CLOCK_ID, boottime
+from holdtight.base.clock import CLOCK_ID, boottime
+from holdtight.base.plan import Bell, LinkDown, Park, Plan, ServerSaid
+from holdtight.base.values import Grant, Owner
 from holdtight.compat.access import CONNECT_SECONDS
 from holdtight.compat.base import BaseLock, Number, undone
 from holdtight.compat.local import Held, PerThread, Shared
 from holdtight.compat.plans import insist, prolong, sign
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
-from holdtight.plan import Bell, LinkDown, Park, Plan, ServerSaid
 from holdtight.stores.place import Link
 from holdtight.stores.redis.plain import Plain, Polled
 from holdtight.sync.driver import Driver
 from holdtight.sync.transport import Transport
-from holdtight.values import Grant, Owner
 
 __all__ = ["Lock"]
 

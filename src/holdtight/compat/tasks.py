@@ -16,8 +16,8 @@ import weakref
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from holdtight.base.process import current
 from holdtight.compat.local import Held, Shared
-from holdtight.process import current
 
 __all__ = ["PerTask"]
 

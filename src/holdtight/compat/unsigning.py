@@ -4,10 +4,10 @@ from typing import Any
 
 import hiredis
 
+from holdtight.base.values import Owner
 from holdtight.keeper.errand import Errand
 from holdtight.stores.place import Place
 from holdtight.stores.redis.plain import LATE, NOT_OURS, Plain, Told
-from holdtight.values import Owner
 
 __all__ = ["Unsigning"]
 

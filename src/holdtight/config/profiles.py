@@ -7,8 +7,8 @@ more fixed characters, then the one that was given first.
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from holdtight.clock import seconds, ttl_seconds, wait_seconds
-from holdtight.values import check_label
+from holdtight.base.clock import seconds, ttl_seconds, wait_seconds
+from holdtight.base.values import check_label
 
 __all__ = ["UNSET", "Profile", "Unset", "check_profiles", "profile_for"]
 

@@ -3,11 +3,11 @@
 import sys
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from holdtight.clock import Backoff, Drift, seconds, ttl_seconds, wait_seconds
+from holdtight.base.clock import Backoff, Drift, seconds, ttl_seconds, wait_seconds
+from holdtight.base.values import Kind, check_label
 from holdtight.config.profiles import UNSET, Profile, check_profiles, profile_for
 from holdtight.errors import NotSupported
 from holdtight.stores.redis.keys import check_namespace
-from holdtight.values import Kind, check_label
 
 if TYPE_CHECKING:
     import ssl

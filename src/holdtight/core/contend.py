@@ -18,10 +18,9 @@ round of votes (quorum.py) stands for the attempt, and its withdrawal for the un
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from holdtight.clock import Backoff
-from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, QuorumNotReached, Unavailable
-from holdtight.plan import LinkDown, NoQuorum, Park, Plan, ServerSaid, Step, Wish
-from holdtight.values import (
+from holdtight.base.clock import Backoff
+from holdtight.base.plan import LinkDown, NoQuorum, Park, Plan, ServerSaid, Step, Wish
+from holdtight.base.values import (
     Claim,
     Denied,
     Grant,
@@ -34,6 +33,7 @@ from holdtight.values import (
     Withdrawn,
     owner_text,
 )
+from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, QuorumNotReached, Unavailable
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Watch

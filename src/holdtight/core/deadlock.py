@@ -37,9 +37,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from holdtight.base.plan import Bell, LinkDown, Park, ServerSaid, Step
+from holdtight.base.values import Holder, Member, Owner, Wait, owner_text
 from holdtight.errors import DeadlockDetected
-from holdtight.plan import Bell, LinkDown, Park, ServerSaid, Step
-from holdtight.values import Holder, Member, Owner, Wait, owner_text
 
 __all__ = ["Ledger", "Tally", "Watch"]
 
@@ -55,7 +55,7 @@ _NEVER = float("inf")
 
 
 class Ledger(Protocol):
-    """What a store offers where deadlocks can be found. What a run asks is asked aside (see plan.py)."""
+    """What a store offers where deadlocks can be found. What a run asks is asked aside (see base/plan.py)."""
 
     def publish_step(self, holder: Owner, wait: Wait) -> Step: ...
     def retract_step(self, holder: Owner, waiter: Owner) -> Step: ...

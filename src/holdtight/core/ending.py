@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step
+from holdtight.base.values import Claim, Denied, Grant, Late, LossReason, Owner
 from holdtight.errors import LeaseLost
-from holdtight.plan import LinkDown, Plan, ServerSaid, Step
-from holdtight.values import Claim, Denied, Grant, Late, LossReason, Owner
 
 __all__ = ["adopt", "downgrade", "release"]
 

@@ -3,8 +3,8 @@
 import base64
 from typing import Any, Protocol
 
-from holdtight.plan import LinkDown, Plan, Step
-from holdtight.values import Holder, LockInfo, Owner, Waiter
+from holdtight.base.plan import LinkDown, Plan, Step
+from holdtight.base.values import Holder, LockInfo, Owner, Waiter
 
 __all__ = ["look"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from holdtight.plan import LinkDown, Plan, ServerSaid, Step
-from holdtight.values import Grant, Owner
+from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step
+from holdtight.base.values import Grant, Owner
 
 __all__ = ["Several", "at_once"]
 

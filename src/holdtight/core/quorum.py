@@ -20,20 +20,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from holdtight.base.plan import UNDO_SECONDS, Fan, LinkDown, NoQuorum, Plan, ServerSaid, Step, Wish
+from holdtight.base.values import Claim, Denied, Grant, Guarded, Late, LossReason, Owner, Queued, Withdrawn, owner_text
 from holdtight.errors import LockError
-from holdtight.plan import UNDO_SECONDS, Fan, LinkDown, NoQuorum, Plan, ServerSaid, Step, Wish
-from holdtight.values import (
-    Claim,
-    Denied,
-    Grant,
-    Guarded,
-    Late,
-    LossReason,
-    Owner,
-    Queued,
-    Withdrawn,
-    owner_text,
-)
 
 if TYPE_CHECKING:
     from holdtight.core.contend import Answer, Asking

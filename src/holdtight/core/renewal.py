@@ -7,8 +7,8 @@ own deadline decides about it.
 import enum
 from typing import Any
 
-from holdtight.clock import Drift
-from holdtight.values import LossReason
+from holdtight.base.clock import Drift
+from holdtight.base.values import LossReason
 
 __all__ = ["Verdict", "judge", "next_ttl"]
 

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
+from holdtight.base.plan import Fan, NoQuorum, Plan, Step, Wish
+from holdtight.base.values import Holder, LockInfo, Owner
 from holdtight.core.quorum import Ballots, all_answered, say
-from holdtight.plan import Fan, NoQuorum, Plan, Step, Wish
-from holdtight.values import Holder, LockInfo, Owner
 
 __all__ = ["inspect"]
 

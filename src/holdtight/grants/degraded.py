@@ -7,9 +7,9 @@ held when the server goes away is not touched by any of this: it is lost at its 
 
 from typing import TYPE_CHECKING, Any
 
+from holdtight.base.values import Owner
 from holdtight.errors import Unavailable
 from holdtight.grants.tenure import Tenure, Terms
-from holdtight.values import Owner
 
 if TYPE_CHECKING:
     from holdtight.clients.base import BaseLocks

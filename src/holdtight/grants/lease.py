@@ -6,12 +6,12 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
+from holdtight.base.identity import Identity
+from holdtight.base.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
 from holdtight.grants.degraded import take_over
 from holdtight.grants.tenure import Tenure
 from holdtight.grants.witness import Witness, dismiss, summon
-from holdtight.identity import Identity
-from holdtight.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
 
 __all__ = ["BaseLease", "Detached"]
 

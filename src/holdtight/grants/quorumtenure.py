@@ -14,6 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from holdtight.base.values import Denied, Grant, Guarded, Late, LossReason, Owner, owner_text
 from holdtight.core.quorum import deadline_of
 from holdtight.core.renewal import next_ttl
 from holdtight.errors import NotOwner
@@ -22,7 +23,6 @@ from holdtight.stores.place import Place
 from holdtight.stores.redis.ballot import VOTE, Ballot, Lot, read_vote
 from holdtight.stores.redis.quorum_place import QuorumPlace
 from holdtight.stores.redis.store import LONGEST_PATIENCE
-from holdtight.values import Denied, Grant, Guarded, Late, LossReason, Owner, owner_text
 
 if TYPE_CHECKING:
     from holdtight.keeper.keeper import Charge

@@ -7,12 +7,12 @@ that neither an older renewal nor this one can undo a newer one, whichever conne
 from collections.abc import Callable
 from typing import Any
 
+from holdtight.base.values import LossReason
 from holdtight.core.renewal import Verdict, judge
 from holdtight.errors import NotOwner, Unavailable
 from holdtight.grants.tenure import Tenure, learn_if_late
 from holdtight.stores.redis import script
 from holdtight.stores.redis.store import LONGEST_PATIENCE
-from holdtight.values import LossReason
 
 __all__ = ["Renewal"]
 

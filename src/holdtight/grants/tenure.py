@@ -17,14 +17,14 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from holdtight import process
+from holdtight.base import process
+from holdtight.base.hub import Events
+from holdtight.base.values import Kind, LossReason, Owner, owner_text, shared
 from holdtight.core.renewal import Verdict, judge, next_ttl
-from holdtight.hub import Events
 from holdtight.stores.place import Place
 from holdtight.stores.redis import script
 from holdtight.stores.redis.node import Client
 from holdtight.stores.redis.store import LONGEST_PATIENCE, Prepared
-from holdtight.values import Kind, LossReason, Owner, owner_text, shared
 
 __all__ = ["Tenure", "Terms", "learn_if_late"]
 

@@ -12,9 +12,9 @@ import weakref
 from _tracemalloc import is_tracing
 from collections.abc import Callable, Sequence
 
-from holdtight import process
+from holdtight.base import process
+from holdtight.base.herald import tell
 from holdtight.grants.tenure import Tenure
-from holdtight.herald import tell
 from holdtight.keeper.keeper import THREAD_NAME
 from holdtight.stores.place import Place
 

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 import hiredis
 
-from holdtight.plan import Step
+from holdtight.base.plan import Step
+from holdtight.base.values import Owner
 from holdtight.stores.place import Place
 from holdtight.stores.redis import script
-from holdtight.values import Owner
 
 __all__ = ["TOUCH_SECONDS", "Errand", "HandedOn", "StandingInLine", "look_after"]
 

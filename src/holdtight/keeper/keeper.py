@@ -23,9 +23,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from holdtight import process
-from holdtight.clock import Clock, boottime
-from holdtight.herald import report, tell
+from holdtight.base import process
+from holdtight.base.clock import Clock, boottime
+from holdtight.base.herald import report, tell
 from holdtight.keeper.lane import Charge, Lane, stretch
 from holdtight.keeper.post import Post
 from holdtight.keeper.station import Station

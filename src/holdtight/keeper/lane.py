@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from typing import Any, Protocol
 
-from holdtight import process
+from holdtight.base import process
 from holdtight.stores.place import Place
 
 __all__ = ["Charge", "Lane", "stretch"]

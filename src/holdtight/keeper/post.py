@@ -8,7 +8,7 @@ it is told to.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from holdtight.clock import Clock, Sleeper
+from holdtight.base.clock import Clock, Sleeper
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from holdtight.clock import Backoff
+from holdtight.base.clock import Backoff
+from holdtight.base.herald import report
+from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.process import start_thread
 from holdtight.errors import quotable
-from holdtight.herald import report
 from holdtight.keeper.lane import stretch
-from holdtight.plan import LinkDown, ServerSaid
-from holdtight.process import start_thread
 from holdtight.stores.place import Link, Place
 from holdtight.stores.redis.node import RECORD_SECONDS
 from holdtight.stores.redis.resp import command

@@ -8,9 +8,9 @@ them alike, but for one thing: a place that answers `at_once` needs no thread to
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from holdtight.plan import Bell
+from holdtight.base.plan import Bell
+from holdtight.base.values import Owner
 from holdtight.stores.redis.node import Client
-from holdtight.values import Owner
 
 if TYPE_CHECKING:
     from holdtight.keeper.post import Post

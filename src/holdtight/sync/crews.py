@@ -10,9 +10,9 @@ from typing import Any
 
 import hiredis
 
-from holdtight import process
-from holdtight.clock import Clock
-from holdtight.plan import LinkDown
+from holdtight.base import process
+from holdtight.base.clock import Clock
+from holdtight.base.plan import LinkDown
 from holdtight.stores.redis.link import NOTHING
 from holdtight.stores.redis.lookout import Lookout
 from holdtight.stores.redis.node import Words

@@ -1,4 +1,4 @@
-"""Runs plans by blocking (see plan.py for a driver's duties).
+"""Runs plans by blocking (see base/plan.py for a driver's duties).
 
 A waiting thread sleeps on its own link, which is subscribed to its own inbox: reply and bell come in order,
 and no second thread stands in between.
@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import hiredis
 
+from holdtight.base.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
 from holdtight.keeper.errand import TOUCH_SECONDS, Errand, StandingInLine
-from holdtight.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
 from holdtight.stores.place import Link
 from holdtight.sync.transport import Transport
 

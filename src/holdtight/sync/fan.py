@@ -1,10 +1,10 @@
-"""Runs plans on a quorum by polling: all nodes are asked at once from the calling thread (see plan.py)."""
+"""Runs plans on a quorum by polling: all nodes are asked at once from the calling thread (see base/plan.py)."""
 
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from holdtight.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
+from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
 from holdtight.sync.crews import Crew, Fleet
 from holdtight.sync.driver import PlanRunner
 from holdtight.sync.wires import NOBODYS, Ear, Pool, Sheet, Ticket, Wire, may_ask

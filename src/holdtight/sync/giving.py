@@ -3,6 +3,9 @@
 import threading
 from typing import TYPE_CHECKING, Any
 
+from holdtight.base.identity import identity
+from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.values import shared
 from holdtight.clients.baselock import BaseLock
 from holdtight.config.settings import Options
 from holdtight.core.contend import patience
@@ -10,11 +13,8 @@ from holdtight.core.ending import release
 from holdtight.errors import NotOwner
 from holdtight.grants.renewing import Renewal
 from holdtight.grants.tenure import Tenure
-from holdtight.identity import identity
 from holdtight.keeper.errand import Errand
-from holdtight.plan import LinkDown, ServerSaid
 from holdtight.sync.driver import Driver
-from holdtight.values import shared
 
 if TYPE_CHECKING:
     from holdtight.sync.lease import Lease

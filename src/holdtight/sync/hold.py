@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from holdtight.identity import Identity, identity
+from holdtight.base.identity import Identity, identity
 from holdtight.sync.lease import Lease
 
 __all__ = ["Hold", "under"]

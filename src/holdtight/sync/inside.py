@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from holdtight import process
+from holdtight.base import process
+from holdtight.base.identity import Identity, blocks_around, running_loop
+from holdtight.base.values import Owner
 from holdtight.clients.baselock import BaseLock
 from holdtight.errors import DeadlockDetected
 from holdtight.grants.tenure import Tenure
-from holdtight.identity import Identity, blocks_around, running_loop
-from holdtight.values import Owner
 
 __all__ = ["in_a_loop"]
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from holdtight.base.values import LockInfo
 from holdtight.clients.readwrite import BaseReadWriteLock
 from holdtight.config.settings import UNSET
 from holdtight.sync.hold import Hold
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
-from holdtight.values import LockInfo
 
 __all__ = ["ReadWriteLock", "Semaphore"]
 

@@ -4,17 +4,18 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from holdtight.clock import wait_seconds
+from holdtight.base.clock import wait_seconds
+from holdtight.base.identity import Identity, identity, running_loop
+from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.process import current
+from holdtight.base.values import Grant, LockInfo, Owner, Queued
 from holdtight.config.settings import UNSET, Options
 from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.grants.degraded import may_degrade
 from holdtight.grants.tenure import Tenure
 from holdtight.grants.witness import summon
-from holdtight.identity import Identity, identity, running_loop
 from holdtight.keeper.errand import TOUCH_SECONDS
-from holdtight.plan import LinkDown, ServerSaid
-from holdtight.process import current
 from holdtight.stores.place import Link
 from holdtight.stores.redis.store import marker_for
 from holdtight.sync.driver import Driver
@@ -23,7 +24,6 @@ from holdtight.sync.hold import Hold, under
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
 from holdtight.sync.open import without_the_server
-from holdtight.values import Grant, LockInfo, Owner, Queued
 
 if TYPE_CHECKING:
     from holdtight.sync.locks import Locks

@@ -4,15 +4,16 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
+from holdtight.base.identity import identity
+from holdtight.base.plan import LinkDown, Plan, ServerSaid
+from holdtight.base.values import LockInfo, check_name
 from holdtight.clients.base import BaseLocks
 from holdtight.clients.multi import multi_wait, parts_of
-from holdtight.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.config.profiles import Profile
 from holdtight.config.settings import UNSET, Settings
 from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
-from holdtight.identity import identity
-from holdtight.plan import LinkDown, Plan, ServerSaid
 from holdtight.stores.redis.resp import command
 from holdtight.sync.driver import Driver
 from holdtight.sync.kinds import ReadWriteLock, Semaphore
@@ -20,7 +21,6 @@ from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.multi import Multi
 from holdtight.sync.transport import Transport
-from holdtight.values import LockInfo, check_name
 
 if TYPE_CHECKING:
     import ssl

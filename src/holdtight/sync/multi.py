@@ -4,16 +4,16 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
+from holdtight.base.clock import wait_seconds
+from holdtight.base.identity import Identity, identity
+from holdtight.base.values import LockInfo
 from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
-from holdtight.clock import wait_seconds
 from holdtight.config.settings import UNSET
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
-from holdtight.identity import Identity, identity
 from holdtight.sync.hold import Hold, under
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
-from holdtight.values import LockInfo
 
 __all__ = ["Multi", "MultiLease"]
 

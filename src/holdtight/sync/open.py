@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from holdtight.base.identity import Identity
+from holdtight.base.values import Owner
 from holdtight.grants.degraded import end_open_tenure, open_tenure, take_over
 from holdtight.grants.tenure import Tenure
-from holdtight.identity import Identity
 from holdtight.sync.lease import Lease
-from holdtight.values import Owner
 
 if TYPE_CHECKING:
     from holdtight.sync.lock import Lock

@@ -4,13 +4,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any, cast
 
+from holdtight.base.identity import Identity, identity
+from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.clients.quorumlock import QuorumLockMixin
 from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
 from holdtight.grants.quorumtenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
-from holdtight.identity import Identity, identity
-from holdtight.plan import LinkDown, ServerSaid
 from holdtight.stores.redis.ballot import RESIGN_WHOLE, Lot, QuorumStore, agreed_fence, voted
 from holdtight.sync.crews import Crew
 from holdtight.sync.fan import FanDriver

@@ -15,11 +15,11 @@ from typing import Any
 
 import hiredis
 
-from holdtight import process
-from holdtight.clock import boottime
-from holdtight.plan import Bell, LinkDown, ServerSaid, Step, client_closed
+from holdtight.base import process
+from holdtight.base.clock import boottime
+from holdtight.base.plan import Bell, LinkDown, ServerSaid, Step, client_closed
+from holdtight.base.values import Owner
 from holdtight.stores.place import Link, Place
-from holdtight.values import Owner
 
 __all__ = ["Transport"]
 

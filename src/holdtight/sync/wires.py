@@ -18,16 +18,16 @@ from typing import Any
 
 import hiredis
 
-from holdtight import process
-from holdtight.breaker import Breaker
+from holdtight.base import process
+from holdtight.base.breaker import Breaker
+from holdtight.base.plan import LinkDown, ServerSaid, Step
+from holdtight.base.values import Owner
 from holdtight.errors import quotable
 from holdtight.keeper.errand import Errand
-from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.stores.place import Link, Place
 from holdtight.stores.redis.link import Link as SocketLink
 from holdtight.stores.redis.link import bell_for
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS
-from holdtight.values import Owner
 
 __all__ = ["NOBODYS", "Ear", "Pool", "RollCall", "Sheet", "Ticket", "Wire", "may_ask"]
 

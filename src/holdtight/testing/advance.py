@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Generator
 from typing import Any
 
-from holdtight import process
-from holdtight.clock import Duration, seconds
+from holdtight.base import process
+from holdtight.base.clock import Duration, seconds
 from holdtight.config.targets import Memory
 from holdtight.stores.memory.place import Stores
 from holdtight.testing.loops import is_blind

@@ -5,10 +5,10 @@ from typing import Any
 
 import hiredis
 
+from holdtight.base.plan import ServerSaid, Step
+from holdtight.base.values import OWNER_SIZE, LossReason
 from holdtight.grants.lease import BaseLease
-from holdtight.plan import ServerSaid, Step
 from holdtight.stores.place import Link
-from holdtight.values import OWNER_SIZE, LossReason
 
 __all__ = ["lose"]
 

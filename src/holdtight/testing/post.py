@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from holdtight.clock import Clock
-from holdtight.herald import get_logger
+from holdtight.base.clock import Clock
+from holdtight.base.herald import get_logger
 from holdtight.keeper.keeper import Keeper
 from holdtight.keeper.post import Post, Timer
 from holdtight.testing.loops import Loops

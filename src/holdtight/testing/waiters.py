@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
-from holdtight.clock import Clock, Sleeper
+from holdtight.base.clock import Clock, Sleeper
 
 __all__ = ["Alarm", "HandSleeper", "Waiters"]
 

@@ -15,7 +15,7 @@ counterpart here; tests/scripts says what must be true of it.
 from dataclasses import dataclass
 from typing import Any
 
-from holdtight.plan import ServerSaid
+from holdtight.base.plan import ServerSaid
 from holdtight.stores.memory.holders import Holder
 from holdtight.stores.memory.line import Entry
 from holdtight.stores.memory.state import CLAIM, FRESH, HEARTBEAT, SWEEP, TAIL, Main, State

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from holdtight.plan import Bell
+from holdtight.base.plan import Bell
+from holdtight.base.values import Owner
 from holdtight.stores.memory.server import Hear, Server
 from holdtight.stores.redis.link import bell_in
 from holdtight.stores.redis.node import Client, Session, greet
 from holdtight.stores.redis.resp import bulk
-from holdtight.values import Owner
 
 if TYPE_CHECKING:
     from holdtight.keeper.post import Post

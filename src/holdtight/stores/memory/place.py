@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdtight import process
-from holdtight.clock import boottime
+from holdtight.base import process
+from holdtight.base.clock import boottime
 from holdtight.config.targets import Memory
 from holdtight.stores.memory.link import Link, open_link
 from holdtight.stores.memory.server import Server

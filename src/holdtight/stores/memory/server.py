@@ -19,7 +19,7 @@ from typing import Any
 
 import hiredis
 
-from holdtight.plan import ServerSaid
+from holdtight.base.plan import ServerSaid
 from holdtight.stores.memory.engine import Name
 from holdtight.stores.memory.verbs import VERBS, Verb, take_all, value_of
 from holdtight.stores.redis import script, waits

@@ -2,9 +2,9 @@
 
 import re
 
+from holdtight.base.plan import ServerSaid
+from holdtight.base.values import Kind
 from holdtight.errors import LockError, NotPermitted, OutOfMemory, ScriptError, Unavailable
-from holdtight.plan import ServerSaid
-from holdtight.values import Kind
 
 __all__ = ["is_passing", "meaning"]
 

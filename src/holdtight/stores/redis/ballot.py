@@ -7,26 +7,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from holdtight.clock import Drift
+from holdtight.base.clock import Drift
+from holdtight.base.plan import LinkDown, ServerSaid, Step
+from holdtight.base.values import Claim, Denied, Grant, Guarded, Kind, Late, LockInfo, Owner, Withdrawn
 from holdtight.errors import LockError
-from holdtight.plan import LinkDown, ServerSaid, Step
 from holdtight.stores.redis import answers, keys, script
 from holdtight.stores.redis.inspection import read_inspection
 from holdtight.stores.redis.node import Client, passport
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
 from holdtight.stores.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, marker_for, read_release, records_step
-from holdtight.values import (
-    Claim,
-    Denied,
-    Grant,
-    Guarded,
-    Kind,
-    Late,
-    LockInfo,
-    Owner,
-    Withdrawn,
-)
 
 __all__ = [
     "AGREE",

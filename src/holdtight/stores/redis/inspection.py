@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdtight.values import Holder, Kind, LockInfo, Owner, Waiter, owner_text
+from holdtight.base.values import Holder, Kind, LockInfo, Owner, Waiter, owner_text
 
 __all__ = ["exclusive_holder", "read_inspection"]
 

@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 
 import hiredis
 
-from holdtight.clock import boottime
-from holdtight.plan import Bell, LinkDown
-from holdtight.process import abandon_descriptor, tell_of_fork
+from holdtight.base.clock import boottime
+from holdtight.base.plan import Bell, LinkDown
+from holdtight.base.process import abandon_descriptor, tell_of_fork
+from holdtight.base.values import OWNER_SIZE, Owner
 from holdtight.stores.redis.lookout import LinkLookout
 from holdtight.stores.redis.node import Session
 from holdtight.stores.redis.resp import bulk
-from holdtight.values import OWNER_SIZE, Owner
 
 __all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in", "unopened"]
 

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import hiredis
 
-from holdtight.clock import Clock, boottime
-from holdtight.plan import LinkDown, ServerSaid
+from holdtight.base.clock import Clock, boottime
+from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.values import CLIENT_ID_SIZE, OWNER_SIZE, Owner
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.resp import bulk, command
-from holdtight.values import CLIENT_ID_SIZE, OWNER_SIZE, Owner
 
 __all__ = ["Client", "Greeting", "Session", "Words", "greet", "passport"]
 

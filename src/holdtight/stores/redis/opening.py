@@ -3,8 +3,8 @@
 import socket
 from typing import TYPE_CHECKING, Any
 
-from holdtight.clock import boottime
-from holdtight.plan import LinkDown
+from holdtight.base.clock import boottime
+from holdtight.base.plan import LinkDown
 from holdtight.stores.redis.link import Link, unopened
 from holdtight.stores.redis.node import Client, Session, greet
 

@@ -14,14 +14,14 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from holdtight.clock import DRIFT
+from holdtight.base.clock import DRIFT
+from holdtight.base.plan import ServerSaid, Step
+from holdtight.base.values import Claim, Denied, Grant, Late, Outcome, Owner
 from holdtight.errors import LockError
-from holdtight.plan import ServerSaid, Step
 from holdtight.stores.redis import answers
 from holdtight.stores.redis.node import Client
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
-from holdtight.values import Claim, Denied, Grant, Late, Outcome, Owner
 
 __all__ = [
     "CHANGED",

@@ -3,7 +3,7 @@ own idea of the time there."""
 
 from typing import TYPE_CHECKING
 
-from holdtight.plan import LinkDown
+from holdtight.base.plan import LinkDown
 from holdtight.stores.place import Place
 from holdtight.stores.redis.ballot import QuorumStore
 from holdtight.stores.redis.link import Link

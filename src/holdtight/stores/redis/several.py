@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from holdtight.plan import Step
+from holdtight.base.plan import Step
+from holdtight.base.values import Grant, Kind, Late, Owner
 from holdtight.stores.redis import script
-from holdtight.values import Grant, Kind, Late, Owner
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.store import Prepared

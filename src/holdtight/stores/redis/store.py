@@ -6,15 +6,9 @@ once, so that the uncontended path only appends an owner and a time.
 
 from typing import Any, cast
 
-from holdtight.clock import Drift
-from holdtight.errors import LockError
-from holdtight.plan import ServerSaid, Step
-from holdtight.stores.redis import answers, keys, script
-from holdtight.stores.redis.inspection import exclusive_holder, read_inspection
-from holdtight.stores.redis.node import Client
-from holdtight.stores.redis.resp import bulk, command
-from holdtight.stores.redis.several import Several
-from holdtight.values import (
+from holdtight.base.clock import Drift
+from holdtight.base.plan import ServerSaid, Step
+from holdtight.base.values import (
     CLIENT_ID_SIZE,
     Claim,
     Denied,
@@ -30,6 +24,12 @@ from holdtight.values import (
     owner_text,
     shared,
 )
+from holdtight.errors import LockError
+from holdtight.stores.redis import answers, keys, script
+from holdtight.stores.redis.inspection import exclusive_holder, read_inspection
+from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.resp import bulk, command
+from holdtight.stores.redis.several import Several
 
 __all__ = ["Prepared", "Store", "marker_for", "read_record", "read_release", "records_step"]
 

@@ -5,9 +5,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from holdtight import process
+from holdtight.base import process
+from holdtight.base.plan import LinkDown
 from holdtight.errors import quotable
-from holdtight.plan import LinkDown
 from holdtight.stores.place import Place
 from holdtight.stores.redis.link import Link
 from holdtight.stores.redis.node import Client

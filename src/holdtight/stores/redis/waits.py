@@ -8,11 +8,11 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from holdtight.plan import Step
+from holdtight.base.plan import Step
+from holdtight.base.values import OWNER_SIZE, Owner, Wait
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.script import Script
-from holdtight.values import OWNER_SIZE, Owner, Wait
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.store import Store

@@ -33,7 +33,7 @@ Only a plan asks again: it alone knows that asking again is safe.
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from holdtight.values import Owner
+from holdtight.base.values import Owner
 
 __all__ = ["Bell", "Fan", "LinkDown", "NoQuorum", "Park", "Plan", "ServerSaid", "Step", "Wish", "client_closed"]
 

@@ -1,7 +1,7 @@
 """A breaker: leaves a node alone for a while after repeated failures."""
 
-from holdtight.clock import Backoff
-from holdtight.plan import LinkDown, ServerSaid
+from holdtight.base.clock import Backoff
+from holdtight.base.plan import LinkDown, ServerSaid
 
 __all__ = ["Breaker"]
 

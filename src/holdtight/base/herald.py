@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from holdtight import process
+from holdtight.base import process
 
 if TYPE_CHECKING:
     import logging

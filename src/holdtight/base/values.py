@@ -1,4 +1,4 @@
-"""The nouns: frozen values that every layer speaks in. See `plan.py` for how they move.
+"""The nouns: frozen values that every layer speaks in. See `base/plan.py` for how they move.
 
 Named tuples rather than dataclasses: making a dataclass costs a millisecond at import, each.
 """

@@ -1,0 +1,1 @@
+"""The nouns, plans, time, processes and callbacks that everything else stands on."""
