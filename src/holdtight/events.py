@@ -2,12 +2,12 @@
 
 Subscribers are plain functions. They are called inline in the thread that acquired or released, or in the
 callback thread for what the keeper notices. Their errors are logged and change nothing. What is no Exception, as
-SystemExit, ends the call that caused the event; a lock that it would have given is given back first. See `base/hub.py`.
+SystemExit, ends the call that caused the event; a lock that it would have given is given back first. See `base/event_bus.py`.
 """
 
 from dataclasses import dataclass
 
-from holdtight.base.hub import Events
+from holdtight.base.event_bus import Events
 from holdtight.base.values import LossReason
 
 __all__ = [

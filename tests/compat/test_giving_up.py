@@ -13,7 +13,7 @@ import redis.asyncio
 from redis.exceptions import LockError
 
 from holdtight.compat.redis_py import AsyncLock
-from holdtight.stores.redis import plain
+from holdtight.stores.redis import plain_store
 from tests.compat import interrupting
 from tests.compat.face import takes
 from tests.faults.clients import asks
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.asyncio
 @pytest.fixture
 def known_scripts(private_server: RunningServer) -> None:
     with private_server.connect() as client:
-        for script in (plain.TAKE, plain.GIVE, plain.KEEP, plain.SIGN, plain.UNSIGN):
+        for script in (plain_store.TAKE, plain_store.GIVE, plain_store.KEEP, plain_store.SIGN, plain_store.UNSIGN):
             client.call("SCRIPT", "LOAD", script.body)
 
 
@@ -58,9 +58,9 @@ async def cancel_while_unanswered(proxy: Proxy, match: Match, work: Coroutine[An
 
 MOMENTS: dict[str, tuple[Match, dict[str, Any], dict[str, Any]]] = {
     "first request": (takes, {"timeout": 60}, {}),
-    "first request, for ever": (asks(plain.TAKE), {}, {}),
-    "signing": (asks(plain.SIGN), {"timeout": 60}, {"token": "mine"}),
-    "signing, for ever": (asks(plain.SIGN), {}, {"token": "mine"}),
+    "first request, for ever": (asks(plain_store.TAKE), {}, {}),
+    "signing": (asks(plain_store.SIGN), {"timeout": 60}, {"token": "mine"}),
+    "signing, for ever": (asks(plain_store.SIGN), {}, {"token": "mine"}),
 }
 
 
@@ -78,9 +78,9 @@ async def test_cancelled_before_the_answer(
 async def test_a_signing_that_is_undone_twice_does_not_hit_who_came_next_with_the_same_text(
     private_server: RunningServer, proxy: Proxy, client: Any
 ) -> None:
-    lost = proxy.swallow_reply(asks(plain.UNSIGN), cut=True)
+    lost = proxy.swallow_reply(asks(plain_store.UNSIGN), cut=True)
     await cancel_while_unanswered(
-        proxy, asks(plain.SIGN), AsyncLock(client, "a", timeout=60).acquire(token="the service")
+        proxy, asks(plain_store.SIGN), AsyncLock(client, "a", timeout=60).acquire(token="the service")
     )
     await asyncio.to_thread(lost.wait)
 
@@ -88,7 +88,7 @@ async def test_a_signing_that_is_undone_twice_does_not_hit_who_came_next_with_th
         return bool(private_server.command("SET", "a", "the service", "NX", "PX", 60_000))
 
     await asyncio.to_thread(wait_for, take)
-    await asyncio.to_thread(proxy.wait_for_request, asks(plain.UNSIGN), times=2)
+    await asyncio.to_thread(proxy.wait_for_request, asks(plain_store.UNSIGN), times=2)
     async with AsyncLock(client, "another", timeout=60):
         pass
     assert private_server.command("GET", "a") == "the service"
@@ -97,10 +97,10 @@ async def test_a_signing_that_is_undone_twice_does_not_hit_who_came_next_with_th
 async def test_cancelled_while_a_look_is_under_way(private_server: RunningServer, proxy: Proxy, client: Any) -> None:
     private_server.command("SET", "a", "somebody")
     waiting = asyncio.create_task(AsyncLock(client, "a", timeout=60, sleep=0.01).acquire())
-    await asyncio.to_thread(proxy.wait_for_request, asks(plain.TAKE))
+    await asyncio.to_thread(proxy.wait_for_request, asks(plain_store.TAKE))
 
     def looks_when_it_is_free(raw: bytes) -> bool:
-        return asks(plain.TAKE)(raw) and bool(private_server.command("DEL", "a"))
+        return asks(plain_store.TAKE)(raw) and bool(private_server.command("DEL", "a"))
 
     held_up = await asyncio.to_thread(proxy.hold_reply, looks_when_it_is_free)
     await asyncio.to_thread(held_up.wait)
@@ -275,30 +275,30 @@ async def test_a_blocking_signing_that_is_interrupted_is_undone_once(
     private_server: RunningServer, proxy: Proxy, known_scripts: None, start_child: StartChild
 ) -> None:
     """Asked twice, the second may come when somebody else has the lock under the same text."""
-    held_up = proxy.hold_reply(asks(plain.SIGN))
+    held_up = proxy.hold_reply(asks(plain_store.SIGN))
     child = start_child(interrupting.once, proxy.url, "mine")
     await asyncio.to_thread(child.expect, "asking")
     await asyncio.to_thread(held_up.wait)
     assert private_server.command("GET", "a") == "mine"
     child.signal(2)
-    await asyncio.to_thread(proxy.wait_for_request, asks(plain.UNSIGN))
+    await asyncio.to_thread(proxy.wait_for_request, asks(plain_store.UNSIGN))
     held_up.release()
     await asyncio.to_thread(child.expect, "interrupted")
     await gone(private_server)
     await asyncio.to_thread(proxy.wait_for_request, interrupting.LAST)
-    assert proxy.count(asks(plain.UNSIGN)) == 1
+    assert proxy.count(asks(plain_store.UNSIGN)) == 1
 
 
 async def test_an_undo_of_a_signing_that_the_server_refuses_is_tried_again(
     private_server: RunningServer, proxy: Proxy, known_scripts: None, start_child: StartChild
 ) -> None:
-    held_up = proxy.hold_reply(asks(plain.SIGN))
+    held_up = proxy.hold_reply(asks(plain_store.SIGN))
     child = start_child(interrupting.once, proxy.url, "mine")
     await asyncio.to_thread(child.expect, "asking")
     await asyncio.to_thread(held_up.wait)
     private_server.command("CONFIG", "SET", "maxmemory", "1")  # nothing more can be written
     child.signal(2)
-    await asyncio.to_thread(proxy.wait_for_request, asks(plain.UNSIGN))
+    await asyncio.to_thread(proxy.wait_for_request, asks(plain_store.UNSIGN))
     held_up.release()
     await asyncio.to_thread(child.expect, "interrupted")
     assert private_server.command("GET", "a") == "mine"

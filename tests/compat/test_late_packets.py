@@ -23,7 +23,7 @@ import redis.lock
 from redis.exceptions import ConnectionError
 
 from holdtight.compat.redis_py import Lock
-from holdtight.stores.redis import plain
+from holdtight.stores.redis import plain_store
 from tests.compat.face import Colour, Face, OpenFace, open_face, takes
 from tests.faults.clients import asks, start
 from tests.support.processes import wait_for
@@ -34,7 +34,7 @@ FAULTS = ("hung", "reset")
 TIMEOUT = 30
 WORKERS = 8
 TEXT = "the service"
-SCRIPTS = (plain.TAKE, plain.GIVE, plain.KEEP, plain.SIGN, plain.UNSIGN)
+SCRIPTS = (plain_store.TAKE, plain_store.GIVE, plain_store.KEEP, plain_store.SIGN, plain_store.UNSIGN)
 
 
 class Cell:
@@ -87,7 +87,7 @@ class Late:
 
 
 def covers(raw: bytes) -> bool:
-    return asks(plain.UNSIGN)(raw) or asks(plain.SIGN)(raw)
+    return asks(plain_store.UNSIGN)(raw) or asks(plain_store.SIGN)(raw)
 
 
 def take(cell: Cell) -> None:
@@ -118,22 +118,22 @@ def give(cell: Cell) -> None:
 
 LATE: dict[str, Late] = {
     "SET NX": Late(takes, take, timeouts=(TIMEOUT,), allowed="ghost"),
-    "plain_take": Late(asks(plain.TAKE), take, timeouts=(None,), allowed="ghost"),
-    "plain_take, a retry": Late(asks(plain.TAKE), take, polled, timeouts=(TIMEOUT,), allowed="lengthens, ghost"),
-    "plain_sign": Late(asks(plain.SIGN), take_with_text, text=True),
-    "extend": Late(asks(plain.KEEP), lambda cell: cell.lock.extend(10), known, timeouts=(TIMEOUT,)),
-    "extend to": Late(asks(plain.KEEP), lambda cell: cell.lock.extend(10, True), known, timeouts=(TIMEOUT,)),
-    "reacquire": Late(asks(plain.KEEP), lambda cell: cell.lock.reacquire(), known, timeouts=(TIMEOUT,)),
+    "plain_take": Late(asks(plain_store.TAKE), take, timeouts=(None,), allowed="ghost"),
+    "plain_take, a retry": Late(asks(plain_store.TAKE), take, polled, timeouts=(TIMEOUT,), allowed="lengthens, ghost"),
+    "plain_sign": Late(asks(plain_store.SIGN), take_with_text, text=True),
+    "extend": Late(asks(plain_store.KEEP), lambda cell: cell.lock.extend(10), known, timeouts=(TIMEOUT,)),
+    "extend to": Late(asks(plain_store.KEEP), lambda cell: cell.lock.extend(10, True), known, timeouts=(TIMEOUT,)),
+    "reacquire": Late(asks(plain_store.KEEP), lambda cell: cell.lock.reacquire(), known, timeouts=(TIMEOUT,)),
     "extend, with a text": Late(
-        asks(plain.KEEP), lambda cell: cell.lock.extend(10), known_with_text, timeouts=(TIMEOUT,), text=True
+        asks(plain_store.KEEP), lambda cell: cell.lock.extend(10), known_with_text, timeouts=(TIMEOUT,), text=True
     ),
     "reacquire, with a text": Late(
-        asks(plain.KEEP), lambda cell: cell.lock.reacquire(), known_with_text, timeouts=(TIMEOUT,), text=True
+        asks(plain_store.KEEP), lambda cell: cell.lock.reacquire(), known_with_text, timeouts=(TIMEOUT,), text=True
     ),
     "DELIFEQ": Late(lambda raw: b"DELIFEQ" in raw, give, take, held=False),
-    "plain_give": Late(asks(plain.GIVE), give, take, held=False),
+    "plain_give": Late(asks(plain_store.GIVE), give, take, held=False),
     "plain_unsign": Late(covers, give, take_with_text, held=False, text=True),
-    "plain_give of a cover": Late(asks(plain.GIVE), give, take_with_text, held=False, text=True),
+    "plain_give of a cover": Late(asks(plain_store.GIVE), give, take_with_text, held=False, text=True),
 }
 
 
@@ -362,8 +362,8 @@ def test_a_late_undo_of_a_signing_does_not_hit_who_came_next_with_the_same_text(
 ) -> None:
     cell = Cell("a", private_server, proxy, face, timeout)
     for _ in range(2):
-        proxy.swallow_reply(asks(plain.SIGN), cut=True)
-    stuck = cell.lose(asks(plain.UNSIGN), "reset")
+        proxy.swallow_reply(asks(plain_store.SIGN), cut=True)
+    stuck = cell.lose(asks(plain_store.UNSIGN), "reset")
     with pytest.raises(ConnectionError):
         cell.lock.acquire(token=TEXT)
     stuck.wait()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError, LockError, LockNotOwnedError, TimeoutError
 
-from holdtight.stores.redis import plain
+from holdtight.stores.redis import plain_store
 from tests.compat.face import Face, OpenFace, takes
 from tests.faults.clients import asks, start
 from tests.support.processes import wait_for
@@ -22,7 +22,7 @@ CUTS = pytest.mark.parametrize("cut", [False, True], ids=["silent", "cut"])
 def face(private_server: RunningServer, proxy: Proxy, open_face: OpenFace) -> Face:
     """Warm: connected, and the server knows the scripts and its own way of checked deletes."""
     with private_server.connect() as client:
-        for script in (plain.TAKE, plain.GIVE, plain.KEEP, plain.SIGN, plain.UNSIGN):
+        for script in (plain_store.TAKE, plain_store.GIVE, plain_store.KEEP, plain_store.SIGN, plain_store.UNSIGN):
             client.call("SCRIPT", "LOAD", script.body)
     found = open_face(proxy.url)
     with found.lock("warm", timeout=10):
@@ -31,7 +31,7 @@ def face(private_server: RunningServer, proxy: Proxy, open_face: OpenFace) -> Fa
 
 
 def gives_back(raw: bytes) -> bool:
-    return b"DELIFEQ" in raw or asks(plain.GIVE)(raw)
+    return b"DELIFEQ" in raw or asks(plain_store.GIVE)(raw)
 
 
 @CUTS
@@ -39,7 +39,7 @@ def gives_back(raw: bytes) -> bool:
 def test_a_lost_reply_to_the_taking_is_asked_for_again(
     private_server: RunningServer, proxy: Proxy, face: Face, cut: bool, timeout: float | None
 ) -> None:
-    lost = proxy.swallow_reply(takes if timeout else asks(plain.TAKE), cut=cut)
+    lost = proxy.swallow_reply(takes if timeout else asks(plain_store.TAKE), cut=cut)
     lock = face.lock("a", timeout=timeout)
     assert lock.acquire(blocking_timeout=8)
     lost.wait()
@@ -67,7 +67,7 @@ def test_a_request_that_comes_late_does_not_take_the_lock_again(
     lock.acquire()
     lost.wait()
     lock.release()
-    proxy.wait_for_request(asks(plain.GIVE), times=2)  # the keeper has looked, and found nothing
+    proxy.wait_for_request(asks(plain_store.GIVE), times=2)  # the keeper has looked, and found nothing
     assert lost.request is not None
     with private_server.connect() as client:
         assert client.call(*lost.request.words) == "OK"
@@ -77,7 +77,7 @@ def test_a_request_that_comes_late_does_not_take_the_lock_again(
 def test_a_lock_for_ever_is_not_taken_by_a_request_that_comes_late(
     private_server: RunningServer, proxy: Proxy, face: Face
 ) -> None:
-    lost = proxy.swallow_request(asks(plain.TAKE))
+    lost = proxy.swallow_request(asks(plain_store.TAKE))
     with pytest.raises(TimeoutError):
         face.lock("a").acquire(blocking=False)
     lost.wait()
@@ -98,10 +98,10 @@ def test_a_lost_reply_while_polling_is_asked_for_again(
 ) -> None:
     private_server.command("SET", "a", "somebody")
     waiter = start(lambda: face.lock("a", timeout=20, sleep=0.01).acquire())
-    proxy.wait_for_request(asks(plain.TAKE))
+    proxy.wait_for_request(asks(plain_store.TAKE))
 
     def looks_when_it_is_free(raw: bytes) -> bool:
-        return asks(plain.TAKE)(raw) and bool(private_server.command("DEL", "a"))
+        return asks(plain_store.TAKE)(raw) and bool(private_server.command("DEL", "a"))
 
     lost = proxy.swallow_reply(looks_when_it_is_free, cut=cut)
     assert waiter.result(20) is True
@@ -158,7 +158,7 @@ def test_time_is_added_once_though_the_reply_was_lost(
 ) -> None:
     lock = face.lock("a", timeout=20)
     lock.acquire()
-    lost = proxy.swallow_reply(asks(plain.KEEP), cut=cut)
+    lost = proxy.swallow_reply(asks(plain_store.KEEP), cut=cut)
     assert lock.extend(100) is True
     lost.wait()
     assert 110_000 < int(private_server.command("PTTL", "a")) <= 120_000
@@ -181,7 +181,7 @@ def test_time_is_not_added_twice_to_what_was_handed_over(
 
     def second(raw: bytes) -> bool:
         nonlocal asked
-        asked += asks(plain.KEEP)(raw)
+        asked += asks(plain_store.KEEP)(raw)
         return asked == 2
 
     lost = proxy.swallow_reply(second, cut=True)
@@ -201,13 +201,13 @@ def test_time_that_somebody_else_may_have_added_as_well_is_an_error(
 
     def second_time(raw: bytes) -> bool:
         nonlocal asked
-        asked += asks(plain.KEEP)(raw)
+        asked += asks(plain_store.KEEP)(raw)
         if asked == 2:
             private_server.command("PEXPIRE", "a", 70_000)
         return False
 
     proxy.swallow_reply(second_time)
-    proxy.swallow_reply(asks(plain.KEEP), cut=True)
+    proxy.swallow_reply(asks(plain_store.KEEP), cut=True)
     with pytest.raises(ConnectionError):
         lock.extend(100)
     assert 60_000 < int(private_server.command("PTTL", "a")) <= 70_000
@@ -223,7 +223,7 @@ def test_what_can_be_asked_twice_is_asked_twice(
     lock.acquire()
     ask: Callable[[], Any] = (lambda: lock.extend(20, True)) if verb == "replace" else getattr(lock, verb)
     looks = verb in ("owned", "locked")
-    lost = proxy.swallow_reply((lambda raw: b"GET\r\n" in raw) if looks else asks(plain.KEEP), cut=True)
+    lost = proxy.swallow_reply((lambda raw: b"GET\r\n" in raw) if looks else asks(plain_store.KEEP), cut=True)
     assert ask() is True
     lost.wait()
 
@@ -236,7 +236,7 @@ def test_a_lost_reply_to_the_signing_is_asked_for_again(
     private_server: RunningServer, proxy: Proxy, face: Face, what: str
 ) -> None:
     lose = proxy.swallow_reply if what == "reply" else proxy.swallow_request
-    lost = lose(asks(plain.SIGN), cut=True)
+    lost = lose(asks(plain_store.SIGN), cut=True)
     lock = face.lock("a", timeout=20)
     assert lock.acquire(token="mine")
     lost.wait()
@@ -259,8 +259,8 @@ def test_a_lost_reply_does_not_make_anothers_lock_ours_though_the_text_is_the_sa
 def test_a_signing_that_gets_no_answer_leaves_nothing_behind(
     private_server: RunningServer, proxy: Proxy, face: Face
 ) -> None:
-    first = proxy.swallow_reply(asks(plain.SIGN), cut=True)
-    second = proxy.swallow_reply(asks(plain.SIGN), cut=True)
+    first = proxy.swallow_reply(asks(plain_store.SIGN), cut=True)
+    second = proxy.swallow_reply(asks(plain_store.SIGN), cut=True)
     with pytest.raises(ConnectionError):
         face.lock("a", timeout=20).acquire(token="mine")
     first.wait()
@@ -272,7 +272,7 @@ def test_a_lock_that_is_gone_before_it_is_signed_is_not_ours(
     private_server: RunningServer, proxy: Proxy, face: Face
 ) -> None:
     def steal(raw: bytes) -> bool:
-        if asks(plain.SIGN)(raw):
+        if asks(plain_store.SIGN)(raw):
             private_server.command("DEL", "a")
         return False
 
@@ -294,7 +294,7 @@ def test_a_lock_that_was_lost_is_not_given_back_by_a_lost_reply(
     assert private_server.command("GET", "a") == "somebody else"
 
 
-@pytest.mark.parametrize("script", [plain.UNSIGN, plain.GIVE], ids=["first", "second"])
+@pytest.mark.parametrize("script", [plain_store.UNSIGN, plain_store.GIVE], ids=["first", "second"])
 @CUTS
 def test_giving_back_what_was_signed_survives_a_lost_reply_to_either_request(
     private_server: RunningServer, proxy: Proxy, face: Face, cut: bool, script: Any
@@ -309,7 +309,7 @@ def test_giving_back_what_was_signed_survives_a_lost_reply_to_either_request(
         lock.release()
 
 
-@pytest.mark.parametrize("script", [plain.UNSIGN, plain.GIVE], ids=["first", "second"])
+@pytest.mark.parametrize("script", [plain_store.UNSIGN, plain_store.GIVE], ids=["first", "second"])
 def test_a_failed_release_of_what_was_signed_can_be_repeated(
     private_server: RunningServer, proxy: Proxy, face: Face, script: Any
 ) -> None:

@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, LockError, LockNotOwnedError, TimeoutError
 from redis.retry import Retry
 
-from holdtight.stores.redis import plain
+from holdtight.stores.redis import plain_store
 from tests.compat import forking
 from tests.compat.face import CLASSES, Face, Maker, OpenFace, takes
 from tests.faults.clients import asks
@@ -306,7 +306,7 @@ def test_a_release_that_is_sent_twice_does_not_hit_another_who_chose_the_same_te
             lock.release()
 
     def last_request(raw: bytes) -> bool:
-        return asks(plain.GIVE)(raw) if maker == "ours" else b"EVALSHA" in raw
+        return asks(plain_store.GIVE)(raw) if maker == "ours" else b"EVALSHA" in raw
 
     def let_another_in(raw: bytes) -> bool:
         if last_request(raw):

@@ -12,8 +12,8 @@ import redis
 import redis.exceptions
 
 from holdtight.compat.redis_py import Lock
-from holdtight.stores.redis import plain
-from holdtight.stores.redis.plain import Deletion, Plain, PlainClient
+from holdtight.stores.redis import plain_store
+from holdtight.stores.redis.plain_store import Deletion, Plain, PlainClient
 from tests.compat.face import Face, Maker, OpenFace
 from tests.support.certificates import Certificates
 from tests.support.processes import wait_for
@@ -237,20 +237,20 @@ FAR = 10**17
 
 
 def test_take_grants_what_is_free_and_re_arms_what_is_ours(server: RunningServer, call: Any) -> None:
-    assert call(plain.TAKE, "me", 5000, FAR) == 1
+    assert call(plain_store.TAKE, "me", 5000, FAR) == 1
     server.command("PEXPIRE", "a", 1000)
-    assert call(plain.TAKE, "me", 5000, FAR) == 1
+    assert call(plain_store.TAKE, "me", 5000, FAR) == 1
     assert server.command("PTTL", "a") > 4000
-    assert call(plain.TAKE, "you", 5000, FAR) == 0
+    assert call(plain_store.TAKE, "you", 5000, FAR) == 0
     assert server.command("GET", "a") == "me"
     server.command("DEL", "a")
-    assert call(plain.TAKE, "me", 0, FAR) == 1
-    assert call(plain.TAKE, "me", 0, FAR) == 1
+    assert call(plain_store.TAKE, "me", 0, FAR) == 1
+    assert call(plain_store.TAKE, "me", 0, FAR) == 1
     assert server.command("PTTL", "a") == -1
 
 
 def test_take_refuses_what_comes_too_late_and_tells_the_time(server: RunningServer, call: Any) -> None:
-    late, now = call(plain.TAKE, "me", 5000, 1)
+    late, now = call(plain_store.TAKE, "me", 5000, 1)
     assert late == -1
     seconds, _ = server.command("TIME")
     assert abs(now / 1000 - int(seconds)) < 10
@@ -258,24 +258,24 @@ def test_take_refuses_what_comes_too_late_and_tells_the_time(server: RunningServ
 
 
 def test_give_deletes_what_is_ours_alone(server: RunningServer, call: Any) -> None:
-    assert call(plain.GIVE, "me") == 0
+    assert call(plain_store.GIVE, "me") == 0
     server.command("SET", "a", "me")
-    assert call(plain.GIVE, "you") == 0
-    assert call(plain.GIVE, "me") == 1
+    assert call(plain_store.GIVE, "you") == 0
+    assert call(plain_store.GIVE, "me") == 1
     assert server.keys() == []
 
 
 def test_take_re_arms_and_never_shortens(server: RunningServer, call: Any) -> None:
     server.command("SET", "a", "me", "PX", 60_000)
-    assert call(plain.TAKE, "me", 5000, FAR) == 1
+    assert call(plain_store.TAKE, "me", 5000, FAR) == 1
     assert server.command("PTTL", "a") > 50_000
     server.command("PERSIST", "a")
-    assert call(plain.TAKE, "me", 5000, FAR) == 1
+    assert call(plain_store.TAKE, "me", 5000, FAR) == 1
     assert server.command("PTTL", "a") == -1
 
 
 def keep(call: Any, ms: int, mode: str, known: Any, avoid: str = "", owner: str = "me") -> list[int]:
-    answer: list[int] = call(plain.KEEP, owner, ms, mode, known, avoid, FAR)
+    answer: list[int] = call(plain_store.KEEP, owner, ms, mode, known, avoid, FAR)
     return answer
 
 
@@ -310,7 +310,11 @@ def test_keep_acts_on_the_expiry_that_its_sender_knew_alone(server: RunningServe
 
 @pytest.mark.parametrize(
     ("script", "args"),
-    [(plain.KEEP, ["me", 1000, "set", -1, ""]), (plain.SIGN, ["me", "x"]), (plain.UNSIGN, ["you", "me", "x", ""])],
+    [
+        (plain_store.KEEP, ["me", 1000, "set", -1, ""]),
+        (plain_store.SIGN, ["me", "x"]),
+        (plain_store.UNSIGN, ["you", "me", "x", ""]),
+    ],
     ids=lambda each: getattr(each, "name", ""),
 )
 def test_what_comes_too_late_is_refused_and_told_the_time(
@@ -325,33 +329,33 @@ def test_what_comes_too_late_is_refused_and_told_the_time(
 
 
 def test_sign_replaces_the_owner_and_keeps_the_time(server: RunningServer, call: Any) -> None:
-    assert call(plain.SIGN, "me", "text", FAR)[0] == 0
+    assert call(plain_store.SIGN, "me", "text", FAR)[0] == 0
     assert server.keys() == []
     server.command("SET", "a", "me", "PX", "5000")
-    word, expiry, now = call(plain.SIGN, "me", "text", FAR)
+    word, expiry, now = call(plain_store.SIGN, "me", "text", FAR)
     assert word == 1
     assert 4000 < expiry - now <= 5000
-    assert call(plain.SIGN, "me", "text", FAR)[0] == 2
+    assert call(plain_store.SIGN, "me", "text", FAR)[0] == 2
     assert server.command("GET", "a") == "text"
     assert 4000 < server.command("PTTL", "a") <= 5000
-    assert call(plain.SIGN, "me", "other", FAR)[0] == 0
+    assert call(plain_store.SIGN, "me", "other", FAR)[0] == 0
 
 
 def test_a_text_is_given_back_by_a_cover_that_nobody_else_has(server: RunningServer, call: Any) -> None:
-    assert call(plain.UNSIGN, "me", "text", "cover", "", FAR)[0] == 0
+    assert call(plain_store.UNSIGN, "me", "text", "cover", "", FAR)[0] == 0
     server.command("SET", "a", "text", "PX", "5000")
-    assert call(plain.UNSIGN, "me", "other", "cover", "", FAR)[0] == 0
-    word, expiry, _ = call(plain.UNSIGN, "me", "text", "cover", 12345, FAR)
+    assert call(plain_store.UNSIGN, "me", "other", "cover", "", FAR)[0] == 0
+    word, expiry, _ = call(plain_store.UNSIGN, "me", "text", "cover", 12345, FAR)
     assert word == -2
     assert server.command("GET", "a") == "text"
     for known in (expiry, ""):
-        assert call(plain.UNSIGN, "me", "text", "cover", known, FAR)[0] == 2
+        assert call(plain_store.UNSIGN, "me", "text", "cover", known, FAR)[0] == 2
     assert server.command("GET", "a") == "cover"
-    assert call(plain.UNSIGN, "cover", "text", "another cover", expiry, FAR)[0] == 2
+    assert call(plain_store.UNSIGN, "cover", "text", "another cover", expiry, FAR)[0] == 2
     assert server.command("GET", "a") == "another cover"
     assert 4000 < server.command("PTTL", "a") <= 5000
-    assert call(plain.GIVE, "another cover") == 1
-    assert call(plain.UNSIGN, "me", "text", "cover", "", FAR)[0] == 0
+    assert call(plain_store.GIVE, "another cover") == 1
+    assert call(plain_store.UNSIGN, "me", "text", "cover", "", FAR)[0] == 0
 
 
 # Connections

@@ -13,7 +13,7 @@ import redis
 from redis.exceptions import ConnectionError, TimeoutError
 
 from holdtight.compat.redis_py import Lock
-from holdtight.stores.redis import plain
+from holdtight.stores.redis import plain_store
 from tests.compat.face import COLOURS, MAKERS, Colour, Maker, OpenFace, open_face
 from tests.faults.clients import asks, start
 from tests.support.processes import wait_for
@@ -197,4 +197,4 @@ def test_a_poll_is_one_request(private_server: RunningServer, proxy: Proxy, open
     assert lock.acquire(blocking_timeout=0.2) is False
     verbs = {request.words[0] for request in proxy.requests}
     assert verbs == {b"SET", b"EVALSHA"}
-    assert all(asks(plain.TAKE)(request.raw) for request in proxy.requests if request.words[0] == b"EVALSHA")
+    assert all(asks(plain_store.TAKE)(request.raw) for request in proxy.requests if request.words[0] == b"EVALSHA")

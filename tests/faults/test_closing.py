@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdtight import Locks
-from holdtight.keeper.errand import StandingInLine
+from holdtight.keeper.charges import StandingInLine
 from holdtight.keeper.keeper import keeper
 from tests.faults.clients import Client, Colour, OpenClient, start
 from tests.faults.quorum import Nodes

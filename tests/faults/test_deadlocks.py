@@ -13,7 +13,7 @@ import pytest
 from holdtight import AsyncLocks, DeadlockDetected, Locks
 from holdtight.core import deadlock
 from holdtight.grants.lease import BaseLease
-from holdtight.stores.redis import waits
+from holdtight.stores.redis import wait_records
 from tests.faults import circling
 from tests.faults.clients import COLOURS, asks, load_scripts, start, tidy, waiting
 from tests.support.processes import StartChild, wait_for
@@ -154,7 +154,7 @@ def handed_fence(server: RunningServer, lease: BaseLease) -> int:
 
 PARTS: dict[str, Callable[[bytes], bool]] = {
     "publish": lambda raw: b"SET\r\n" in raw and b":waits:" in raw,
-    "blockers": asks(waits.BLOCKERS),
+    "blockers": asks(wait_records.BLOCKERS),
     "published": lambda raw: b"GET\r\n" in raw and b":waits:" in raw,
 }
 

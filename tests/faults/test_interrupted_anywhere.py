@@ -13,7 +13,7 @@ import pytest
 
 from holdtight import Lease, Locks
 from holdtight.base.identity import Identity, identity
-from holdtight.sync.quorum import QuorumLock
+from holdtight.sync.quorum_lock import QuorumLock
 from tests.faults.quorum import Nodes
 from tests.support.interrupts import Moment, interrupted_at
 from tests.support.leases import renewed

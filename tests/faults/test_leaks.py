@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from holdtight import AsyncLocks, Locks
-from holdtight.base.herald import tell
+from holdtight.base.callbacks import tell
 from holdtight.keeper.keeper import keeper
 from holdtight.sync.lock import Lock
 from tests.faults.clients import start, tidy, waiting

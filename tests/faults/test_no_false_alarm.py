@@ -13,7 +13,7 @@ import pytest
 from holdtight import AsyncLocks, DeadlockDetected, Locks
 from holdtight.base.plan import Park, Step
 from holdtight.core.deadlock import Cycle, Watch
-from holdtight.stores.redis import waits
+from holdtight.stores.redis import wait_records
 from tests.faults import contention
 from tests.faults.clients import COLOURS, asks, load_scripts, start, tidy, waiting
 from tests.support.processes import Child, StartChild, wait_for
@@ -151,7 +151,7 @@ def test_edges_that_were_never_there_at_once_are_no_deadlock(
         monkeypatch.setattr(Watch, "_is_still_there", read_once)
     others = Others(private_server.url)
     wait_for(lambda: private_server.keys("ht:waits:*"), what="the other to wait for c")
-    looked = proxy.hold_reply(lambda raw: asks(waits.BLOCKERS)(raw) and b"{c}" in raw)
+    looked = proxy.hold_reply(lambda raw: asks(wait_records.BLOCKERS)(raw) and b"{c}" in raw)
 
     def look(locks: Locks) -> str:
         locks.client.id = b"\xff" * 8  # the victim, if there is to be one

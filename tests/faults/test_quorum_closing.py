@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 
 from holdtight import AsyncLocks
-from holdtight.aio.fan import QuorumTransport
-from holdtight.stores.redis.ballot import VOTE
+from holdtight.aio.quorum_driver import QuorumTransport
+from holdtight.stores.redis.quorum_store import VOTE
 from tests.faults.clients import Colour, OpenClient, asks
 from tests.faults.quorum import Nodes, Side, votes_of
 from tests.support.processes import wait_for

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from holdtight import AsyncLocks, Locks, NotOwner, QuorumNotReached
-from holdtight.aio.fan import FanDriver as AsyncFanDriver
+from holdtight.aio.quorum_driver import FanDriver as AsyncFanDriver
 from holdtight.base.plan import Fan
-from holdtight.sync.fan import FanDriver
+from holdtight.sync.quorum_driver import FanDriver
 from tests.faults.clients import OpenClient, start
 from tests.faults.quorum import Nodes, Side, StartNodes, votes_of
 from tests.support.processes import wait_for

@@ -84,7 +84,7 @@ def test_a_client_whose_votes_had_passed_the_guard_before_is_refused_as_well(
     start_nodes: StartNodes, open_client: OpenClient, harm: Callable[[Nodes], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It vouches for its connections, for longer than it would; and the snapshot has what its votes had left."""
-    monkeypatch.setattr("holdtight.stores.redis.node.VOUCHED_SECONDS", 1e9)
+    monkeypatch.setattr("holdtight.stores.redis.handshake.VOUCHED_SECONDS", 1e9)
     nodes = start_nodes(max_ttl=MAX_TTL, ttl=TTL)
     client, other = (open_client(nodes.urls, max_ttl=MAX_TTL, ttl=TTL) for _ in range(2))
 
@@ -118,9 +118,9 @@ def test_a_flush_under_connections_that_vouch_for_the_node_is_noticed(
     start_nodes: StartNodes, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No server restarts here, so that every connection goes on, and with it what it stands for."""
-    monkeypatch.setattr("holdtight.stores.redis.node.VOUCHED_SECONDS", 1e9)
+    monkeypatch.setattr("holdtight.stores.redis.handshake.VOUCHED_SECONDS", 1e9)
     monkeypatch.setattr(
-        "holdtight.stores.redis.node._LOOKS", 10**9
+        "holdtight.stores.redis.handshake._LOOKS", 10**9
     )  # the node may be among the last to answer many times
     nodes = start_nodes(max_ttl=MAX_TTL, ttl=TTL)
     client, other = (open_client(nodes.urls, max_ttl=MAX_TTL, ttl=TTL) for _ in range(2))

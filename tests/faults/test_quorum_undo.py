@@ -17,8 +17,8 @@ from typing import NoReturn, cast
 import pytest
 
 from holdtight import AsyncLocks, Backoff, Locks, LossReason, QuorumNotReached
-from holdtight.aio.fan import QuorumTransport
-from holdtight.stores.redis.ballot import RESIGN, RESIGN_WHOLE, VOTE
+from holdtight.aio.quorum_driver import QuorumTransport
+from holdtight.stores.redis.quorum_store import RESIGN, RESIGN_WHOLE, VOTE
 from tests.faults.clients import OpenClient, asks
 from tests.faults.quorum import Nodes, Side, votes_of
 from tests.faults.quorum import warm as warm_client

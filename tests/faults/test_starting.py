@@ -10,7 +10,7 @@ import pytest
 
 from holdtight import Locks
 from holdtight.base import process
-from holdtight.sync.wires import Ear
+from holdtight.sync.node_connection import Ear
 from tests.faults import starting
 from tests.faults.test_fork import all_well
 from tests.support.processes import StartChild, wait_for

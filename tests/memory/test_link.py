@@ -16,7 +16,7 @@ from holdtight.keeper.keeper import post
 from holdtight.stores.memory.engine import Name
 from holdtight.stores.memory.link import Link
 from holdtight.stores.memory.place import Stores, micros
-from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.resp import command
 
 OWNER, OTHER = b"o" * 24, b"p" * 24

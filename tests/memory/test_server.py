@@ -13,7 +13,7 @@ import pytest
 from holdtight.stores.memory.engine import FRESH, Name
 from holdtight.stores.memory.link import requests_in
 from holdtight.stores.memory.server import Server
-from holdtight.stores.redis import script, waits
+from holdtight.stores.redis import script, wait_records
 from holdtight.stores.redis.keys import keys_of
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.script import Script
@@ -100,7 +100,7 @@ def test_an_inspection_reads_as_that_of_the_script(desk: Desk) -> None:
 
 
 def test_every_script_is_known_by_its_hash_and_by_its_text(desk: Desk) -> None:
-    scripts = [each for each in [*vars(script).values(), *vars(waits).values()] if isinstance(each, Script)]
+    scripts = [each for each in [*vars(script).values(), *vars(wait_records).values()] if isinstance(each, Script)]
     assert len(scripts) >= 12
     for each in scripts:
         keys = [b"ht:{name}"] * 4

@@ -16,7 +16,7 @@ from holdtight import AsyncLocks, Locks, LossReason
 from holdtight.keeper.keeper import post
 from holdtight.stores.memory import place as module
 from holdtight.stores.memory.place import Stores, stores
-from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.handshake import Client
 from tests.support.leases import renewed
 from tests.support.processes import StartChild, wait_for
 

@@ -10,7 +10,7 @@ from holdtight.base.values import Claim, Denied, Grant, Guarded, Owner
 from holdtight.core.contend import Asking, Granted, acquire
 from holdtight.core.quorum import Poll
 from holdtight.errors import LockError
-from holdtight.stores.redis import answers
+from holdtight.stores.redis import error_replies
 from tests.plans.scripted import HOLDER, OWNER, SHORT_PAUSES, Clock, Named, Run
 
 __all__ = ["GUARDED", "NAMES", "NO", "Ballots", "Election", "granted", "yes"]
@@ -51,10 +51,10 @@ class Ballots:
         return Named("inspect", b"")
 
     def is_passing(self, said: ServerSaid) -> bool:
-        return answers.is_passing(said)
+        return error_replies.is_passing(said)
 
     def meaning(self, said: ServerSaid) -> LockError:
-        return answers.meaning(said, name="orders", server="redis://a")
+        return error_replies.meaning(said, name="orders", server="redis://a")
 
     # What contend's Question has besides, and a quorum never asks.
 

@@ -11,7 +11,7 @@ from holdtight.base.values import Claim, Holder, Owner, owner_text
 from holdtight.core.contend import Answer, Asking, Granted, acquire
 from holdtight.core.deadlock import Watch
 from holdtight.errors import LockError
-from holdtight.stores.redis import answers
+from holdtight.stores.redis import error_replies
 
 R = TypeVar("R")
 
@@ -82,10 +82,10 @@ class Lock:
         return Named("holder", holder, left=left)
 
     def is_passing(self, said: ServerSaid) -> bool:
-        return answers.is_passing(said)
+        return error_replies.is_passing(said)
 
     def meaning(self, said: ServerSaid) -> LockError:
-        return answers.meaning(said, name=self.claim.name, server="redis://a", key=b"ht:{orders}")
+        return error_replies.meaning(said, name=self.claim.name, server="redis://a", key=b"ht:{orders}")
 
     def read_release(self, reply: Any) -> Any:
         return None if isinstance(reply, Exception) else reply

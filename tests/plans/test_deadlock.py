@@ -11,7 +11,7 @@ from holdtight.base.plan import Bell, Park, Step
 from holdtight.base.values import Wait, owner_text
 from holdtight.core import deadlock
 from holdtight.core.deadlock import Watch
-from holdtight.stores.redis.waits import PUBLISHED_MS
+from holdtight.stores.redis.wait_records import PUBLISHED_MS
 from tests.plans.detecting import Graph, Scene, owner
 from tests.plans.scripted import LOADING, OWNER, SENT, Named, Run
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdtight.base.plan import LinkDown
 from holdtight.base.values import Holder, Kind, LockInfo, Waiter, owner_text
-from holdtight.core.looking import look
+from holdtight.core.inspect import look
 from tests.plans.scripted import HOLDER, LOADING, OWNER, SENT, STALE, Clock, Lock, Run
 
 FIRST, SECOND = b"1" * 24, b"2" * 24

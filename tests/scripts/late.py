@@ -26,10 +26,10 @@ from holdtight.core.contend import Asking, Granted, acquire
 from holdtight.core.ending import adopt, downgrade, release
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
-from holdtight.grants.renewing import Renewal
+from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure, Terms
 from holdtight.stores.redis import keys, script
-from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.store import Prepared, Store
 from tests.scripts.late_stores import Backend
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdtight.stores.redis import keys, script
-from holdtight.stores.redis.ballot import AGREE, BLESS, RESIGN, VOTE
-from holdtight.stores.redis.node import passport
+from holdtight.stores.redis.handshake import passport
+from holdtight.stores.redis.quorum_store import AGREE, BLESS, RESIGN, VOTE
 from holdtight.stores.redis.script import Script
 from tests.scripts.clockwork import on_test_clock
 from tests.scripts.workbench import FAR, Wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdtight.stores.memory.engine import CLAIM, HEARTBEAT
-from holdtight.stores.redis.waits import RETRACT
+from holdtight.stores.redis.wait_records import RETRACT
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, Inbox
 from tests.support.raw import ServerSaid

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdtight.stores.memory.engine import SWEEP
-from holdtight.stores.redis import script, waits
+from holdtight.stores.redis import script, wait_records
 from holdtight.stores.redis.script import Script
 from tests.scripts.clockwork import ClockworkDesk, on_test_clock
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, fence_of
@@ -26,8 +26,8 @@ SCRIPTS = [
     script.ADOPT,
     script.DOWNGRADE,
     script.INSPECT,
-    waits.BLOCKERS,
-    waits.RETRACT,
+    wait_records.BLOCKERS,
+    wait_records.RETRACT,
 ]
 NOW = 1_800_000_000_000_000
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdtight.stores.redis import script
-from holdtight.stores.redis.ballot import VOTE
+from holdtight.stores.redis.quorum_store import VOTE
 from tests.scripts.nodes import (
     HOLDERS,
     MAIN,

@@ -18,7 +18,7 @@ from typing import Any
 import hiredis
 
 from holdtight.stores.memory.engine import HEARTBEAT, TAIL, Entry, Holder
-from holdtight.stores.redis import script, waits
+from holdtight.stores.redis import script, wait_records
 from holdtight.stores.redis.keys import Keys, keys_of
 from holdtight.stores.redis.script import Script
 from tests.support.raw import RawClient, ServerSaid
@@ -228,7 +228,7 @@ class Desk:
         return self.run(script.INSPECT, most=most)
 
     def blockers(self, who: bytes) -> Any:
-        return self.run(waits.BLOCKERS, waiter=who)
+        return self.run(wait_records.BLOCKERS, waiter=who)
 
     # Looking
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdtight.base.plan import ServerSaid
 from holdtight.errors import LockError, NotPermitted, OutOfMemory, ScriptError, Unavailable
-from holdtight.stores.redis.answers import is_passing, meaning
+from holdtight.stores.redis.error_replies import is_passing, meaning
 
 IN_SCRIPT_6 = "ERR Error running script (call to f_4d1b): @user_script:32: @user_script: 32: -"
 """How Redis 6.2 wraps what a command in a script was answered."""

@@ -9,7 +9,7 @@ import hiredis
 import pytest
 
 from holdtight.base.plan import LinkDown, Step
-from holdtight.keeper.errand import CLAIM_SECONDS, Errand, look_after
+from holdtight.keeper.charges import CLAIM_SECONDS, Errand, look_after
 from tests.unit.keeping import Place, Still
 
 

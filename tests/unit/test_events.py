@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from holdtight import events as module
-from holdtight.base import herald
-from holdtight.base.herald import get_logger, tell
+from holdtight.base import callbacks
+from holdtight.base.callbacks import get_logger, tell
 from holdtight.base.values import LossReason
 from holdtight.events import (
     Acquired,
@@ -266,7 +266,7 @@ def test_what_was_told_is_let_go_of_once_it_is_done() -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_callback_that_exits_does_not_end_the_delivery_of_later_ones() -> None:
-    own = herald._Herald()
+    own = callbacks._Herald()
     done = threading.Event()
     own.tell(_exit)
     own.tell(done.set)
@@ -274,7 +274,7 @@ def test_a_callback_that_exits_does_not_end_the_delivery_of_later_ones() -> None
 
 
 def test_a_callback_thread_that_could_not_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = herald._Herald()
+    own = callbacks._Herald()
     done = threading.Event()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", _no_threads_left)

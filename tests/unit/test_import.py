@@ -55,7 +55,7 @@ def test_logging_is_silent_by_default() -> None:
     script = """
 from holdtight.base import values
 from holdtight.events import Events, Lost
-from holdtight.base.herald import get_logger
+from holdtight.base.callbacks import get_logger
 def fail(event): raise ValueError
 events = Events()
 events.subscribe(fail)
@@ -80,7 +80,7 @@ NOT_AFTER_A_GRANT = {
     "datetime": "a duration is read before anything is asked for",
     "dataclasses": "settings",
     "fnmatch": "profiles, when a lock object is made",
-    "holdtight.aio.local": "with the connection to a memory store",
+    "holdtight.aio.memory_connection": "with the connection to a memory store",
     "holdtight.compat.aio": "the drop-in",
     "holdtight.clients.decorating": "with a decorator",
     "holdtight.embedded": "with a connection to an embedded server",

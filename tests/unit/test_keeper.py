@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdtight.base.herald import tell
+from holdtight.base.callbacks import tell
 from holdtight.keeper.keeper import GLANCE, SHORTEST_RETRY, SOON, Keeper
 from tests.unit.keeping import Charge, Link, Place, Still, due
 

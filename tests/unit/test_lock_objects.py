@@ -12,7 +12,7 @@ from holdtight.base import process
 from holdtight.base.clock import boottime
 from holdtight.base.identity import Identity
 from holdtight.base.values import LossReason
-from holdtight.clients.base import CACHED_LOCKS
+from holdtight.clients.client import CACHED_LOCKS
 from holdtight.config.settings import Options
 from holdtight.grants.tenure import Tenure
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdtight import Locks
-from holdtight.stores.redis import lookout
-from holdtight.stores.redis.lookout import CHECK, DEBIT, MOST_LOOKS, LinkLookout, Lookout
+from holdtight.stores.redis import spin
+from holdtight.stores.redis.spin import CHECK, DEBIT, MOST_LOOKS, LinkLookout, Lookout
 from tests.support.servers import RunningServer
 
 RESTS = 2, 8
@@ -26,7 +26,7 @@ class Usage:
 @pytest.fixture(autouse=True)
 def usage(monkeypatch: pytest.MonkeyPatch) -> Usage:
     """Nobody has asked yet, and the processor is ours, however busy the machine is."""
-    monkeypatch.setattr(lookout, "_latest", [0])
+    monkeypatch.setattr(spin, "_latest", [0])
     found = Usage()
     monkeypatch.setattr("resource.getrusage", lambda who: found)
     return found

@@ -93,7 +93,7 @@ import os, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is what is tested
 from holdtight import Locks
 from holdtight.base import process
-from holdtight.base.herald import tell
+from holdtight.base.callbacks import tell
 from holdtight.keeper.keeper import keeper
 locks = Locks("redis://127.0.0.1:1")
 old, old_keeper = locks.client.id, keeper()

@@ -10,8 +10,8 @@ import pytest
 from holdtight import Locks, LossReason
 from holdtight.base.breaker import Breaker
 from holdtight.base.plan import LinkDown
-from holdtight.grants.quorumtenure import FirstCharge, NodeCharge, QuorumTenure
-from holdtight.stores.redis.ballot import Lot
+from holdtight.grants.quorum_tenure import FirstCharge, NodeCharge, QuorumTenure
+from holdtight.stores.redis.quorum_store import Lot
 
 URLS = [f"redis://node-{number}" for number in range(5)]
 OWNER = b"o" * 24

@@ -9,9 +9,9 @@ from typing import Any
 import hiredis
 import pytest
 
-from holdtight.base.herald import tell
+from holdtight.base.callbacks import tell
 from holdtight.base.plan import LinkDown, ServerSaid
-from holdtight.keeper.station import UNDER_WAY
+from holdtight.keeper.connection import UNDER_WAY
 from tests.unit.keeping import Charge, Link, Place, Still, due, sent
 
 

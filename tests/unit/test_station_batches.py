@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from holdtight.keeper.connection import BATCH, UNDER_WAY
 from holdtight.keeper.keeper import SLICE
-from holdtight.keeper.lane import stretch
-from holdtight.keeper.station import BATCH, UNDER_WAY
+from holdtight.keeper.schedule import stretch
 from tests.unit.keeping import Charge, Place, Still, due, sent
 
 

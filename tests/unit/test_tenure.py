@@ -8,10 +8,10 @@ import hiredis
 import pytest
 
 from holdtight import NotOwner, Unavailable
-from holdtight.base import herald, process
+from holdtight.base import callbacks, process
 from holdtight.base.values import LossReason
 from holdtight.events import Lost, RenewalFailed, Renewed
-from holdtight.grants.renewing import Renewal
+from holdtight.grants.manual_renewal import Renewal
 from holdtight.keeper import keeper as keeper_module
 from holdtight.stores.redis import script
 from tests.unit.world import World
@@ -301,4 +301,4 @@ def test_a_renewal_of_what_ended_meanwhile_is_not_sent(world: World) -> None:
 def test_nothing_of_this_started_the_keeper_or_told_the_herald(world: World) -> None:
     assert world.keeper._thread is None
     assert keeper_module.keeper() is not world.keeper
-    assert herald.get_logger().name == "holdtight"
+    assert callbacks.get_logger().name == "holdtight"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdtight.stores.redis.node import MUCH_AHEAD, VOUCHED_SECONDS, Client, Words
+from holdtight.stores.redis.handshake import MUCH_AHEAD, VOUCHED_SECONDS, Client, Words
 from holdtight.stores.redis.resp import bulk
 
 RUN = b"a" * 40

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdtight import Lease, Locks
-from holdtight.clients import base
+from holdtight.base.runtime import Post
+from holdtight.clients import client
 from holdtight.events import Event
 from holdtight.grants.tenure import Tenure
-from holdtight.keeper.post import Post
 from tests.unit.keeping import Still
 
 OWNER = b"o" * 24
@@ -26,7 +26,7 @@ class World:
         self.seen: list[Event] = []
         self.keeper = Still()
         post = Post(lambda: self.now, self.keeper, lambda function, *args: function(*args))
-        monkeypatch.setattr(base, "_post", lambda settings: post)
+        monkeypatch.setattr(client, "_post", lambda settings: post)
         self.locks = Locks("redis://127.0.0.1:1", namespace="tenure")
         self.locks.client.lead = 0.0
         self.locks.events.subscribe(self.seen.append)

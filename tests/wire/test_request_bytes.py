@@ -15,7 +15,7 @@ from contextlib import ExitStack
 import pytest
 
 from holdtight import AsyncLocks, Locks
-from holdtight.stores.redis.ballot import AGREE, RESIGN, VOTE
+from holdtight.stores.redis.quorum_store import AGREE, RESIGN, VOTE
 from holdtight.stores.redis.script import ADOPT, ATTEMPT, DOWNGRADE, MULTI, RELEASE, RENEW, SHARE, TOUCH, WITHDRAW
 from tests.support.proxy import Proxy, Request
 from tests.support.servers import StartServer

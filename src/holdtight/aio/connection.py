@@ -20,9 +20,9 @@ import hiredis
 
 from holdtight.base.plan import Bell, LinkDown
 from holdtight.base.process import tell_of_fork
+from holdtight.base.runtime import Post
 from holdtight.base.values import Owner
-from holdtight.keeper.post import Post
-from holdtight.stores.place import Link
+from holdtight.stores.boundary import Link
 from holdtight.stores.redis.link import bell_for
 
 __all__ = ["Connection"]

@@ -12,7 +12,7 @@ import hiredis
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish, client_closed
-from holdtight.keeper.errand import Errand, StandingInLine
+from holdtight.keeper.charges import Errand, StandingInLine
 
 __all__ = ["Driver", "PlanRunner", "see_through"]
 

@@ -6,25 +6,25 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from holdtight.aio.connection import Connection
+from holdtight.aio.degraded import without_the_server
 from holdtight.aio.driver import Driver
 from holdtight.aio.hold import AsyncHold, under
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
-from holdtight.aio.open import without_the_server
 from holdtight.aio.transport import Transport
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, task_identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import current
 from holdtight.base.values import Grant, LockInfo, Owner, shared
-from holdtight.clients.baselock import BaseLock
+from holdtight.clients.degraded import may_degrade
+from holdtight.clients.lock import BaseLock
 from holdtight.config.settings import UNSET, Options
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
-from holdtight.grants.degraded import may_degrade
-from holdtight.grants.renewing import Renewal
+from holdtight.grants.leak_warning import summon
+from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure
-from holdtight.grants.witness import summon
 from holdtight.stores.redis.store import marker_for
 
 if TYPE_CHECKING:

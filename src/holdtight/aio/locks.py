@@ -10,14 +10,14 @@ from holdtight.aio.driver import Driver
 from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
-from holdtight.aio.loops import PerLoop, let_go
 from holdtight.aio.multi import AsyncMulti
+from holdtight.aio.per_loop import PerLoop, let_go
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.base.identity import identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.values import LockInfo, check_name
-from holdtight.clients.base import BaseLocks
+from holdtight.clients.client import BaseLocks
 from holdtight.clients.multi import multi_wait, parts_of
 from holdtight.config.profiles import Profile
 from holdtight.config.settings import UNSET, Settings
@@ -28,7 +28,7 @@ from holdtight.stores.redis.resp import command
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.aio.fan import FanDriver, QuorumTransport
+    from holdtight.aio.quorum_driver import FanDriver, QuorumTransport
     from holdtight.stores.redis.quorum_place import QuorumPlace
 
 __all__ = ["AsyncLocks"]
@@ -72,7 +72,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
         if settings.is_quorum:
-            from holdtight.aio.quorum import AsyncQuorumLock
+            from holdtight.aio.quorum_lock import AsyncQuorumLock
 
             self.lock_type = AsyncQuorumLock
         self.open_loops(self.place, settings.connect_timeout)
@@ -80,7 +80,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
 
     def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
         if self.settings.is_quorum:
-            from holdtight.aio.fan import QuorumTransport
+            from holdtight.aio.quorum_driver import QuorumTransport
 
             place = cast("QuorumPlace", self.place)
             return QuorumTransport(place, loop, connect_timeout=self.settings.connect_timeout)
@@ -130,7 +130,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         transport = self.transport()
         if not self.settings.is_quorum:
             return Driver(transport)
-        from holdtight.aio.fan import FanDriver
+        from holdtight.aio.quorum_driver import FanDriver
 
         return FanDriver(cast("QuorumTransport", transport))
 

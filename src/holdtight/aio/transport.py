@@ -9,7 +9,7 @@ import hiredis
 from holdtight.aio.connection import Connection
 from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.base.process import start_thread
-from holdtight.stores.place import Link, Place
+from holdtight.stores.boundary import Link, Place
 
 __all__ = ["Transport", "ignore"]
 
@@ -66,7 +66,7 @@ class Transport:
         return self._connecting
 
     def _connect_at_once(self, timeout: float) -> Connection:
-        from holdtight.aio.local import LocalConnection
+        from holdtight.aio.memory_connection import LocalConnection
 
         self.connection = LocalConnection(self.place.open(timeout), self.loop, self.place.post)
         self.place.post.keeper.watch(self.place)

@@ -11,7 +11,14 @@ from holdtight.stores.redis.script import SCRIPTS
 
 __all__ = ["load"]
 
-_MODULES = ("json", "logging", "random", "holdtight.events", "holdtight.core.deadlock", "holdtight.stores.redis.waits")
+_MODULES = (
+    "json",
+    "logging",
+    "random",
+    "holdtight.events",
+    "holdtight.core.deadlock",
+    "holdtight.stores.redis.wait_records",
+)
 
 
 def load() -> None:

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar, cast
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity
 from holdtight.base.values import Kind, LockInfo, LossReason
-from holdtight.clients.base import BaseLocks
-from holdtight.clients.baselock import BaseLock
+from holdtight.clients.client import BaseLocks
+from holdtight.clients.lock import BaseLock
 from holdtight.clients.readwrite import BaseReadWriteLock
 from holdtight.config.settings import UNSET
 from holdtight.errors import LeaseLost, NotOwner, NotSupported

@@ -4,11 +4,11 @@ from typing import Any
 
 from holdtight.base.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid
 from holdtight.base.values import LockInfo
+from holdtight.core.inspect_quorum import inspect
 from holdtight.core.quorum import all_answered, say
-from holdtight.core.survey import inspect
 from holdtight.errors import LockError, NotSupported, QuorumNotReached
-from holdtight.stores.redis.ballot import Ballot
 from holdtight.stores.redis.quorum_place import QuorumPlace
+from holdtight.stores.redis.quorum_store import Ballot
 from holdtight.stores.redis.store import LONGEST_PATIENCE
 
 __all__ = ["bless", "look_at", "meaning", "refuse"]

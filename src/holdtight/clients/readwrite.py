@@ -3,8 +3,8 @@
 from typing import Any, Generic, TypeVar
 
 from holdtight.base.values import Kind
-from holdtight.clients.base import BaseLocks
-from holdtight.clients.baselock import BaseLock
+from holdtight.clients.client import BaseLocks
+from holdtight.clients.lock import BaseLock
 from holdtight.config.settings import UNSET, Options
 
 __all__ = ["BaseReadWriteLock"]

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from holdtight.base import process
-from holdtight.base.herald import get_logger, is_logged
+from holdtight.base.callbacks import get_logger, is_logged
 from holdtight.compat.line import Line
 from holdtight.config.settings import refuse_monkey_patches
 from holdtight.config.targets import Single
@@ -17,9 +17,9 @@ from holdtight.config.url import parse
 from holdtight.core.contend import patience
 from holdtight.errors import NotSupported
 from holdtight.keeper.keeper import post
-from holdtight.stores.redis.plain import Deletion, Plain, PlainClient
-from holdtight.stores.redis.topology import RedisPlace
-from holdtight.sync.transport import Transport
+from holdtight.stores.redis.plain_store import Deletion, Plain, PlainClient
+from holdtight.stores.redis.single import RedisPlace
+from holdtight.sync.pool import Transport
 
 __all__ = ["CONNECT_SECONDS", "Access", "Reach", "reach_of"]
 
@@ -61,7 +61,7 @@ class Access:
         return found
 
     def open_loops(self) -> Any:
-        from holdtight.aio.loops import PerLoop
+        from holdtight.aio.per_loop import PerLoop
 
         with _opening:
             if self.loops is None:

@@ -23,7 +23,7 @@ from holdtight.compat.plans import insist, prolong, sign
 from holdtight.compat.tasks import PerTask
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
-from holdtight.stores.redis.plain import Plain, Polled
+from holdtight.stores.redis.plain_store import Plain, Polled
 
 __all__ = ["AsyncLock"]
 

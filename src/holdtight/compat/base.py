@@ -4,8 +4,8 @@ import re
 import threading
 from typing import Any
 
+from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import BACKOFF, boottime
-from holdtight.base.herald import get_logger
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.process import current
 from holdtight.base.values import Owner
@@ -24,10 +24,10 @@ from holdtight.errors import (
     Unavailable,
     pointed,
 )
-from holdtight.keeper.errand import Errand
+from holdtight.keeper.charges import Errand
 from holdtight.keeper.keeper import keeper
-from holdtight.stores.redis import answers
-from holdtight.stores.redis.plain import GRACE, PATIENCE, Plain, Polled
+from holdtight.stores.redis import error_replies
+from holdtight.stores.redis.plain_store import GRACE, PATIENCE, Plain, Polled
 
 __all__ = ["BaseLock", "Number", "undone"]
 
@@ -281,7 +281,7 @@ class BaseLock:
         if isinstance(error, LinkDown):
             error = Unavailable.because(plain.claim.name, server, error.cause)
         elif isinstance(error, ServerSaid):
-            error = answers.meaning(error, name=plain.claim.name, server=server, key=plain.key)
+            error = error_replies.meaning(error, name=plain.claim.name, server=server, key=plain.key)
         if isinstance(cause, ServerSaid):
             word = _WORDS.search(str(cause))
             # A refusal inside a script has no word of its own.

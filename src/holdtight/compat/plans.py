@@ -12,7 +12,7 @@ from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown, Park, Plan, Step
 from holdtight.base.values import Owner
 from holdtight.compat.local import Held, Unanswered
-from holdtight.stores.redis.plain import CHANGED, LATE, NOT_OURS, Plain, Told
+from holdtight.stores.redis.plain_store import CHANGED, LATE, NOT_OURS, Plain, Told
 
 __all__ = ["give_signed", "insist", "prolong", "sign"]
 

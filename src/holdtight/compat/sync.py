@@ -14,10 +14,10 @@ from holdtight.compat.local import Held, PerThread, Shared
 from holdtight.compat.plans import insist, prolong, sign
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
-from holdtight.stores.place import Link
-from holdtight.stores.redis.plain import Plain, Polled
+from holdtight.stores.boundary import Link
+from holdtight.stores.redis.plain_store import Plain, Polled
 from holdtight.sync.driver import Driver
-from holdtight.sync.transport import Transport
+from holdtight.sync.pool import Transport
 
 __all__ = ["Lock"]
 

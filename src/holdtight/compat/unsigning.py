@@ -5,9 +5,9 @@ from typing import Any
 import hiredis
 
 from holdtight.base.values import Owner
-from holdtight.keeper.errand import Errand
-from holdtight.stores.place import Place
-from holdtight.stores.redis.plain import LATE, NOT_OURS, Plain, Told
+from holdtight.keeper.charges import Errand
+from holdtight.stores.boundary import Place
+from holdtight.stores.redis.plain_store import LATE, NOT_OURS, Plain, Told
 
 __all__ = ["Unsigning"]
 

@@ -18,7 +18,7 @@ from holdtight.config.credentials import Credentials, FromProvider, Login, a_val
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.keeper.post import Post
+    from holdtight.base.runtime import Post
     from holdtight.stores.memory.place import Stores
 
 VerifyMode: TypeAlias = Literal["required", "optional", "none"]

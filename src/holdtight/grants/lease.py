@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Self
 
 from holdtight.base.identity import Identity
 from holdtight.base.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
+from holdtight.clients.degraded import take_over
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
-from holdtight.grants.degraded import take_over
+from holdtight.grants.leak_warning import Witness, dismiss, summon
 from holdtight.grants.tenure import Tenure
-from holdtight.grants.witness import Witness, dismiss, summon
 
 __all__ = ["BaseLease", "Detached"]
 

@@ -18,12 +18,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdtight.base import process
-from holdtight.base.hub import Events
+from holdtight.base.event_bus import Events
 from holdtight.base.values import Kind, LossReason, Owner, owner_text, shared
 from holdtight.core.renewal import Verdict, judge, next_ttl
-from holdtight.stores.place import Place
+from holdtight.stores.boundary import Place
 from holdtight.stores.redis import script
-from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.store import LONGEST_PATIENCE, Prepared
 
 __all__ = ["Tenure", "Terms", "learn_if_late"]
@@ -96,7 +96,7 @@ class Tenure:
     whether the loss came first."""
     hold_until: float | None = None
     stand_in: Any = None
-    """The lock that gives it back, of a lease that was taken without the server; see grants/degraded.py."""
+    """The lock that gives it back, of a lease that was taken without the server; see clients/degraded.py."""
     waiting = False
     """Somebody waits for a renewal with terms of its own: ours would undo it if it came later."""
     _asked = 0.0

@@ -3,7 +3,7 @@
 Whoever has something to keep is a *Charge*: a tenure (renewed at a third of its ttl, or only watched until its
 deadline) or a waiter (touched). Charges of equal interval share a *lane*, an ordered dict in order of due
 time, so that adding and dropping one is a dictionary operation without a lock; anything at odd times goes on
-the *agenda*, a heap. Due charges go to the *station* of their server (see keeper/station.py), which sends them in
+the *agenda*, a heap. Due charges go to the *station* of their server (see keeper/connection.py), which sends them in
 small batches and never blocks, so that servers do not wait for one another.
 
 # Invariants:
@@ -24,13 +24,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from holdtight.base import process
+from holdtight.base.callbacks import report, tell
 from holdtight.base.clock import Clock, boottime
-from holdtight.base.herald import report, tell
-from holdtight.keeper.lane import Charge, Lane, stretch
-from holdtight.keeper.post import Post
-from holdtight.keeper.station import Station
-from holdtight.keeper.wakepipe import WakePipe
-from holdtight.stores.place import Place
+from holdtight.base.runtime import Post
+from holdtight.keeper.connection import Station
+from holdtight.keeper.schedule import Charge, Lane, stretch
+from holdtight.keeper.wake_pipe import WakePipe
+from holdtight.stores.boundary import Place
 
 __all__ = ["Charge", "Keeper", "keeper", "post"]
 

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import hiredis
 
 from holdtight.base.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
-from holdtight.keeper.errand import TOUCH_SECONDS, Errand, StandingInLine
-from holdtight.stores.place import Link
-from holdtight.sync.transport import Transport
+from holdtight.keeper.charges import TOUCH_SECONDS, Errand, StandingInLine
+from holdtight.stores.boundary import Link
+from holdtight.sync.pool import Transport
 
 __all__ = ["Driver", "PlanRunner"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from holdtight.base import process
 from holdtight.base.identity import Identity, blocks_around, running_loop
 from holdtight.base.values import Owner
-from holdtight.clients.baselock import BaseLock
+from holdtight.clients.lock import BaseLock
 from holdtight.errors import DeadlockDetected
 from holdtight.grants.tenure import Tenure
 

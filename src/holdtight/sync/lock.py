@@ -9,21 +9,21 @@ from holdtight.base.identity import Identity, identity, running_loop
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import current
 from holdtight.base.values import Grant, LockInfo, Owner, Queued
+from holdtight.clients.degraded import may_degrade
 from holdtight.config.settings import UNSET, Options
 from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
-from holdtight.grants.degraded import may_degrade
+from holdtight.grants.leak_warning import summon
 from holdtight.grants.tenure import Tenure
-from holdtight.grants.witness import summon
-from holdtight.keeper.errand import TOUCH_SECONDS
-from holdtight.stores.place import Link
+from holdtight.keeper.charges import TOUCH_SECONDS
+from holdtight.stores.boundary import Link
 from holdtight.stores.redis.store import marker_for
+from holdtight.sync.degraded import without_the_server
 from holdtight.sync.driver import Driver
-from holdtight.sync.giving import Giving
 from holdtight.sync.hold import Hold, under
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
-from holdtight.sync.open import without_the_server
+from holdtight.sync.release import Giving
 
 if TYPE_CHECKING:
     from holdtight.sync.locks import Locks

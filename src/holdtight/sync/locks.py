@@ -8,7 +8,7 @@ from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.base.identity import identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.values import LockInfo, check_name
-from holdtight.clients.base import BaseLocks
+from holdtight.clients.client import BaseLocks
 from holdtight.clients.multi import multi_wait, parts_of
 from holdtight.config.profiles import Profile
 from holdtight.config.settings import UNSET, Settings
@@ -20,13 +20,13 @@ from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.multi import Multi
-from holdtight.sync.transport import Transport
+from holdtight.sync.pool import Transport
 
 if TYPE_CHECKING:
     import ssl
 
     from holdtight.stores.redis.quorum_place import QuorumPlace
-    from holdtight.sync.fan import FanDriver
+    from holdtight.sync.quorum_driver import FanDriver
 
 __all__ = ["Locks"]
 
@@ -71,8 +71,8 @@ class Locks(BaseLocks[Lock]):
         super()._open(settings)
         self.fleet: Any = None
         if settings.is_quorum:
-            from holdtight.sync.crews import Fleet
-            from holdtight.sync.quorum import QuorumLock
+            from holdtight.sync.node_group import Fleet
+            from holdtight.sync.quorum_lock import QuorumLock
 
             self.lock_type = QuorumLock
             place = cast("QuorumPlace", self.place)
@@ -116,7 +116,7 @@ class Locks(BaseLocks[Lock]):
     def _driver(self) -> "Driver | FanDriver":
         if self.fleet is None:
             return Driver(self.transport)
-        from holdtight.sync.fan import FanDriver
+        from holdtight.sync.quorum_driver import FanDriver
 
         return FanDriver(self.fleet)
 

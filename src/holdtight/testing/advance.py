@@ -12,7 +12,7 @@ from holdtight.base.clock import Duration, seconds
 from holdtight.config.targets import Memory
 from holdtight.stores.memory.place import Stores
 from holdtight.testing.loops import is_blind
-from holdtight.testing.post import HandPost
+from holdtight.testing.runtime import HandPost
 
 __all__ = ["Advance", "Clock"]
 

@@ -8,7 +8,7 @@ import hiredis
 from holdtight.base.plan import ServerSaid, Step
 from holdtight.base.values import OWNER_SIZE, LossReason
 from holdtight.grants.lease import BaseLease
-from holdtight.stores.place import Link
+from holdtight.stores.boundary import Link
 
 __all__ = ["lose"]
 

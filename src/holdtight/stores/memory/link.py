@@ -14,12 +14,12 @@ import hiredis
 from holdtight.base.plan import Bell
 from holdtight.base.values import Owner
 from holdtight.stores.memory.server import Hear, Server
+from holdtight.stores.redis.handshake import Client, Session, greet
 from holdtight.stores.redis.link import bell_in
-from holdtight.stores.redis.node import Client, Session, greet
 from holdtight.stores.redis.resp import bulk
 
 if TYPE_CHECKING:
-    from holdtight.keeper.post import Post
+    from holdtight.base.runtime import Post
 
 __all__ = ["Link", "open_link"]
 

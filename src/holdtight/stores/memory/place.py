@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from holdtight.base import process
 from holdtight.base.clock import boottime
 from holdtight.config.targets import Memory
+from holdtight.stores.boundary import Place
 from holdtight.stores.memory.link import Link, open_link
 from holdtight.stores.memory.server import Server
-from holdtight.stores.place import Place
-from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.handshake import Client
 
 if TYPE_CHECKING:
-    from holdtight.keeper.post import Post
+    from holdtight.base.runtime import Post
 
 __all__ = ["MemoryPlace", "Stores", "micros", "stores"]
 

@@ -22,7 +22,7 @@ import hiredis
 from holdtight.base.plan import ServerSaid
 from holdtight.stores.memory.engine import Name
 from holdtight.stores.memory.verbs import VERBS, Verb, take_all, value_of
-from holdtight.stores.redis import script, waits
+from holdtight.stores.redis import script, wait_records
 
 __all__ = ["Server"]
 
@@ -274,4 +274,4 @@ class Server:
 
 _UNITS = {b"PX": 1, b"EX": 1000}
 _MULTI = (script.MULTI.sha.encode(), script.MULTI.body)
-_RETRACT = (waits.RETRACT.sha.encode(), waits.RETRACT.body)
+_RETRACT = (wait_records.RETRACT.sha.encode(), wait_records.RETRACT.body)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdtight.stores.memory.engine import Entry, Holder, Name
-from holdtight.stores.redis import script, waits
+from holdtight.stores.redis import script, wait_records
 
 __all__ = ["VERBS", "Verb", "long_form", "take_all", "value_of"]
 
@@ -160,7 +160,7 @@ for _script, _verb in (
     (script.ADOPT, _adopt),
     (script.DOWNGRADE, _downgrade),
     (script.INSPECT, _inspect),
-    (waits.BLOCKERS, _blockers),
+    (wait_records.BLOCKERS, _blockers),
 ):
     VERBS[_script.sha.encode()] = VERBS[_script.body] = _verb
 

@@ -11,7 +11,7 @@ _STATES = {b"x1": Kind.EXCLUSIVE, b"s1": Kind.SHARED, b"p1": Kind.PERMITS}
 
 
 def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
-    """Without host and pid: those stand in the clients' own records, see core/looking.py."""
+    """Without host and pid: those stand in the clients' own records, see core/inspect.py."""
     _, value, left, shared, line, waiting, _ = reply
     state = _STATES.get(value[:2])
     fence = int(value[27:43] if state is Kind.EXCLUSIVE else value[3:19]) if value else None

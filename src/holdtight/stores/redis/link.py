@@ -28,9 +28,9 @@ from holdtight.base.clock import boottime
 from holdtight.base.plan import Bell, LinkDown
 from holdtight.base.process import abandon_descriptor, tell_of_fork
 from holdtight.base.values import OWNER_SIZE, Owner
-from holdtight.stores.redis.lookout import LinkLookout
-from holdtight.stores.redis.node import Session
+from holdtight.stores.redis.handshake import Session
 from holdtight.stores.redis.resp import bulk
+from holdtight.stores.redis.spin import LinkLookout
 
 __all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in", "unopened"]
 

@@ -4,16 +4,16 @@ own idea of the time there."""
 from typing import TYPE_CHECKING
 
 from holdtight.base.plan import LinkDown
-from holdtight.stores.place import Place
-from holdtight.stores.redis.ballot import QuorumStore
+from holdtight.stores.boundary import Place
+from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.link import Link
-from holdtight.stores.redis.node import Client
-from holdtight.stores.redis.topology import RedisPlace
+from holdtight.stores.redis.quorum_store import QuorumStore
+from holdtight.stores.redis.single import RedisPlace
 
 if TYPE_CHECKING:
+    from holdtight.base.runtime import Post
     from holdtight.config.settings import Settings
     from holdtight.config.targets import Single
-    from holdtight.keeper.post import Post
 
 __all__ = ["MOST_OWED", "SILENT_SECONDS", "NodePlace", "QuorumPlace"]
 

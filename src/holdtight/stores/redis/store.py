@@ -25,11 +25,11 @@ from holdtight.base.values import (
     shared,
 )
 from holdtight.errors import LockError
-from holdtight.stores.redis import answers, keys, script
+from holdtight.stores.redis import error_replies, keys, script
+from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.inspection import exclusive_holder, read_inspection
-from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.multi import Several
 from holdtight.stores.redis.resp import bulk, command
-from holdtight.stores.redis.several import Several
 
 __all__ = ["Prepared", "Store", "marker_for", "read_record", "read_release", "records_step"]
 
@@ -197,10 +197,10 @@ class Prepared:
         return Step(command("MGET", record, self.keys.main), None, read, patience=1.0, replacement=_unchanged)
 
     def is_passing(self, said: ServerSaid) -> bool:
-        return answers.is_passing(said)
+        return error_replies.is_passing(said)
 
     def meaning(self, said: ServerSaid) -> LockError:
-        return answers.meaning(
+        return error_replies.meaning(
             said, name=self.claim.name, server=self.store.server, key=self.keys.main, kind=self.claim.kind
         )
 

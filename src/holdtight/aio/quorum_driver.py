@@ -11,15 +11,15 @@ from typing import Any
 
 import hiredis
 
-from holdtight.aio.burst import NodeConnection
+from holdtight.aio.broadcast import NodeConnection
 from holdtight.aio.connection import Connection
 from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.breaker import Breaker
 from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
-from holdtight.keeper.errand import Errand
-from holdtight.stores.place import Link, Place
-from holdtight.stores.redis.node import Words
+from holdtight.keeper.charges import Errand
+from holdtight.stores.boundary import Link, Place
+from holdtight.stores.redis.handshake import Words
 from holdtight.stores.redis.quorum_place import SILENT_SECONDS, QuorumPlace
 from holdtight.stores.redis.store import LONGEST_PATIENCE
 

@@ -1,6 +1,6 @@
 """Where a client's locks are: one server, and how to get a link to it.
 
-There are two kinds of places: a server that is reached over a network or a socket (`stores/redis/topology.py`), and a store
+There are two kinds of places: a server that is reached over a network or a socket (`stores/redis/single.py`), and a store
 in this very process (`stores/memory/place.py`). All that is above a place (drivers, transports, the keeper's stations) treats
 them alike, but for one thing: a place that answers `at_once` needs no thread to connect and has nothing to poll.
 """
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from holdtight.base.plan import Bell
 from holdtight.base.values import Owner
-from holdtight.stores.redis.node import Client
+from holdtight.stores.redis.handshake import Client
 
 if TYPE_CHECKING:
-    from holdtight.keeper.post import Post
+    from holdtight.base.runtime import Post
 
 __all__ = ["Link", "Place"]
 

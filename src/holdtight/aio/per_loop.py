@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from holdtight.aio.transport import Transport
-from holdtight.stores.place import Place
+from holdtight.stores.boundary import Place
 
 __all__ = ["PerLoop", "let_go"]
 

@@ -6,18 +6,18 @@ from typing import Any, cast
 
 from holdtight.base.identity import Identity, identity
 from holdtight.base.plan import LinkDown, ServerSaid
-from holdtight.clients.quorumlock import QuorumLockMixin
+from holdtight.clients.quorum_lock import QuorumLockMixin
 from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
-from holdtight.grants.quorumtenure import QuorumTenure
+from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.redis.ballot import RESIGN_WHOLE, Lot, QuorumStore, agreed_fence, voted
-from holdtight.sync.crews import Crew
-from holdtight.sync.fan import FanDriver
+from holdtight.stores.redis.quorum_store import RESIGN_WHOLE, Lot, QuorumStore, agreed_fence, voted
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
-from holdtight.sync.wires import RollCall
+from holdtight.sync.node_connection import RollCall
+from holdtight.sync.node_group import Crew
+from holdtight.sync.quorum_driver import FanDriver
 
 __all__ = ["QuorumLock"]
 

@@ -11,9 +11,9 @@ from holdtight.base.clock import Drift
 from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.base.values import Claim, Denied, Grant, Guarded, Kind, Late, LockInfo, Owner, Withdrawn
 from holdtight.errors import LockError
-from holdtight.stores.redis import answers, keys, script
+from holdtight.stores.redis import error_replies, keys, script
+from holdtight.stores.redis.handshake import Client, passport
 from holdtight.stores.redis.inspection import read_inspection
-from holdtight.stores.redis.node import Client, passport
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
 from holdtight.stores.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, marker_for, read_release, records_step
@@ -256,11 +256,13 @@ class Ballot:
         )
 
     def is_passing(self, said: ServerSaid) -> bool:
-        return answers.is_passing(said)
+        return error_replies.is_passing(said)
 
     def meaning(self, said: ServerSaid) -> LockError:
         server = "a majority of the nodes"
-        return answers.meaning(said, name=self.claim.name, server=server, key=self.keys.main, kind=self.claim.kind)
+        return error_replies.meaning(
+            said, name=self.claim.name, server=server, key=self.keys.main, kind=self.claim.kind
+        )
 
 
 def agreed_fence(replies: list[Any], majority: int) -> int | None:

@@ -12,8 +12,8 @@ from holdtight.errors import Unavailable
 from holdtight.grants.tenure import Tenure, Terms
 
 if TYPE_CHECKING:
-    from holdtight.clients.base import BaseLocks
-    from holdtight.clients.baselock import BaseLock
+    from holdtight.clients.client import BaseLocks
+    from holdtight.clients.lock import BaseLock
     from holdtight.config.settings import Settings
 
 __all__ = ["end_open_tenure", "may_degrade", "open_tenure", "stand_in_settings", "take_over"]

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
+from holdtight.base.callbacks import report
 from holdtight.base.clock import Backoff
-from holdtight.base.herald import report
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import start_thread
 from holdtight.errors import quotable
-from holdtight.keeper.lane import stretch
-from holdtight.stores.place import Link, Place
-from holdtight.stores.redis.node import RECORD_SECONDS
+from holdtight.keeper.schedule import stretch
+from holdtight.stores.boundary import Link, Place
+from holdtight.stores.redis.handshake import RECORD_SECONDS
 from holdtight.stores.redis.resp import command
 
 if TYPE_CHECKING:

@@ -6,31 +6,31 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from holdtight.base import process
-from holdtight.base.hub import Events
+from holdtight.base.event_bus import Events
 from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
+from holdtight.base.runtime import Post
 from holdtight.base.values import Kind, LockInfo, check_name, owner_text
-from holdtight.clients.baselock import BaseLock
+from holdtight.clients.degraded import stand_in_settings
 from holdtight.clients.loading import load
-from holdtight.clients.reports import Reports
+from holdtight.clients.lock import BaseLock
+from holdtight.clients.reporting import Reports
 from holdtight.config.settings import UNSET, Options, Settings, refuse_monkey_patches
-from holdtight.core.looking import look
+from holdtight.core.inspect import look
 from holdtight.errors import LockError, NotSupported, Unavailable
-from holdtight.grants.degraded import stand_in_settings
+from holdtight.grants.leak_warning import watch_client
 from holdtight.grants.tenure import Tenure
-from holdtight.grants.witness import watch_client
 from holdtight.keeper.keeper import post
-from holdtight.keeper.post import Post
-from holdtight.stores.place import Place
-from holdtight.stores.redis import answers
+from holdtight.stores.boundary import Place
+from holdtight.stores.redis import error_replies
+from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.keys import keys_of
-from holdtight.stores.redis.node import Client
 from holdtight.stores.redis.store import Store
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Tally
     from holdtight.stores.redis.quorum_place import QuorumPlace
-    from holdtight.stores.redis.waits import Waits
+    from holdtight.stores.redis.wait_records import Waits
 
 __all__ = ["BaseLocks"]
 
@@ -189,7 +189,7 @@ class BaseLocks(Reports, Generic[L]):
     @property
     def waits(self) -> "Waits":
         if self._waits is None:
-            from holdtight.stores.redis.waits import Waits
+            from holdtight.stores.redis.wait_records import Waits
 
             self._waits = Waits(self.store)
         return self._waits
@@ -268,7 +268,7 @@ class BaseLocks(Reports, Generic[L]):
         if isinstance(error, LinkDown):
             return Unavailable.because(name, self.place.display, error.cause)
         key = keys_of(self.settings.namespace, name).main if name else b""
-        return answers.meaning(error, name=name, server=self.place.display, key=key)
+        return error_replies.meaning(error, name=name, server=self.place.display, key=key)
 
     def marker_of(self, tenure: Tenure) -> int:
         """The marker that must go along with a release, 0 once nothing can be on its way any more."""
@@ -312,7 +312,7 @@ def _place(settings: Settings, client: Client, here: Post) -> Place:
         from holdtight.stores.redis.quorum_place import QuorumPlace
 
         return QuorumPlace(settings, client, here)
-    from holdtight.stores.redis.topology import RedisPlace
+    from holdtight.stores.redis.single import RedisPlace
 
     return RedisPlace(settings.target, client, here, settings.tls)
 

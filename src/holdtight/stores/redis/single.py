@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from holdtight.base import process
 from holdtight.base.plan import LinkDown
 from holdtight.errors import quotable
-from holdtight.stores.place import Place
+from holdtight.stores.boundary import Place
+from holdtight.stores.redis.connect import open_link
+from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.link import Link
-from holdtight.stores.redis.node import Client
-from holdtight.stores.redis.opening import open_link
 
 if TYPE_CHECKING:
     import ssl
 
+    from holdtight.base.runtime import Post
     from holdtight.config.targets import Address, Embedded, Single
-    from holdtight.keeper.post import Post
 
 __all__ = ["RedisPlace"]
 

@@ -13,15 +13,15 @@ from holdtight.core.quorum import Poll, say
 from holdtight.core.renewal import next_ttl
 from holdtight.errors import LockError, NotOwner, NotSupported, QuorumNotReached
 from holdtight.grants.lease import BaseLease
-from holdtight.grants.quorumtenure import Finish, QuorumTenure
+from holdtight.grants.quorum_tenure import Finish, QuorumTenure
 from holdtight.grants.tenure import Deliver, Tenure, Terms
-from holdtight.keeper.errand import Errand
-from holdtight.stores.redis.ballot import Ballot
+from holdtight.keeper.charges import Errand
 from holdtight.stores.redis.quorum_place import QuorumPlace
+from holdtight.stores.redis.quorum_store import Ballot
 from holdtight.stores.redis.store import LONGEST_PATIENCE, Prepared
 
 if TYPE_CHECKING:
-    from holdtight.clients.base import BaseLocks
+    from holdtight.clients.client import BaseLocks
 
 __all__ = ["QuorumLockMixin"]
 

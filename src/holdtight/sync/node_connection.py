@@ -23,8 +23,8 @@ from holdtight.base.breaker import Breaker
 from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.base.values import Owner
 from holdtight.errors import quotable
-from holdtight.keeper.errand import Errand
-from holdtight.stores.place import Link, Place
+from holdtight.keeper.charges import Errand
+from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.link import Link as SocketLink
 from holdtight.stores.redis.link import bell_for
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 from holdtight.base.identity import identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.values import shared
-from holdtight.clients.baselock import BaseLock
+from holdtight.clients.lock import BaseLock
 from holdtight.config.settings import Options
 from holdtight.core.contend import patience
 from holdtight.core.ending import release
 from holdtight.errors import NotOwner
-from holdtight.grants.renewing import Renewal
+from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure
-from holdtight.keeper.errand import Errand
+from holdtight.keeper.charges import Errand
 from holdtight.sync.driver import Driver
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
-"""A lease without the server, for blocking code. See grants/degraded.py."""
+"""A lease without the server, for blocking code. See clients/degraded.py."""
 
 from typing import TYPE_CHECKING, Any
 
 from holdtight.base.identity import Identity
 from holdtight.base.values import Owner
-from holdtight.grants.degraded import end_open_tenure, open_tenure, take_over
+from holdtight.clients.degraded import end_open_tenure, open_tenure, take_over
 from holdtight.grants.tenure import Tenure
 from holdtight.sync.lease import Lease
 

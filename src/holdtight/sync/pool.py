@@ -19,7 +19,7 @@ from holdtight.base import process
 from holdtight.base.clock import boottime
 from holdtight.base.plan import Bell, LinkDown, ServerSaid, Step, client_closed
 from holdtight.base.values import Owner
-from holdtight.stores.place import Link, Place
+from holdtight.stores.boundary import Link, Place
 
 __all__ = ["Transport"]
 

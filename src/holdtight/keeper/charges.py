@@ -8,7 +8,7 @@ import hiredis
 
 from holdtight.base.plan import Step
 from holdtight.base.values import Owner
-from holdtight.stores.place import Place
+from holdtight.stores.boundary import Place
 from holdtight.stores.redis import script
 
 __all__ = ["TOUCH_SECONDS", "Errand", "HandedOn", "StandingInLine", "look_after"]

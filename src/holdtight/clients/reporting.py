@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from holdtight.base.hub import Events
+from holdtight.base.event_bus import Events
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.values import Grant, Owner, owner_text
 from holdtight.errors import DeadlockDetected, LockError, LockTimeout, quotable
 from holdtight.grants.tenure import Tenure
-from holdtight.keeper.errand import Errand
-from holdtight.stores.place import Place
+from holdtight.keeper.charges import Errand
+from holdtight.stores.boundary import Place
 from holdtight.stores.redis.store import Prepared
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import Clock
-from holdtight.base.herald import get_logger
+from holdtight.base.runtime import Post, Timer
 from holdtight.keeper.keeper import Keeper
-from holdtight.keeper.post import Post, Timer
 from holdtight.testing.loops import Loops
 from holdtight.testing.waiters import HandSleeper, Waiters
 

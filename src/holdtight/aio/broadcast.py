@@ -12,12 +12,12 @@ import hiredis
 
 from holdtight.aio.connection import Connection
 from holdtight.base.plan import LinkDown, ServerSaid, Step
-from holdtight.keeper.errand import Errand
+from holdtight.keeper.charges import Errand
 from holdtight.stores.redis.link import bell_for
 from holdtight.stores.redis.store import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
-    from holdtight.aio.fan import QuorumTransport
+    from holdtight.aio.quorum_driver import QuorumTransport
 
 __all__ = ["Burst", "NodeConnection"]
 

@@ -13,10 +13,10 @@ from _tracemalloc import is_tracing
 from collections.abc import Callable, Sequence
 
 from holdtight.base import process
-from holdtight.base.herald import tell
+from holdtight.base.callbacks import tell
 from holdtight.grants.tenure import Tenure
 from holdtight.keeper.keeper import THREAD_NAME
-from holdtight.stores.place import Place
+from holdtight.stores.boundary import Place
 
 __all__ = ["Witness", "dismiss", "summon", "watch_client"]
 

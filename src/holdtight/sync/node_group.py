@@ -13,12 +13,12 @@ import hiredis
 from holdtight.base import process
 from holdtight.base.clock import Clock
 from holdtight.base.plan import LinkDown
+from holdtight.stores.redis.handshake import Words
 from holdtight.stores.redis.link import NOTHING
-from holdtight.stores.redis.lookout import Lookout
-from holdtight.stores.redis.node import Words
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS, QuorumPlace
+from holdtight.stores.redis.spin import Lookout
 from holdtight.stores.redis.store import LONGEST_PATIENCE
-from holdtight.sync.wires import Ear, Pool, RollCall, Ticket, Wire
+from holdtight.sync.node_connection import Ear, Pool, RollCall, Ticket, Wire
 
 __all__ = ["Crew", "Fleet"]
 

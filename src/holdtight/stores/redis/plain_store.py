@@ -18,8 +18,8 @@ from holdtight.base.clock import DRIFT
 from holdtight.base.plan import ServerSaid, Step
 from holdtight.base.values import Claim, Denied, Grant, Late, Outcome, Owner
 from holdtight.errors import LockError
-from holdtight.stores.redis import answers
-from holdtight.stores.redis.node import Client
+from holdtight.stores.redis import error_replies
+from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
 
@@ -254,11 +254,11 @@ class Polled:
         return self.plain.undo_step(owner, until=marker / 1000, otherwise=otherwise)
 
     def is_passing(self, said: ServerSaid) -> bool:
-        return answers.is_passing(said)
+        return error_replies.is_passing(said)
 
     def meaning(self, said: ServerSaid) -> LockError:
         plain = self.plain
-        error = answers.meaning(said, name=self.claim.name, server=plain.server, key=plain.key)
+        error = error_replies.meaning(said, name=self.claim.name, server=plain.server, key=plain.key)
         error.__cause__ = said
         return error
 

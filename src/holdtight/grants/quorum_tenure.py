@@ -19,9 +19,9 @@ from holdtight.core.quorum import deadline_of
 from holdtight.core.renewal import next_ttl
 from holdtight.errors import NotOwner
 from holdtight.grants.tenure import Deliver, Tenure, Terms
-from holdtight.stores.place import Place
-from holdtight.stores.redis.ballot import VOTE, Ballot, Lot, read_vote
+from holdtight.stores.boundary import Place
 from holdtight.stores.redis.quorum_place import QuorumPlace
+from holdtight.stores.redis.quorum_store import VOTE, Ballot, Lot, read_vote
 from holdtight.stores.redis.store import LONGEST_PATIENCE
 
 if TYPE_CHECKING:

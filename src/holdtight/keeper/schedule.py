@@ -4,7 +4,7 @@ from collections import OrderedDict
 from typing import Any, Protocol
 
 from holdtight.base import process
-from holdtight.stores.place import Place
+from holdtight.stores.boundary import Place
 
 __all__ = ["Charge", "Lane", "stretch"]
 

@@ -5,9 +5,9 @@ from types import TracebackType
 from typing import Any
 
 from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
-from holdtight.sync.crews import Crew, Fleet
 from holdtight.sync.driver import PlanRunner
-from holdtight.sync.wires import NOBODYS, Ear, Pool, Sheet, Ticket, Wire, may_ask
+from holdtight.sync.node_connection import NOBODYS, Ear, Pool, Sheet, Ticket, Wire, may_ask
+from holdtight.sync.node_group import Crew, Fleet
 
 __all__ = ["FanDriver"]
 

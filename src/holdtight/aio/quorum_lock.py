@@ -4,18 +4,18 @@ import asyncio
 from functools import partial
 from typing import Any, cast
 
-from holdtight.aio.burst import Burst
-from holdtight.aio.fan import FanDriver, QuorumTransport
+from holdtight.aio.broadcast import Burst
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
+from holdtight.aio.quorum_driver import FanDriver, QuorumTransport
 from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, ServerSaid
-from holdtight.clients.quorumlock import QuorumLockMixin
+from holdtight.clients.quorum_lock import QuorumLockMixin
 from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
-from holdtight.grants.quorumtenure import QuorumTenure
+from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.redis.ballot import RESIGN_WHOLE, Ballot, Lot, agreed_fence, voted
+from holdtight.stores.redis.quorum_store import RESIGN_WHOLE, Ballot, Lot, agreed_fence, voted
 
 __all__ = ["AsyncQuorumLock"]
 

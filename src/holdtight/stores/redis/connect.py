@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown
+from holdtight.stores.redis.handshake import Client, Session, greet
 from holdtight.stores.redis.link import Link, unopened
-from holdtight.stores.redis.node import Client, Session, greet
 
 if TYPE_CHECKING:
     import ssl

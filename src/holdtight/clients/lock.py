@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdtight.base import process
-from holdtight.base.herald import get_logger
+from holdtight.base.callbacks import get_logger
 from holdtight.base.identity import Identity
 from holdtight.base.plan import Plan
 from holdtight.base.values import Claim, Grant, Kind, LossReason, Owner, Wait
@@ -14,11 +14,11 @@ from holdtight.core.ending import downgrade
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.tenure import Tenure, Terms
-from holdtight.keeper.errand import Errand, look_after
+from holdtight.keeper.charges import Errand, look_after
 from holdtight.stores.redis.store import Prepared
 
 if TYPE_CHECKING:
-    from holdtight.clients.base import BaseLocks
+    from holdtight.clients.client import BaseLocks
     from holdtight.core.deadlock import Watch
 
 __all__ = ["BaseLock"]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from holdtight.base.herald import get_logger, is_logged, tell
+from holdtight.base.callbacks import get_logger, is_logged, tell
 
 if TYPE_CHECKING:
     from holdtight.events import Event
