@@ -2,7 +2,8 @@
 
 Subscribers are plain functions. They are called inline in the thread that acquired or released, or in the
 callback thread for what the keeper notices. Their errors are logged and change nothing. What is no Exception, as
-SystemExit, ends the call that caused the event; a lock that it would have given is given back first. See `base/event_bus.py`.
+SystemExit, ends the call that caused the event; a lock that it would have given is given back first. See
+`base/event_bus.py`.
 """
 
 from dataclasses import dataclass

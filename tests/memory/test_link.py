@@ -12,7 +12,7 @@ import pytest
 from holdtight import AsyncLocks, Locks
 from holdtight.base.clock import boottime
 from holdtight.base.plan import Bell
-from holdtight.keeper.keeper import post
+from holdtight.keeper.keeper import runtime
 from holdtight.stores.memory.engine import Name
 from holdtight.stores.memory.link import Link
 from holdtight.stores.memory.place import Stores, micros
@@ -29,7 +29,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def link(stores: Stores) -> Link:
-    return stores.open("", Client("ht"), post)
+    return stores.open("", Client("ht"), runtime)
 
 
 def ring(stores: Stores, link: Link, message: bytes) -> None:
@@ -73,11 +73,11 @@ def test_requests_are_answered_in_order_whether_sent_one_by_one_or_together(link
 
 
 def test_a_link_that_is_dropped_or_closed_listens_no_more(stores: Stores, link: Link) -> None:
-    another = stores.open("", Client("ht"), post)
+    another = stores.open("", Client("ht"), runtime)
     assert len(stores.server("").channels) == 2
     another.close()
     assert stores.server("").channels == [link.inbox]
-    another = stores.open("", Client("ht"), post)
+    another = stores.open("", Client("ht"), runtime)
     del another
     assert stores.server("").channels == [link.inbox]
 

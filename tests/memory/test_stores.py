@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from holdtight import AsyncLocks, Locks, LossReason
-from holdtight.keeper.keeper import post
+from holdtight.keeper.keeper import runtime
 from holdtight.stores.memory import place as module
 from holdtight.stores.memory.place import Stores, stores
 from holdtight.stores.redis.handshake import Client
@@ -90,7 +90,7 @@ def test_stores_that_are_as_good_as_new_are_forgotten(own_stores: tuple[Stores, 
     client = Client("ht")
     first = weakref.ref(those.server("0"))
     for number in range(2000):
-        those.open(f"{number}", client, post).close()
+        those.open(f"{number}", client, runtime).close()
         now[0] += 1_000_000
     gc.collect()
     assert len(those._servers) <= 2 * module.KEPT, "records are gone after a minute"
@@ -100,15 +100,15 @@ def test_stores_that_are_as_good_as_new_are_forgotten(own_stores: tuple[Stores, 
 def test_a_store_that_somebody_is_connected_to_is_never_forgotten(own_stores: tuple[Stores, list[int]]) -> None:
     those, now = own_stores
     client = Client("ht")
-    link = those.open("kept", client, post)
+    link = those.open("kept", client, runtime)
     kept = those.server("kept")
     for number in range(500):
-        those.open(f"{number}", client, post).close()
+        those.open(f"{number}", client, runtime).close()
         now[0] += 100_000_000
     assert those.server("kept") is kept
     link.close()
     for number in range(500):
-        those.open(f"again {number}", client, post).close()
+        those.open(f"again {number}", client, runtime).close()
         now[0] += 100_000_000
     assert those.server("kept") is not kept
 

@@ -1,4 +1,4 @@
-"""A world in which requests come late: one name, its owners as real clients are, and a post that keeps some back.
+"""A world in which requests come late: one name, its owners as real clients are, and a runtime that keeps some back.
 
     world = World(store)
     writer = world.owner("x")
@@ -56,7 +56,7 @@ class World:
         self.store = Store(self.client, server="a server", drift=Drift(), max_waiters=100)
         keeper = SimpleNamespace(drop=_nothing, add=_nothing, ask=_nothing)
         self.place: Any = SimpleNamespace(
-            clock=self.clock, client=self.client, display="a server", post=SimpleNamespace(keeper=keeper)
+            clock=self.clock, client=self.client, display="a server", runtime=SimpleNamespace(keeper=keeper)
         )
         self.pass_time(1.0)
 
@@ -72,7 +72,7 @@ class World:
         self.owners.append(made)
         return made
 
-    # The post
+    # The runtime
 
     def send(self, request: bytes) -> Any:
         self.pass_time(MOMENT)

@@ -290,7 +290,7 @@ def test_a_fence_far_ahead_of_the_clock_outlives_its_holder(node: Node) -> None:
     assert fence_of(node.vote(BOB)) == ahead + 1
 
 
-# Giving back
+# ReleasingLock back
 
 
 def test_a_vote_that_is_given_back_leaves_its_fence_for_a_while(node: Node, mode: str) -> None:

@@ -11,7 +11,7 @@ SOURCE = Path(holdtight.__file__).parent
 LOOKS = re.compile(r"\bboottime\b|\bmonotonic\(|\btime\.time\(|\btime\.sleep\(|\bcall_later\(|\bkeeper\(\)")
 REASONS = {
     "base/clock.py": "it is where the clock is",
-    "keeper/keeper.py": "it has the post of all places but those of tests",
+    "keeper/keeper.py": "it has the runtime of all places but those of tests",
     "base/runtime.py": "it has the timers of loops where time passes by itself",
     "stores/redis/link.py": "a socket's patience is real",
     "stores/redis/connect.py": "as above",
@@ -36,5 +36,7 @@ def test_nobody_else_looks_at_a_clock() -> None:
         if "embedded" not in path.parts and LOOKS.search(path.read_text())
     }
     others = looking - REASONS.keys()
-    assert not others, f"{sorted(others)}: ask place.clock, and sleep and call later by place.post; or say here why not"
+    assert not others, (
+        f"{sorted(others)}: ask place.clock, and sleep and call later by place.runtime; or say here why not"
+    )
     assert looking == REASONS.keys()

@@ -61,7 +61,7 @@ class Place:
     """A server: `open` gives what the test prepared, raises it, or blocks on it."""
 
     at_once = False
-    post: Any = None
+    runtime: Any = None
 
     def __init__(self, name: str = "a") -> None:
         self.display = name
@@ -140,8 +140,8 @@ class Still(Keeper):
     def wake(self) -> None:
         self.wakes += 1
 
-    def post(self, what: Callable[[], None]) -> None:
-        super().post(what)
+    def run_soon(self, what: Callable[[], None]) -> None:
+        super().run_soon(what)
         self._posted.release()
 
     def register(self, fd: int, *, writing: bool) -> None:
@@ -151,9 +151,9 @@ class Still(Keeper):
         self.watched.pop(fd, None)
 
     def do_posts(self) -> None:
-        while self._posts:
+        while self._requested:
             self._posted.acquire()
-            self._posts.popleft()()
+            self._requested.popleft()()
 
     def turn(self, now: float | None = None) -> float:
         """One turn of the thread, without its sleep. Returns until when it would sleep."""
@@ -172,7 +172,7 @@ class Still(Keeper):
     def hears(self, place: Place, *replies: Any) -> None:
         """The server answers."""
         place.link.incoming += replies
-        station: Any = self._stations[place]  # type: ignore[index]
+        station: Any = self._connections[place]  # type: ignore[index]
         station.ready(self.now)
 
     @property

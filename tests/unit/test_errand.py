@@ -9,7 +9,7 @@ import hiredis
 import pytest
 
 from holdtight.base.plan import LinkDown, Step
-from holdtight.keeper.charges import CLAIM_SECONDS, Errand, look_after
+from holdtight.keeper.charges import CLAIM_SECONDS, DeferredUndo, look_after
 from tests.unit.keeping import Place, Still
 
 
@@ -22,12 +22,12 @@ def now() -> list[float]:
     return [100.0]
 
 
-def errand(now: list[float], cls: type[Any] = Step, **settings: float) -> Errand:
+def errand(now: list[float], cls: type[Any] = Step, **settings: float) -> DeferredUndo:
     step = cls(b"words", None, lambda reply, sent: reply, patience=1.0, replacement=bytes, undo=True)
     for name, value in settings.items():
         setattr(step, name, value)
     place: Any = SimpleNamespace(clock=lambda: now[0])
-    return Errand(place, step)
+    return DeferredUndo(place, step)
 
 
 def test_one_answer_ends_it(now: list[float]) -> None:
@@ -65,7 +65,7 @@ class World:
     def __init__(self) -> None:
         self.keeper = Still()
         self.place: Any = Place()
-        self.place.post = SimpleNamespace(keeper=self.keeper)
+        self.place.runtime = SimpleNamespace(keeper=self.keeper)
 
     def hand_on(self, owner: bytes = b"alice") -> None:
         look_after(self.place, Name(), owner, self.keeper.now)

@@ -135,7 +135,7 @@ def test_a_charge_whose_grant_took_long_is_renewed_before_those_that_came_first(
     keeper.add(quick, 1009.0)
     keeper.add(slow, 1000.0)  # asked for at 1000, answered only now
     keeper.turn(1012.0)
-    assert [charge for charge, _ in keeper._stations[place]._waiting] == [slow]  # type: ignore[index]
+    assert [charge for charge, _ in keeper._connections[place]._waiting] == [slow]  # type: ignore[index]
 
 
 def test_lanes_of_ttls_that_were_used_once_do_not_stay_for_ever(keeper: Still) -> None:
@@ -231,7 +231,7 @@ def test_renewals_that_are_answered_leave_nothing_on_the_agenda_for_each_charge(
     keeper.turn(1010.0)
     link = keeper.connected(place)
     while not all(charge.log[-1:] == ["answered 1"] for charge in charges):
-        link.incoming += [1] * len(keeper._stations[place]._sent)  # type: ignore[index]
+        link.incoming += [1] * len(keeper._connections[place]._sent)  # type: ignore[index]
         keeper.hears(place)
         keeper.turn()
     assert keeper.statistics()["away"] == 0
@@ -362,9 +362,9 @@ def test_one_post_that_fails_does_not_hold_up_the_next(keeper: Still) -> None:
     def fail() -> None:
         raise ValueError
 
-    keeper.post(fail)
-    keeper.post(lambda: done.append(1))
-    keeper._do_posts()
+    keeper.run_soon(fail)
+    keeper.run_soon(lambda: done.append(1))
+    keeper._do_requested()
     assert done == [1]
 
 
@@ -403,10 +403,10 @@ def test_a_deadline_in_months_is_slept_towards(caplog: pytest.LogCaptureFixture)
     keeper = Keeper()
     turned = threading.Event()
     keeper.at(keeper.clock() + 60 * 24 * 3600, lambda now: None)
-    keeper.post(lambda: keeper.at(keeper.clock() + 0.05, lambda now: turned.set()))
+    keeper.run_soon(lambda: keeper.at(keeper.clock() + 0.05, lambda now: turned.set()))
     assert turned.wait(10)
     slept = threading.Event()
-    keeper.post(slept.set)  # done in a later turn, before which it has slept, or could not
+    keeper.run_soon(slept.set)  # done in a later turn, before which it has slept, or could not
     assert slept.wait(10)
     told = threading.Event()
     tell(told.set)  # behind whatever it has to report

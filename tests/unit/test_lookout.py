@@ -11,7 +11,7 @@ import pytest
 
 from holdtight import Locks
 from holdtight.stores.redis import spin
-from holdtight.stores.redis.spin import CHECK, DEBIT, MOST_LOOKS, LinkLookout, Lookout
+from holdtight.stores.redis.spin import CHECK, DEBIT, MOST_LOOKS, LinkLookout, SpinWait
 from tests.support.servers import RunningServer
 
 RESTS = 2, 8
@@ -32,7 +32,7 @@ def usage(monkeypatch: pytest.MonkeyPatch) -> Usage:
     return found
 
 
-class Wire:
+class NodeConnection:
     """A `recv`, and a poll object, for which the answer is there after so many looks."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Wire:
         self.looks = self.sleeps = 0
         self._left = 0
 
-    def ask(self, after: int) -> Wire:
+    def ask(self, after: int) -> NodeConnection:
         self._left = after
         self.looks = self.sleeps = 0
         return self
@@ -67,20 +67,20 @@ class Wire:
 @pytest.fixture(params=["read", "poll"])
 def ask(request: pytest.FixtureRequest) -> Any:
     """Asks by a lookout, where the answer comes after so many looks: how many were made, and whether one slept."""
-    wire = Wire()
+    wire = NodeConnection()
 
-    def by_read(out: Lookout, after: int) -> tuple[int, int]:
+    def by_read(out: SpinWait, after: int) -> tuple[int, int]:
         assert out.read(wire.ask(after).recv, 448) == b"answer"
         return wire.looks, wire.sleeps
 
-    def by_poll(out: Lookout, after: int) -> tuple[int, int]:
+    def by_poll(out: SpinWait, after: int) -> tuple[int, int]:
         assert out.poll(wire.ask(after).poll, 5.0) == [(7, 1)]
         return wire.looks, wire.sleeps
 
     return by_read if request.param == "read" else by_poll
 
 
-def rest_of(out: Lookout) -> int:
+def rest_of(out: SpinWait) -> int:
     """How many times it must be told that time has passed."""
     times = 0
     while not out.looking:
@@ -89,20 +89,20 @@ def rest_of(out: Lookout) -> int:
     return times
 
 
-def miss(out: Lookout, ask: Any) -> None:
+def miss(out: SpinWait, ask: Any) -> None:
     while out.looking:
         ask(out, 10_000)
 
 
 def test_an_answer_that_comes_soon_is_seen_without_sleep(ask: Any) -> None:
-    out = Lookout(RESTS)
+    out = SpinWait(RESTS)
     for _ in range(1000):
         assert ask(out, 20) == (20, 0)
     assert out.looking
 
 
 def test_one_does_not_look_for_much_longer_than_usual(ask: Any) -> None:
-    out = Lookout(RESTS)
+    out = SpinWait(RESTS)
     looks, sleeps = ask(out, 10_000)
     assert (looks, sleeps) == (MOST_LOOKS, 1)
     for _ in range(200):
@@ -113,14 +113,14 @@ def test_one_does_not_look_for_much_longer_than_usual(ask: Any) -> None:
 
 
 def test_an_answer_that_takes_long_now_and_then_does_not_end_it(ask: Any) -> None:
-    out = Lookout(RESTS)
+    out = SpinWait(RESTS)
     for number in range(500):
         ask(out, 10_000 if number % 5 == 4 else 20)
     assert out.looking
 
 
 def test_of_a_server_that_is_far_one_soon_sleeps_at_once_and_looks_ever_more_seldom(ask: Any) -> None:
-    out = Lookout(RESTS)
+    out = SpinWait(RESTS)
     rests = []
     for _ in range(5):
         missed = 0
@@ -133,7 +133,7 @@ def test_of_a_server_that_is_far_one_soon_sleeps_at_once_and_looks_ever_more_sel
 
 
 def test_it_is_begun_anew_when_it_pays_again(ask: Any) -> None:
-    out = Lookout(RESTS)
+    out = SpinWait(RESTS)
     for _ in range(3):
         miss(out, ask)
         rest_of(out)
@@ -144,7 +144,7 @@ def test_it_is_begun_anew_when_it_pays_again(ask: Any) -> None:
 
 
 def test_where_the_answer_is_there_at_once_nobody_would_have_slept(ask: Any) -> None:
-    out = Lookout(RESTS)
+    out = SpinWait(RESTS)
     for _ in range(200):
         if out.looking:
             assert ask(out, 0) == (0, 0)
@@ -153,7 +153,7 @@ def test_where_the_answer_is_there_at_once_nobody_would_have_slept(ask: Any) -> 
 
 
 def test_among_threads_that_take_turns_nobody_looks(ask: Any) -> None:
-    mine, others = Lookout((1, 1)), Lookout((1, 1))
+    mine, others = SpinWait((1, 1)), SpinWait((1, 1))
     seen: list[tuple[int, int]] = []
     ask(mine, 20)
     for _ in range(10):
@@ -171,7 +171,7 @@ def test_among_threads_that_take_turns_nobody_looks(ask: Any) -> None:
 def test_who_is_not_left_the_processor_does_not_waste_it(
     ask: Any, usage: Usage, taken_away: int, looks_on: bool
 ) -> None:
-    out = Lookout(RESTS)
+    out = SpinWait(RESTS)
     for _ in range(CHECK // 2):
         assert ask(out, 20) == (20, 0)
     usage.ru_nivcsw += taken_away
@@ -182,7 +182,7 @@ def test_who_is_not_left_the_processor_does_not_waste_it(
 
 
 def test_a_link_reads_plainly_whenever_it_does_not_look() -> None:
-    wire = Wire()
+    wire = NodeConnection()
     bare: list[Any] = ["write", "read"]
     out = LinkLookout(bare, wire.recv)
     for _ in range(3):
@@ -224,7 +224,7 @@ def test_after_a_time_of_rest_a_client_finds_out_anew(server: RunningServer) -> 
         with locks.lock("a"):
             pass
         link: Any = locks.transport.idle[0]
-        out: Lookout = link.lookout
+        out: SpinWait = link.lookout
         out._sleep(1)
         for _ in range(300):
             with locks.lock("a"):

@@ -98,7 +98,7 @@ from holdtight.keeper.keeper import keeper
 locks = Locks("redis://127.0.0.1:1")
 old, old_keeper = locks.client.id, keeper()
 started = threading.Event(); tell(started.set); started.wait(10)
-keeper().post(int)
+keeper().run_soon(int)
 child = os.fork()
 if child == 0:
     again = threading.Event(); tell(again.set)

@@ -11,7 +11,7 @@ from holdtight import Locks, LossReason
 from holdtight.base.breaker import Breaker
 from holdtight.base.plan import LinkDown
 from holdtight.grants.quorum_tenure import FirstCharge, NodeCharge, QuorumTenure
-from holdtight.stores.redis.quorum_store import Lot
+from holdtight.stores.redis.quorum_store import VoteReplies
 
 URLS = [f"redis://node-{number}" for number in range(5)]
 OWNER = b"o" * 24
@@ -55,7 +55,7 @@ def test_a_tenure_that_all_nodes_were_asked_for_at_once_is_the_same_when_it_is_l
         node.learn(1_700_000_000.0, clock.now)
     terms = locks.lock("a").terms
     markers = {1: limit // 1000 + 50, 3: limit // 1000 + 50}
-    lot = Lot(replies, [limit] * 5, ways)
+    lot = VoteReplies(replies, [limit] * 5, ways)
     tenure = QuorumTenure.of_one_moment(terms, lambda hook: None, OWNER, 7, clock.now, lot)
     known = tenure_on(locks, 0, 2, 4, markers=markers)
     assert (tenure.deadline, tenure.good_until, tenure.nodes) == (known.deadline, known.good_until, known.nodes)
@@ -78,7 +78,7 @@ def test_when_nothing_can_come_any_more_a_node_that_may_have_voted_is_told_as_on
 
 def test_it_ends_at_once_only_if_no_node_was_asked_for_more(locks: Any, clock: Clock) -> None:
     def made() -> QuorumTenure:
-        lot = Lot([b"%016d%016d" % (7, 7)] * 5, [7] * 5, ())
+        lot = VoteReplies([b"%016d%016d" % (7, 7)] * 5, [7] * 5, ())
         return QuorumTenure.of_one_moment(locks.lock("a").terms, lambda hook: None, OWNER, 7, clock.now, lot)
 
     renewed, refused, untouched = made(), made(), made()
@@ -123,7 +123,7 @@ def test_one_charge_stands_for_all_nodes_until_the_tenure_is_not_young(
 ) -> None:
     kept, tenure = List(), tenure_on(locks, 0, 1, 2)
     with monkeypatch.context() as patch:
-        patch.setattr(locks.place, "post", kept)
+        patch.setattr(locks.place, "runtime", kept)
         tenure.keep(1000.0)
         (first,) = kept.charges
         assert isinstance(first, FirstCharge)
@@ -142,7 +142,7 @@ def test_one_charge_stands_for_all_nodes_until_the_tenure_is_not_young(
 def test_a_tenure_that_ends_while_it_is_young_is_watched_as_it_is(locks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, tenure = List(), tenure_on(locks, 0, 1, 2, max_hold=0.5)
     with monkeypatch.context() as patch:
-        patch.setattr(locks.place, "post", kept)
+        patch.setattr(locks.place, "runtime", kept)
         tenure.keep(1000.0)
         assert {type(each) for each in kept.charges} == {NodeCharge}
 

@@ -52,14 +52,14 @@ def test_no_turn_of_the_thread_takes_asks_or_judges_more_than_a_few_charges(keep
     keeper.connected(place)
     seen = sum(len(each.log) for each in charges)
     while any(each.log[-1:] != ["answered 1"] for each in charges):
-        waiting = len(keeper._stations[place]._waiting)  # type: ignore[index]
-        under_way = len(keeper._stations[place]._sent)  # type: ignore[index]
+        waiting = len(keeper._connections[place]._waiting)  # type: ignore[index]
+        under_way = len(keeper._connections[place]._sent)  # type: ignore[index]
         assert under_way <= UNDER_WAY
         keeper.hears(place, *[1] * under_way)
         keeper.turn()
         now_seen = sum(len(each.log) for each in charges)
         assert now_seen - seen <= 2 * UNDER_WAY, "what was answered, and what was asked instead"
-        assert len(keeper._stations[place]._waiting) - waiting <= SLICE  # type: ignore[index]
+        assert len(keeper._connections[place]._waiting) - waiting <= SLICE  # type: ignore[index]
         seen = now_seen
 
 
@@ -94,7 +94,7 @@ def test_a_late_keeper_takes_and_sends_more_at_once_in_one_write(keeper: Still, 
     for charge in charges:
         keeper.add(charge, keeper.now - charge.interval)
     keeper.turn(keeper.now + late)
-    assert len(keeper._stations[place]._waiting) == SLICE * times  # type: ignore[index]
+    assert len(keeper._connections[place]._waiting) == SLICE * times  # type: ignore[index]
     link = keeper.connected(place)
     keeper.turn()
     assert [len(each) for each in link.writes] == ([BATCH, BATCH] if times == 1 else [UNDER_WAY * times])

@@ -68,8 +68,8 @@ class Server:
         self.locks.client.recorded_until = float("inf")
         self.keeper = Still()
         self.opens: list[Line] = []
-        post = keeper_module.post
-        monkeypatch.setattr(post, "keeper", self.keeper)
+        runtime = keeper_module.runtime
+        monkeypatch.setattr(runtime, "keeper", self.keeper)
         monkeypatch.setattr(self.locks.place, "open", self._open)
 
     def _open(self, timeout: float) -> Any:

@@ -209,7 +209,7 @@ def test_a_lease_is_renewed_before_its_deadline_also_after_a_renewal_was_overtak
     tenure = world.tenure(ttl=1)
     renewal = Renewal(tenure, 60.0, lambda: None)
     renewal.start()
-    world.keeper._posts.clear()  # the two go out in one batch, the overtaken one last
+    world.keeper._requested.clear()  # the two go out in one batch, the overtaken one last
     renewal.request(world.now)
     overtaken = tenure.request(world.now)
     renewal.answered(1, world.now)
@@ -250,7 +250,7 @@ def test_an_unanswered_renewal_is_unavailable_and_the_keeper_goes_on(world: Worl
         renewal.conclude()
     assert tenure.alive
     world.keeper.do_posts()
-    station = world.keeper._station(tenure.place)
+    station = world.keeper._connection_to(tenure.place)
     waiting = [charge for charge, _ in station._waiting]
     assert tenure in [*world.keeper.charges(tenure.place), *waiting]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdtight.stores.redis.handshake import MUCH_AHEAD, VOUCHED_SECONDS, Client, Words
+from holdtight.stores.redis.handshake import MUCH_AHEAD, VOUCHED_SECONDS, Client, InboxArgs
 from holdtight.stores.redis.resp import bulk
 
 RUN = b"a" * 40
@@ -22,7 +22,7 @@ def vouching(number: int) -> bytes:
 
 
 def test_a_connection_vouches_once_a_vote_by_it_has_passed_the_guard() -> None:
-    words = Words([word(0), word(1), word(2)])
+    words = InboxArgs([word(0), word(1), word(2)])
     used = words.at(100.0)
     assert used == [word(0), word(1), word(2)]
     words.learn(used, [YES, None, [1, YES[:16], 0, b""]])
@@ -33,13 +33,13 @@ def test_a_connection_vouches_once_a_vote_by_it_has_passed_the_guard() -> None:
 
 @pytest.mark.parametrize("answer", [None, 1, [0, 5, b"holder", 7], [-4, 5, 7], [-1, 5], OSError()])
 def test_nothing_but_the_usual_yes_says_that_the_guard_has_let_it_pass(answer: Any) -> None:
-    words = Words([word(0)])
+    words = InboxArgs([word(0)])
     words.learn(words.at(100.0), [answer])
     assert words.at(100.1) == [word(0)]
 
 
 def test_after_a_while_the_guard_is_asked_again_and_a_yes_to_one_who_vouched_does_not_count() -> None:
-    words = Words([word(0)])
+    words = InboxArgs([word(0)])
     words.learn(words.at(100.0), [YES])
     used = words.at(100.1)
     assert used == [vouching(0)]
@@ -52,7 +52,7 @@ def test_after_a_while_the_guard_is_asked_again_and_a_yes_to_one_who_vouched_doe
 
 
 def test_a_vote_by_a_connection_of_before_says_nothing_about_the_next() -> None:
-    before, after = Words([word(0)]), Words([word(1)])
+    before, after = InboxArgs([word(0)]), InboxArgs([word(1)])
     used = before.at(100.0)
     after.at(100.0)
     after.learn(used, [YES])
@@ -60,7 +60,7 @@ def test_a_vote_by_a_connection_of_before_says_nothing_about_the_next() -> None:
 
 
 def test_without_a_guard_there_is_nothing_to_vouch_for() -> None:
-    words = Words([word(0, run=b"")])
+    words = InboxArgs([word(0, run=b"")])
     words.learn(words.at(100.0), [YES])
     assert words.at(100.1) == [word(0, run=b"")]
 

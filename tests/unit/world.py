@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdtight import Lease, Locks
-from holdtight.base.runtime import Post
+from holdtight.base.runtime import Runtime
 from holdtight.clients import client
 from holdtight.events import Event
 from holdtight.grants.tenure import Tenure
@@ -25,8 +25,8 @@ class World:
         self.delivered: list[Callable[[], object]] = []
         self.seen: list[Event] = []
         self.keeper = Still()
-        post = Post(lambda: self.now, self.keeper, lambda function, *args: function(*args))
-        monkeypatch.setattr(client, "_post", lambda settings: post)
+        runtime = Runtime(lambda: self.now, self.keeper, lambda function, *args: function(*args))
+        monkeypatch.setattr(client, "_runtime", lambda settings: runtime)
         self.locks = Locks("redis://127.0.0.1:1", namespace="tenure")
         self.locks.client.lead = 0.0
         self.locks.events.subscribe(self.seen.append)

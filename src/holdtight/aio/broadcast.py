@@ -12,7 +12,7 @@ import hiredis
 
 from holdtight.aio.connection import Connection
 from holdtight.base.plan import LinkDown, ServerSaid, Step
-from holdtight.keeper.charges import Errand
+from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.redis.link import bell_for
 from holdtight.stores.redis.store import LONGEST_PATIENCE
 
@@ -110,7 +110,7 @@ class Burst:
         """What must not be left undone, to the keeper."""
         if step.undo:
             place = self._transport.nodes[index].place
-            place.post.keeper.ask(Errand(place, step.otherwise or step))
+            place.runtime.keeper.ask(DeferredUndo(place, step.otherwise or step))
 
     def _told_at_last(self, index: int, connection: "NodeConnection", future: "asyncio.Future[Any]") -> None:
         if future.cancelled():

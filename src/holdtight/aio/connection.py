@@ -20,7 +20,7 @@ import hiredis
 
 from holdtight.base.plan import Bell, LinkDown
 from holdtight.base.process import tell_of_fork
-from holdtight.base.runtime import Post
+from holdtight.base.runtime import Runtime
 from holdtight.base.values import Owner
 from holdtight.stores.boundary import Link
 from holdtight.stores.redis.link import bell_for
@@ -35,9 +35,9 @@ _Push = hiredis.PushNotification
 
 
 class Connection:
-    def __init__(self, link: Link, loop: asyncio.AbstractEventLoop, post: Post) -> None:
+    def __init__(self, link: Link, loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
         self._link = link
-        self._post = post
+        self._runtime = runtime
         self._loop = loop
         self.inbox = link.inbox
         self.inbox_word = link.inbox_word
@@ -162,11 +162,11 @@ class Connection:
             return bell
         if not self.alive:
             raise LinkDown("the connection is closed", sent=False)
-        if until <= self._post.clock():
+        if until <= self._runtime.clock():
             return None
         listener: asyncio.Future[Bell | None] = self._new_future()
         self._listeners[owner] = listener
-        timer = self._post.call_at(self._loop, until, _time_is_up, listener)
+        timer = self._runtime.call_at(self._loop, until, _time_is_up, listener)
         try:
             return await listener
         finally:

@@ -12,7 +12,7 @@ import hiredis
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish, client_closed
-from holdtight.keeper.charges import Errand, StandingInLine
+from holdtight.keeper.charges import DeferredUndo, StandingInLine
 
 __all__ = ["Driver", "PlanRunner", "see_through"]
 
@@ -82,7 +82,7 @@ class Driver(PlanRunner):
         self._stop_standing()
         connection = self._connection
         if connection is None or not connection.alive:
-            self._place.post.keeper.ask(Errand(self._place, step.otherwise or step))
+            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
             return None
         sent = self._clock()
         silent = connection.silent
@@ -90,13 +90,13 @@ class Driver(PlanRunner):
         if silent:
             # It goes out in order, but there is no use in waiting for the answer.
             asked.add_done_callback(ignore)
-            self._place.post.keeper.ask(Errand(self._place, step.otherwise or step))
+            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
             return None
         cancelled = await see_through(asked)
         try:
             reply = asked.result()
         except LinkDown:
-            self._place.post.keeper.ask(Errand(self._place, step.otherwise or step))
+            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
             reply = None
         if cancelled is not None:
             raise cancelled
@@ -119,7 +119,7 @@ class Driver(PlanRunner):
         if self._standing is None:
             gone = self._transport.loop.is_closed
             self._standing = StandingInLine(self._place, park.touch, connection.inbox, gone)
-            self._place.post.keeper.add(self._standing, self._clock())
+            self._place.runtime.keeper.add(self._standing, self._clock())
         if not connection.inbox:
             # Nobody can ring here: look now and then.
             await asyncio.sleep(min(seconds, random.uniform(*POLL_SECONDS)))
@@ -129,7 +129,7 @@ class Driver(PlanRunner):
     def _stop_standing(self) -> None:
         if self._standing is not None:
             self._standing.alive = False
-            self._place.post.keeper.drop(self._standing)
+            self._place.runtime.keeper.drop(self._standing)
             self._standing = None
 
 

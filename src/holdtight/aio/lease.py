@@ -29,25 +29,25 @@ class AsyncLease(BaseLease):
         limit = wait_seconds(timeout, "timeout")
         if self.lost:
             return True
-        loop, post = asyncio.get_running_loop(), self.tenure.place.post
+        loop, runtime = asyncio.get_running_loop(), self.tenure.place.runtime
         gone = loop.create_future()
 
         def hook() -> None:  # delivered on the loop that acquired, which need not be this one
-            post.call_soon(loop, _finish, gone)
+            runtime.call_soon(loop, _finish, gone)
 
         tenures = self.tenures
-        until = float("inf") if limit is None else post.clock() + limit
+        until = float("inf") if limit is None else runtime.clock() + limit
         try:
             for tenure in tenures:
                 tenure.on_loss(hook)
             while not gone.done() and not self.closed and all(tenure.alive for tenure in tenures):
                 due = loop.create_future()
-                timer = post.call_at(loop, min(post.clock() + _GLANCE, until), _finish, due)
+                timer = runtime.call_at(loop, min(runtime.clock() + _GLANCE, until), _finish, due)
                 try:
                     await asyncio.wait([gone, due], return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     timer.cancel()
-                if post.clock() >= until:
+                if runtime.clock() >= until:
                     break
         finally:
             for tenure in tenures:

@@ -22,7 +22,7 @@ from holdtight.config.settings import UNSET, Options
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
-from holdtight.grants.leak_warning import summon
+from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure
 from holdtight.stores.redis.store import marker_for
@@ -44,7 +44,7 @@ _PATIENCE = 2.0
 class AsyncLock(BaseLock):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
-    __slots__ = ("_clock", "_lane", "_patience", "_post", "_unusual", "_wait")
+    __slots__ = ("_clock", "_lane", "_patience", "_runtime", "_unusual", "_wait")
 
     _locks: "AsyncLocks"
 
@@ -53,8 +53,8 @@ class AsyncLock(BaseLock):
         self._wait = options.wait
         self._unusual = options.reentrant or options.max_hold is not None
         self._clock = locks.place.clock
-        self._post = locks.place.post
-        self._lane = self._post.keeper.lane(self.terms.interval)
+        self._runtime = locks.place.runtime
+        self._lane = self._runtime.keeper.lane(self.terms.interval)
         self._patience = shared(patience(self.prepared, options.wait, locks.settings.connect_timeout))
 
     # Taking.
@@ -149,17 +149,19 @@ class AsyncLock(BaseLock):
         lease = _new(AsyncLease)
         lease.lock = self
         lease.tenure = tenure
-        lease.witness = summon(tenure)  # before anybody renews it: an interrupt may come between any two of these
+        lease.witness = leak_warning_for(
+            tenure
+        )  # before anybody renews it: an interrupt may come between any two of these
         lane = self._lane
         if lane.epoch != current.epoch:
-            lane = self._lane = self._post.keeper.lane(tenure.interval)
+            lane = self._lane = self._runtime.keeper.lane(tenure.interval)
         due = started + lane.interval
         if due < lane.latest - lane.slack:
-            self._post.keeper.add(tenure, started)  # the answer took long: it does not belong at the end of the lane
+            self._runtime.keeper.add(tenure, started)  # the answer took long: it does not belong at the end of the lane
         else:
             lane.charges[tenure] = lane.latest = due
             if not lane.armed:
-                self._post.keeper.arm(lane, due)
+                self._runtime.keeper.arm(lane, due)
         if self._unusual:
             self.see_to(lease, who)
         if locks.events.loud:
@@ -202,15 +204,15 @@ class AsyncLock(BaseLock):
     ) -> AsyncLease:
         tenure = Tenure(self.terms, transport.deliver, owner, fence, sent, marker)
         lease = AsyncLease(self, tenure)
-        self._post.keeper.add(tenure, sent)
+        self._runtime.keeper.add(tenure, sent)
         if self._unusual:
             self.see_to(lease, who)
         return lease
 
-    # Giving back and renewing, for leases.
+    # ReleasingLock back and renewing, for leases.
 
     async def give_back(self, tenure: Tenure) -> None:
-        self._post.keeper.drop(tenure)
+        self._runtime.keeper.drop(tenure)
         if tenure.lost():
             self.let_go(tenure)  # no answer could change anything, and the server may be hung
             return
@@ -260,7 +262,7 @@ class AsyncLock(BaseLock):
         """The reader's lease in place of the writer's."""
         lock = self.reading()
         tenure.waiting = True
-        self._post.keeper.drop(tenure)
+        self._runtime.keeper.drop(tenure)
         try:
             grant = await self._locks.run(self.downgrading(lock, tenure), self._name)
         except BaseException as error:
@@ -276,7 +278,7 @@ class AsyncLock(BaseLock):
             if not done.done():
                 done.set_result(None)
 
-        renewal = Renewal(tenure, ttl, lambda: self._post.call_soon(loop, finish), last=last)
+        renewal = Renewal(tenure, ttl, lambda: self._runtime.call_soon(loop, finish), last=last)
         renewal.start()
         try:
             await asyncio.wait([done], timeout=min(_PATIENCE, max(0.0, tenure.deadline - self._clock()) + 0.05))
@@ -346,7 +348,7 @@ class AsyncLock(BaseLock):
         tenure.entered = 0
         tenure.ended = True
         if self._lane.charges.pop(tenure, None) is None:
-            self._post.keeper.drop(tenure)
+            self._runtime.keeper.drop(tenure)
         head = self.prepared.release or self.prepared.pack_release()
         return connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), _PATIENCE)
 

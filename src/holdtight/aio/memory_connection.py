@@ -18,7 +18,7 @@ __all__ = ["LocalConnection"]
 
 class LocalConnection(Connection):
     def _attach(self) -> None:
-        post, loop, me = self._post, self._loop, weakref.ref(self)
+        runtime, loop, me = self._runtime, self._loop, weakref.ref(self)
 
         def ring(message: bytes) -> None:
             connection = me()
@@ -26,7 +26,7 @@ class LocalConnection(Connection):
                 connection._ring(*bell_in(message))
 
         def hear(message: bytes) -> None:
-            post.call_soon(loop, ring, message)
+            runtime.call_soon(loop, ring, message)
 
         cast(Link, self._link).listen(hear)
 

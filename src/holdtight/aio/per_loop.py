@@ -89,4 +89,4 @@ def let_go(transports: list[Transport]) -> None:
         if transport.loop.is_closed():
             transport.let_go()
         else:
-            transport.place.post.call_soon(transport.loop, transport.let_go)
+            transport.place.runtime.call_soon(transport.loop, transport.let_go)

@@ -1,4 +1,4 @@
-"""Runs plans on a quorum on an event loop: all nodes are asked at once, on their multiplexed connections (see base/plan.py).
+"""Runs plans on a quorum on an event loop (see base/plan.py): it asks all nodes at once, on their multiplexed connections.
 
 Replies that nobody waits for any more are drained by the connections: a future that is done stays in line to take them.
 """
@@ -17,9 +17,9 @@ from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.breaker import Breaker
 from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
-from holdtight.keeper.charges import Errand
+from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
-from holdtight.stores.redis.handshake import Words
+from holdtight.stores.redis.handshake import InboxArgs
 from holdtight.stores.redis.quorum_place import SILENT_SECONDS, QuorumPlace
 from holdtight.stores.redis.store import LONGEST_PATIENCE
 
@@ -37,7 +37,7 @@ class NodeTransport(Transport):
         self._index = index
 
     def _connection(self, link: Link) -> Connection:
-        made = NodeConnection(link, self.loop, self.place.post)
+        made = NodeConnection(link, self.loop, self.place.runtime)
         made.index = self._index
         return made
 
@@ -62,7 +62,7 @@ class QuorumTransport(Transport):
         self.breakers = [Breaker() for _ in place.nodes]
         self.ways: tuple[NodeConnection, ...] = ()
         """The connections to all nodes, always the same tuple while they are the same."""
-        self.words = Words(())
+        self.words = InboxArgs(())
         """Their inboxes, as they go into a request."""
         self._knowing: tuple[Any, Sequence[Any]] = (None, ())
         self.plans = 0
@@ -86,7 +86,7 @@ class QuorumTransport(Transport):
             self.ways = ()
             return False
         self.ways = tuple(found)
-        self.words = Words([connection.inbox_word for connection in found])
+        self.words = InboxArgs([connection.inbox_word for connection in found])
         return True
 
     def all_know(self, replacement: Any) -> bool:
@@ -167,7 +167,7 @@ class FanDriver(PlanRunner):
         listener: asyncio.Future[Bell | None] = self._loop.create_future()
         self._transport.pauses.add(listener)
         connections = [each for each in (node.ready() for node in self._transport.nodes) if each is not None]
-        timer = self._place.post.call_at(self._loop, park.until, _time_is_up, listener)
+        timer = self._place.runtime.call_at(self._loop, park.until, _time_is_up, listener)
         try:
             for connection in connections:
                 connection.listen(park.owner, listener)
@@ -262,7 +262,7 @@ class _Asking:
         place = self._transport.nodes[index].place
         if place.client.announcement_due():
             connection.ask(place.client.record(), LONGEST_PATIENCE).add_done_callback(ignore)
-            place.post.keeper.watch(place)
+            place.runtime.keeper.watch(place)
         if self._fan.ways is not None:
             self._fan.ways[index] = connection
         request = step.packed(connection.inbox_word)
@@ -318,7 +318,7 @@ class _Asking:
 
     def _leave_to_the_keeper(self, index: int, step: Step) -> None:
         place = self._transport.nodes[index].place
-        place.post.keeper.ask(Errand(place, step))
+        place.runtime.keeper.ask(DeferredUndo(place, step))
 
 
 def _time_is_up(listener: "asyncio.Future[Bell | None]") -> None:

@@ -15,7 +15,7 @@ from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
 from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.redis.quorum_store import RESIGN_WHOLE, Ballot, Lot, agreed_fence, voted
+from holdtight.stores.redis.quorum_store import RESIGN_WHOLE, Ballot, VoteReplies, agreed_fence, voted
 
 __all__ = ["AsyncQuorumLock"]
 
@@ -47,7 +47,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         requests, limits, _ = ballot.vote_requests(owner, now=started, patience=longest, leads=leads, words=used)
         majority = store.majority
         burst = Burst(transport, requests, voted, enough=majority, too_many=len(limits) - majority + 1)
-        lot = Lot(burst.replies, limits, ways)
+        lot = VoteReplies(burst.replies, limits, ways)
         burst.send(ways, longest)
         try:
             await burst.over

@@ -68,8 +68,8 @@ class Transport:
     def _connect_at_once(self, timeout: float) -> Connection:
         from holdtight.aio.memory_connection import LocalConnection
 
-        self.connection = LocalConnection(self.place.open(timeout), self.loop, self.place.post)
-        self.place.post.keeper.watch(self.place)
+        self.connection = LocalConnection(self.place.open(timeout), self.loop, self.place.runtime)
+        self.place.runtime.keeper.watch(self.place)
         return self.connection
 
     def _start_connecting(self) -> "asyncio.Future[Connection]":
@@ -104,10 +104,10 @@ class Transport:
         self.connection = self._connection(link)
         future.set_result(self.connection)
         if self.place.client.known:
-            self.place.post.keeper.watch(self.place)
+            self.place.runtime.keeper.watch(self.place)
 
     def _connection(self, link: Link) -> Connection:
-        return Connection(link, self.loop, self.place.post)
+        return Connection(link, self.loop, self.place.runtime)
 
     def _connected(self, future: "asyncio.Future[Connection]") -> None:
         self._connecting = None
@@ -118,7 +118,7 @@ class Transport:
         if client.announcement_due():
             # In the same write as what follows: nobody waits for its answer.
             connection.ask(client.record(), step.patience).add_done_callback(ignore)
-            self.place.post.keeper.watch(self.place)
+            self.place.runtime.keeper.watch(self.place)
         request = step.packed(connection.inbox_word)
         sent = self.place.clock()
         reply = await connection.ask(request, step.patience)
@@ -133,7 +133,7 @@ class Transport:
 
     def _deliver(self, hook: Callable[[], object]) -> None:
         """News from the keeper, to be told on this loop."""
-        self.place.post.call_soon(self.loop, hook)
+        self.place.runtime.call_soon(self.loop, hook)
 
     def rest(self) -> None:
         """Somebody is done. Once the client is closed, a connection stays only for those who are not."""
@@ -149,7 +149,7 @@ class Transport:
         """Nobody has the client any more: closes as soon as it is not in use."""
         self.closed = True
         if self.in_use and not self.loop.is_closed():
-            self.place.post.call_at(self.loop, self.place.clock() + LET_GO_AGAIN, self.let_go)
+            self.place.runtime.call_at(self.loop, self.place.clock() + LET_GO_AGAIN, self.let_go)
         else:
             self.close()
 
@@ -157,7 +157,7 @@ class Transport:
         """Until that moment, or until the client is closed."""
         over = self.loop.create_future()
         self.pauses.add(over)
-        timer = self.place.post.call_at(self.loop, until, _end_pause, over)
+        timer = self.place.runtime.call_at(self.loop, until, _end_pause, over)
         try:
             await over
         finally:

@@ -1,8 +1,8 @@
 """Time as it passes for the clients of a place: the clock, the keeper that goes by it, and the ways to sleep and to
 have something called.
 
-`keeper.post` is this process's own: there time passes by itself. `holdtight.testing` has others, where it passes when
-it is told to.
+`keeper.runtime` is this process's own: there time passes by itself. In those of `holdtight.testing` time passes when
+the test says so.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from holdtight.keeper.keeper import Keeper
 
-__all__ = ["Post", "Timer"]
+__all__ = ["Runtime", "Timer"]
 
 LONGEST_TIMER = 86400.0
 
@@ -24,7 +24,7 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Post:
+class Runtime:
     def __init__(self, clock: Clock, keeper: "Keeper", tell: Callable[..., None]) -> None:
         self.clock = clock
         self.keeper = keeper

@@ -9,7 +9,7 @@ from holdtight.base import process
 from holdtight.base.event_bus import Events
 from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
-from holdtight.base.runtime import Post
+from holdtight.base.runtime import Runtime
 from holdtight.base.values import Kind, LockInfo, check_name, owner_text
 from holdtight.clients.degraded import stand_in_settings
 from holdtight.clients.loading import load
@@ -20,7 +20,7 @@ from holdtight.core.inspect import look
 from holdtight.errors import LockError, NotSupported, Unavailable
 from holdtight.grants.leak_warning import watch_client
 from holdtight.grants.tenure import Tenure
-from holdtight.keeper.keeper import post
+from holdtight.keeper.keeper import runtime
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis import error_replies
 from holdtight.stores.redis.handshake import Client
@@ -53,7 +53,7 @@ class BaseLocks(Reports, Generic[L]):
     def _open(self, settings: Settings) -> None:
         refuse_monkey_patches()
         self.settings = settings
-        here = _post(settings)
+        here = _runtime(settings)
         self.client = Client(settings.namespace, here.clock)
         self.place = _place(settings, self.client, here)
         self.store = _store(settings, self.client, self.place)
@@ -217,7 +217,7 @@ class BaseLocks(Reports, Generic[L]):
         """How often each of our own grants is entered, by owner."""
         found: dict[str, int] = {}
         for place in self._places():
-            for each in self.place.post.keeper.charges(place):
+            for each in self.place.runtime.keeper.charges(place):
                 tenure = getattr(each, "tenure", each)
                 if isinstance(tenure, Tenure):
                     found[owner_text(tenure.owner)] = tenure.entered
@@ -257,7 +257,7 @@ class BaseLocks(Reports, Generic[L]):
             if _shared.get((type(self), self.settings)) is self:
                 del _shared[type(self), self.settings]
         for place in self._places():
-            self.place.post.keeper.forget(place)
+            self.place.runtime.keeper.forget(place)
 
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """One of our errors for what the transport met."""
@@ -284,12 +284,12 @@ class BaseLocks(Reports, Generic[L]):
 # What follows loads the places with the first client, not with the package.
 
 
-def _post(settings: Settings) -> Post:
+def _runtime(settings: Settings) -> Runtime:
     """This process's own, unless the target brings a clock of its own."""
     from holdtight.config.targets import Memory
 
     realm = settings.target.realm if isinstance(settings.target, Memory) else None
-    return post if realm is None else realm.post
+    return runtime if realm is None else realm.runtime
 
 
 def _store(settings: Settings, client: Client, place: Place) -> Any:
@@ -301,7 +301,7 @@ def _store(settings: Settings, client: Client, place: Place) -> Any:
     return Store(client, server=place.display, drift=settings.drift, max_waiters=settings.max_waiters)
 
 
-def _place(settings: Settings, client: Client, here: Post) -> Place:
+def _place(settings: Settings, client: Client, here: Runtime) -> Place:
     from holdtight.config.targets import Memory, Quorum
 
     if isinstance(settings.target, Memory):

@@ -48,7 +48,7 @@ def open_tenure(lock: "BaseLock", deliver: Any, owner: Owner, now: float) -> Ten
 
 
 def end_open_tenure(tenure: Tenure, locks: "BaseLocks[Any]") -> None:
-    tenure.place.post.keeper.drop(tenure)
+    tenure.place.runtime.keeper.drop(tenure)
     tenure.lost()
     tenure.ended = True
     if locks.events.wanted:

@@ -14,7 +14,7 @@ from holdtight.core.ending import downgrade
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.tenure import Tenure, Terms
-from holdtight.keeper.charges import Errand, look_after
+from holdtight.keeper.charges import DeferredUndo, look_after
 from holdtight.stores.redis.store import Prepared
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class BaseLock:
         """What only some locks ask for."""
         tenure = lease.tenure
         if tenure.hold_until is not None:
-            tenure.place.post.keeper.add(tenure, tenure.since)
+            tenure.place.runtime.keeper.add(tenure, tenure.since)
         if self.options.reentrant:
             lease.share(who)
 
@@ -78,13 +78,13 @@ class BaseLock:
     def let_go(self, tenure: Tenure) -> None:
         """Ends the tenure here and leaves its release to the keeper: the caller does not wait for an answer."""
         place = self._locks.place
-        place.post.keeper.drop(tenure)
+        place.runtime.keeper.drop(tenure)
         tenure.lost()
         tenure.ended = True
         if tenure.reason is LossReason.FORKED:
             return
         step = self.prepared.withdraw_step(tenure.owner, marker=self._locks.marker_of(tenure))
-        place.post.keeper.ask(Errand(place, step))
+        place.runtime.keeper.ask(DeferredUndo(place, step))
         self.handed_on(tenure)
 
     def handed_on(self, tenure: Tenure) -> None:
@@ -104,7 +104,7 @@ class BaseLock:
         """A refusal changes nothing. Otherwise others may be reading already: the writer's lease is lost."""
         if isinstance(error, LockError) and not isinstance(error, (Unavailable, LeaseLost)):
             tenure.waiting = False
-            tenure.place.post.keeper.ask(tenure)
+            tenure.place.runtime.keeper.ask(tenure)
         else:
             reason = error.reason if isinstance(error, LeaseLost) else None
             tenure.lose(reason or LossReason.UNREACHABLE)

@@ -15,7 +15,7 @@ from holdtight.errors import LockError, NotOwner, NotSupported, QuorumNotReached
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.quorum_tenure import Finish, QuorumTenure
 from holdtight.grants.tenure import Deliver, Tenure, Terms
-from holdtight.keeper.charges import Errand
+from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.redis.quorum_place import QuorumPlace
 from holdtight.stores.redis.quorum_store import Ballot
 from holdtight.stores.redis.store import LONGEST_PATIENCE, Prepared
@@ -85,7 +85,7 @@ class QuorumLockMixin:
         sent = {index: each.sent for index, each in found.granted().items()}
         return QuorumTenure(self.terms, deliver, asking.owner, grant.fence, sent, found.open(), found.ways, grant.sent)
 
-    # Giving back.
+    # ReleasingLock back.
 
     def finish(self, tenure: QuorumTenure) -> Finish:
         """Ends the tenure here, before anybody else can have it."""
@@ -122,7 +122,7 @@ class QuorumLockMixin:
         for index in left.holding | left.markers.keys():
             step = self.ballot.withdraw_step(tenure.owner, left.markers.get(index, 0))
             node = tenure.place.nodes[index]
-            node.post.keeper.ask(Errand(node, step))
+            node.runtime.keeper.ask(DeferredUndo(node, step))
 
     # Renewing, when somebody asks for it.
 

@@ -7,7 +7,7 @@ from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.values import Grant, Owner, owner_text
 from holdtight.errors import DeadlockDetected, LockError, LockTimeout, quotable
 from holdtight.grants.tenure import Tenure
-from holdtight.keeper.charges import Errand
+from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis.store import Prepared
 
@@ -92,6 +92,6 @@ class Reports:
         from holdtight.events import ReleaseFailed
 
         step = prepared.withdraw_step(tenure.owner, marker=marker)
-        self.place.post.keeper.ask(Errand(self.place, step))
+        self.place.runtime.keeper.ask(DeferredUndo(self.place, step))
         self.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
         return self.meaning(error, tenure.name)

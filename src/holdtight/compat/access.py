@@ -16,7 +16,7 @@ from holdtight.config.targets import Single
 from holdtight.config.url import parse
 from holdtight.core.contend import patience
 from holdtight.errors import NotSupported
-from holdtight.keeper.keeper import post
+from holdtight.keeper.keeper import runtime
 from holdtight.stores.redis.plain_store import Deletion, Plain, PlainClient
 from holdtight.stores.redis.single import RedisPlace
 from holdtight.sync.pool import Transport
@@ -38,7 +38,7 @@ class Access:
     def __init__(self, target: Single) -> None:
         refuse_monkey_patches()
         self.client = PlainClient()
-        self.place = RedisPlace(target, self.client, post, None)
+        self.place = RedisPlace(target, self.client, runtime, None)
         self.transport = Transport(self.place, connect_timeout=CONNECT_SECONDS, max_connections=None)
         self.loops: Any = None
         """What asyncio code has of its own here; blocking code loads no asyncio."""

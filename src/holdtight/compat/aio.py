@@ -209,7 +209,7 @@ class AsyncLock(BaseLock):
             access.line.leave(plain.key, sleeper)
         return None if granted is None else self._held(plain, owner, granted)
 
-    # Giving back.
+    # ReleasingLock back.
 
     def release(self) -> Coroutine[Any, Any, None]:
         """Gives the lock back. If the server cannot be told, the lock object still knows how: call it again."""

@@ -24,7 +24,7 @@ from holdtight.errors import (
     Unavailable,
     pointed,
 )
-from holdtight.keeper.charges import Errand
+from holdtight.keeper.charges import DeferredUndo
 from holdtight.keeper.keeper import keeper
 from holdtight.stores.redis import error_replies
 from holdtight.stores.redis.plain_store import GRACE, PATIENCE, Plain, Polled
@@ -140,7 +140,7 @@ class BaseLock:
     def _signed(self, plain: Plain, held: Held, text: bytes) -> Held:
         """It stands there under the caller's own text now. What may still arrive for our own owner must not stay."""
         if held.late:
-            keeper().ask(Errand(self._access.place, plain.undo_step(held.owner, until=held.late)))
+            keeper().ask(DeferredUndo(self._access.place, plain.undo_step(held.owner, until=held.late)))
         signed = Held.chosen(text, held.until)
         signed.expiry, signed.open = held.expiry, held.open
         return signed
@@ -154,7 +154,7 @@ class BaseLock:
     def _interrupted(self, plain: Plain, owner: Owner, held: Held | None, text: bytes | None) -> None:
         """Something came when the server had said yes and the caller did not know it yet."""
         place = self._access.place
-        keeper().ask(Errand(place, plain.undo_step(owner, until=0.0 if held is None else held.late)))
+        keeper().ask(DeferredUndo(place, plain.undo_step(owner, until=0.0 if held is None else held.late)))
         if held is not None:
             self.local.drop(held)
             left = (held.until or 0.0) - boottime()
@@ -181,7 +181,7 @@ class BaseLock:
         if answer != 1 and not (asked_before or held.giving):
             raise self._lost("release")
         if held.late and held.late > boottime():
-            keeper().ask(Errand(self._access.place, plain.undo_step(held.owner, until=held.late)))
+            keeper().ask(DeferredUndo(self._access.place, plain.undo_step(held.owner, until=held.late)))
         line = self._reach.access.line
         if line.waiting:
             line.ring(plain.key)
@@ -194,14 +194,14 @@ class BaseLock:
         place, cover = self._access.place, held.cover
         if held.unique:
             held.giving = True
-            keeper().ask(Errand(place, plain.undo_step(held.owner, until=held.late)))
+            keeper().ask(DeferredUndo(place, plain.undo_step(held.owner, until=held.late)))
         elif cover is not None:
             held.giving = True
             until = boottime() + PATIENCE + GRACE
             if len(held.open) <= (0 if held.covered else 1):
-                keeper().ask(Errand(place, plain.undo_step(cover, until=until)))
+                keeper().ask(DeferredUndo(place, plain.undo_step(cover, until=until)))
             else:  # the text must not be free before all of them have arrived, or never will
-                keeper().at(until, lambda _: keeper().ask(Errand(place, plain.undo_step(cover))))
+                keeper().at(until, lambda _: keeper().ask(DeferredUndo(place, plain.undo_step(cover))))
 
     def _prolonged(self, verb: str, answer: int) -> None:
         if answer != 1:

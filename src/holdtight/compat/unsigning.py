@@ -5,14 +5,14 @@ from typing import Any
 import hiredis
 
 from holdtight.base.values import Owner
-from holdtight.keeper.charges import Errand
+from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis.plain_store import LATE, NOT_OURS, Plain, Told
 
 __all__ = ["Unsigning"]
 
 
-class Unsigning(Errand):
+class Unsigning(DeferredUndo):
     """Takes a lock back that stands under its owner or, if the signing got through, under the caller's text.
 
     As a release does, it covers the text, and gives the cover back when no earlier request of its own can arrive any
@@ -50,8 +50,8 @@ class Unsigning(Errand):
             return False
         self.alive = False
         if told.word != NOT_OURS:
-            keeper = self.place.post.keeper
+            keeper = self.place.runtime.keeper
             wait = max(0, self._last_arrival - told.now) / 1000 if told.now else 0.0
-            give = Errand(self.place, self._plain.undo_step(self._words[2]))
+            give = DeferredUndo(self.place, self._plain.undo_step(self._words[2]))
             keeper.at(self.place.clock() + wait, lambda _: keeper.ask(give))
         return True

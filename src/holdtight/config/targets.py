@@ -18,7 +18,7 @@ from holdtight.config.credentials import Credentials, FromProvider, Login, a_val
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.base.runtime import Post
+    from holdtight.base.runtime import Runtime
     from holdtight.stores.memory.place import Stores
 
 VerifyMode: TypeAlias = Literal["required", "optional", "none"]
@@ -163,7 +163,7 @@ class Realm(Protocol):
     """Stores that are not this process's own, and the time that passes there."""
 
     @property
-    def post(self) -> Post: ...
+    def runtime(self) -> Runtime: ...
     @property
     def stores(self) -> Stores: ...
 

@@ -18,14 +18,14 @@ from holdtight.grants.tenure import Tenure
 from holdtight.keeper.keeper import THREAD_NAME
 from holdtight.stores.boundary import Place
 
-__all__ = ["Witness", "dismiss", "summon", "watch_client"]
+__all__ = ["LeakWarning", "dismiss", "leak_warning_for", "watch_client"]
 
 MOST_SPARE = 1000
 
-_spare: list["Witness"] = []
+_spare: list["LeakWarning"] = []
 
 
-class Witness:
+class LeakWarning:
     """Belongs to one lease, and to nobody else: it ends when that lease does."""
 
     __slots__ = ("tenure",)
@@ -56,16 +56,16 @@ def _warn(text: str, source: object) -> None:
         warnings.warn(text, ResourceWarning, source=source, stacklevel=3)
 
 
-def summon(tenure: Tenure | None) -> Witness:
+def leak_warning_for(tenure: Tenure | None) -> LeakWarning:
     try:
         witness = _spare.pop()
     except IndexError:
-        witness = Witness()
+        witness = LeakWarning()
     witness.tenure = tenure
     return witness
 
 
-def dismiss(witness: Witness) -> None:
+def dismiss(witness: LeakWarning) -> None:
     """Its lease has ended well; neither refers to the other any more."""
     if len(_spare) < MOST_SPARE and not is_tracing():  # who traces is shown where a dropped one was made
         _spare.append(witness)
@@ -96,7 +96,7 @@ def _dropped(
     for place in places:
         connected = connected or place.client.lead is not None
         place.spare = _no_link  # the keeper may have use for the place yet, not for our links
-        place.post.keeper.forget(place, dropped=True)
+        place.runtime.keeper.forget(place, dropped=True)
     if connected and advice and epoch == process.current.epoch:
         _warn(f"{name} was dropped without being closed: {advice}, or share one client in the whole process", origin)
 

@@ -10,7 +10,7 @@ from holdtight.base.identity import Identity
 from holdtight.base.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
 from holdtight.clients.degraded import take_over
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
-from holdtight.grants.leak_warning import Witness, dismiss, summon
+from holdtight.grants.leak_warning import LeakWarning, dismiss, leak_warning_for
 from holdtight.grants.tenure import Tenure
 
 __all__ = ["BaseLease", "Detached"]
@@ -57,7 +57,7 @@ class BaseLease:
     """This handle has been released, or handed over."""
     who: Identity | None = None
     """The identity whose re-entrant grant this is, if it is one."""
-    witness: Witness | None = None
+    witness: LeakWarning | None = None
     """Sees it dropped; None once this handle is closed, of a lease whose parts have their own, and of one that a `with`
     block keeps, which cannot be dropped."""
     successor: Any = None
@@ -66,7 +66,7 @@ class BaseLease:
     def __init__(self, lock: Any, tenure: Tenure) -> None:
         self.lock = lock
         self.tenure = tenure
-        self.witness = summon(tenure)
+        self.witness = leak_warning_for(tenure)
 
     @classmethod
     def again(cls, lock: Any, tenure: Tenure, who: Identity) -> Self:
@@ -75,7 +75,7 @@ class BaseLease:
         lease.lock = tenure.stand_in or lock
         lease.tenure = tenure
         lease.who = who
-        lease.witness = witness = summon(None)
+        lease.witness = witness = leak_warning_for(None)
         tenure.entered += 1  # no interrupt can come between this and the next
         witness.tenure = tenure
         return lease
@@ -196,7 +196,7 @@ class BaseLease:
     def watch(self) -> None:
         """The block that kept it is gone without its end: from now on it matters whether somebody else has it."""
         if self.witness is None and not self.closed:
-            self.witness = summon(self.tenure)
+            self.witness = leak_warning_for(self.tenure)
 
     def _not_if_lost(self, verb: str) -> None:
         """A loss is final, whatever the server says. A forked child, which never owned it, is told elsewhere."""

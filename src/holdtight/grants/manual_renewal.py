@@ -37,7 +37,7 @@ class Renewal:
 
     def start(self) -> None:
         self._tenure.waiting = True
-        keeper = self.place.post.keeper
+        keeper = self.place.runtime.keeper
         keeper.drop(self._tenure)
         keeper.ask(self)
 
@@ -80,7 +80,7 @@ class Renewal:
 
     def _set_terms(self, sent: float) -> None:
         tenure = self._tenure
-        keeper = self.place.post.keeper
+        keeper = self.place.runtime.keeper
         keeper.drop(tenure)
         tenure.ttl = self._ttl
         drift = tenure.terms.prepared.store.drift
@@ -111,7 +111,7 @@ class Renewal:
         self.alive = False
         self._tenure.waiting = False
         if self._tenure.alive:
-            self.place.post.keeper.ask(self._tenure)
+            self.place.runtime.keeper.ask(self._tenure)
 
     def conclude(self) -> None:
         """In the caller's thread once it is done, or the caller has waited enough: returns if renewed."""

@@ -21,7 +21,7 @@ from holdtight.errors import NotOwner
 from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis.quorum_place import QuorumPlace
-from holdtight.stores.redis.quorum_store import VOTE, Ballot, Lot, read_vote
+from holdtight.stores.redis.quorum_store import VOTE, Ballot, VoteReplies, read_vote
 from holdtight.stores.redis.store import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class QuorumTenure(Tenure):
     """One grant on a quorum."""
 
     place: QuorumPlace
-    lot: Lot | None = None
+    lot: VoteReplies | None = None
     """What all nodes answered when they were asked once, if that is how it was granted."""
     asked_since = False
     """And some of them have been asked for more since then."""
@@ -75,7 +75,7 @@ class QuorumTenure(Tenure):
 
     @classmethod
     def of_one_moment(
-        cls, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, lot: Lot
+        cls, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, lot: VoteReplies
     ) -> "QuorumTenure":
         """All nodes were asked then, and a majority has granted: the lot is not looked into before somebody asks."""
         tenure = cls.__new__(cls)
@@ -95,7 +95,7 @@ class QuorumTenure(Tenure):
                     self._unfold(self.__dict__["lot"])
             return self.__dict__[attribute]
 
-    def _unfold(self, lot: Lot) -> None:
+    def _unfold(self, lot: VoteReplies) -> None:
         until = self.since + self.terms.valid
         markers = {index: lot.marker(index) for index in range(len(lot.replies)) if lot.is_open(index)}
         self._begin([until if yes else 0.0 for yes in lot.granted()], markers, lot.ways)
@@ -126,7 +126,7 @@ class QuorumTenure(Tenure):
         if self.terms.renew and self.interval > SETTLED_SECONDS and self.deadline > sent + SETTLED_SECONDS:
             first = FirstCharge(self, sent)
             self.charges = [first]
-            self.place.post.keeper.add(first, sent)
+            self.place.runtime.keeper.add(first, sent)
         else:
             self.keep_each(sent)
 
@@ -137,12 +137,12 @@ class QuorumTenure(Tenure):
             numbers = range(self._ballot.count) if self.terms.renew else range(1)
             self.charges = [NodeCharge(self, index) for index in numbers]
             for charge in self.charges:
-                self.place.post.keeper.add(charge, sent)
+                self.place.runtime.keeper.add(charge, sent)
 
     def drop(self) -> None:
         with self._changing:
             for charge in self.charges:
-                self.place.post.keeper.drop(charge)
+                self.place.runtime.keeper.drop(charge)
 
     def finish_at_once(self) -> bool:
         """The tenure is over, if all nodes can be told by the ways by which they were asked; otherwise see `finish`."""

@@ -11,7 +11,7 @@ from holdtight.base.values import Owner
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis import script
 
-__all__ = ["TOUCH_SECONDS", "Errand", "HandedOn", "StandingInLine", "look_after"]
+__all__ = ["TOUCH_SECONDS", "DeferredUndo", "HandedOn", "StandingInLine", "look_after"]
 
 TOUCH_SECONDS = 5.0 / 3
 CLAIM_SECONDS = 0.5
@@ -51,7 +51,7 @@ class StandingInLine:
     def late(self, by: float) -> None: ...
 
 
-class Errand:
+class DeferredUndo:
     """A Step that somebody could not see through: tried for a while, then left to the ttl."""
 
     interval = 0.4
@@ -106,7 +106,7 @@ class HandedOn:
         self._owner = owner
 
     def look(self, now: float) -> None:
-        keeper, due = self.place.post.keeper, self.since + self.interval
+        keeper, due = self.place.runtime.keeper, self.since + self.interval
         if not self.alive:
             return
         if now < due:  # it has been handed on once more
@@ -149,4 +149,4 @@ def look_after(place: Place, name: Passing, owner: Owner, since: float) -> None:
         if found.alive:
             return
     place.handed_on[name.keys.main] = charge = HandedOn(place, name, owner, since)
-    place.post.keeper.at(since + charge.interval, charge.look)
+    place.runtime.keeper.at(since + charge.interval, charge.look)

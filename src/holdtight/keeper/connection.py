@@ -30,7 +30,7 @@ from holdtight.stores.redis.resp import command
 if TYPE_CHECKING:
     from holdtight.keeper.keeper import Charge, Keeper
 
-__all__ = ["Station"]
+__all__ = ["KeeperConnection"]
 
 BATCH = 12
 UNDER_WAY = 24
@@ -45,7 +45,7 @@ _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 
 
-class _Errand:
+class RecordRequest:
     """A request of the station's own, whose answer nobody waits for."""
 
     interval = SILENCE
@@ -72,7 +72,7 @@ class _Errand:
     def late(self, by: float) -> None: ...
 
 
-class Station:
+class KeeperConnection:
     def __init__(self, place: Place, keeper: "Keeper") -> None:
         self.place = place
         self._keeper = keeper
@@ -103,8 +103,8 @@ class Station:
 
     @property
     def busy(self) -> bool:
-        return any(each.alive and not isinstance(each, _Errand) for each, _ in self._waiting) or any(
-            each[0].alive and not isinstance(each[0], _Errand) for each in self._sent
+        return any(each.alive and not isinstance(each, RecordRequest) for each, _ in self._waiting) or any(
+            each[0].alive and not isinstance(each[0], RecordRequest) for each in self._sent
         )
 
     @property
@@ -167,7 +167,7 @@ class Station:
         patience = SILENCE
         while self._waiting and len(batch) < size:
             charge, due = self._waiting.popleft()
-            if not charge.alive and not isinstance(charge, _Errand):
+            if not charge.alive and not isinstance(charge, RecordRequest):
                 continue
             try:
                 if late and now - max(due, self._linked_at) > charge.interval / 2:  # to connect may take its time
@@ -299,7 +299,7 @@ class Station:
                 cause = quotable(error)
             except Exception as error:  # credentials come from code that is not ours
                 cause = f"{type(error).__name__}: {error}"
-            self._keeper.post(lambda: self._connected(link, cause))
+            self._keeper.run_soon(lambda: self._connected(link, cause))
 
         try:
             start_thread(connect, "holdtight-connect")
@@ -340,13 +340,13 @@ class Station:
                 self._recorded = True
                 self._refresh_at = now + REFRESH_SECONDS
                 client.recorded_until = self._refresh_at + REFRESH_SECONDS
-                self.enqueue((_Errand(self.place, client.record()), now))
+                self.enqueue((RecordRequest(self.place, client.record()), now))
             return True
         self._idle_ticks += 1
         if self._idle_ticks == IDLE_TICKS and self._recorded and (self._link is not None or self.place.at_once):
             client.recorded_until = 0.0
             self._recorded = False
-            self.enqueue((_Errand(self.place, command("DEL", client.record_key)), now))
+            self.enqueue((RecordRequest(self.place, command("DEL", client.record_key)), now))
         return self._idle_ticks <= IDLE_TICKS or self._connecting
 
     # Ends.

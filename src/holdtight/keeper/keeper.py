@@ -26,13 +26,13 @@ from contextlib import suppress
 from holdtight.base import process
 from holdtight.base.callbacks import report, tell
 from holdtight.base.clock import Clock, boottime
-from holdtight.base.runtime import Post
-from holdtight.keeper.connection import Station
+from holdtight.base.runtime import Runtime
+from holdtight.keeper.connection import KeeperConnection
 from holdtight.keeper.schedule import Charge, Lane, stretch
 from holdtight.keeper.wake_pipe import WakePipe
 from holdtight.stores.boundary import Place
 
-__all__ = ["Charge", "Keeper", "keeper", "post"]
+__all__ = ["Charge", "Keeper", "keeper", "runtime"]
 
 RECORD_TICK = 2.5
 THREAD_NAME = "holdtight-keeper"
@@ -56,14 +56,14 @@ class Keeper:
         """Where to add. A lane that has been left empty is forgotten here; who still knows it may arm it again."""
         self._armed: dict[Lane, None] = {}
         """Where to look."""
-        self._posts: deque[Callable[[], None]] = deque()
+        self._requested: deque[Callable[[], None]] = deque()
         self._agenda: list[tuple[float, int, Callable[[float], None] | Charge]] = []
         """What to do, or whose deadline to look at."""
         self._count = itertools.count()
         self._away: set[Charge] = set()
         self._watched: set[Charge] = set()
         """Those with an entry of their own on the agenda."""
-        self._stations: dict[Place, Station] = {}
+        self._connections: dict[Place, KeeperConnection] = {}
         self._poller: select.poll  # made with the thread: eventlet takes it away, and an import must not fail for that
         self._starting = threading.RLock()  # re-entrant: a signal handler may take a lock in the middle of it
         self._seat = threading.Lock()  # of the one thread: an interrupt leaves open whether it was started
@@ -110,20 +110,20 @@ class Keeper:
                 lane.charges.pop(charge, None)
 
     def at(self, when: float, what: Callable[[float], None]) -> None:
-        self.post(lambda: self._later(when, what))
+        self.run_soon(lambda: self._later(when, what))
 
-    def post(self, what: Callable[[], None]) -> None:
+    def run_soon(self, what: Callable[[], None]) -> None:
         """Have `what` done in the keeper's thread, soon. It must not block."""
-        self._posts.append(what)
+        self._requested.append(what)
         self.wake()
 
     def ask(self, charge: Charge) -> None:
         """Sends this charge's request next, ahead of renewals that are due."""
-        self.post(lambda: self._ask(charge))
+        self.run_soon(lambda: self._ask(charge))
 
     def _ask(self, charge: Charge) -> None:
         now = self.clock()
-        self._station(charge.place).enqueue_first(charge, now)
+        self._connection_to(charge.place).enqueue_first(charge, now)
         self._look_after([charge], now)
 
     def wake(self) -> None:
@@ -138,7 +138,7 @@ class Keeper:
 
     def watch(self, place: Place) -> None:
         """A client has written its record: see to it that it stays while needed, and no longer."""
-        self.post(lambda: self._station(place).noted())
+        self.run_soon(lambda: self._connection_to(place).noted())
 
     def forget(self, place: Place, *, dropped: bool = False) -> None:
         """A client is closed: its record and our connection go, if there is one. Of one that was `dropped` they go
@@ -147,19 +147,19 @@ class Keeper:
             charge.alive = False  # those who wait look for themselves, a little later
         if self.running and dropped:
             self.at(self.clock() + SOON, lambda _: self._retire(place))
-        elif self.running or self._stations:
-            self.post(lambda: self._retire(place))
+        elif self.running or self._connections:
+            self.run_soon(lambda: self._retire(place))
 
     @property
     def running(self) -> bool:
         return self._thread is not None
 
     def _retire(self, place: Place) -> None:
-        station = self._stations.get(place)
+        station = self._connections.get(place)
         if station is not None and station.busy:  # with what must not be left undone
             self._later(self.clock() + SHORTEST_RETRY * RETRY_SHARE, lambda _: self._retire(place))
         elif station is not None:
-            del self._stations[place]
+            del self._connections[place]
             station.retire()
 
     def _start(self) -> None:
@@ -178,8 +178,8 @@ class Keeper:
             "lanes": len(self._lanes),
             "agenda": len(self._agenda),
             "away": len(self._away),
-            "stations": len(self._stations),
-            "connected": sum(station.connected for station in list(self._stations.values())),
+            "stations": len(self._connections),
+            "connected": sum(station.connected for station in list(self._connections.values())),
         }
 
     # In the keeper's thread.
@@ -199,7 +199,7 @@ class Keeper:
 
     def _turn(self) -> None:
         self._stirred = False
-        self._do_posts()
+        self._do_requested()
         wake_at = self._do_due(self.clock())
         if self._stirred:
             return
@@ -207,7 +207,7 @@ class Keeper:
         for fd, _ in self._poller.poll(pause * 1000 + 0.5):
             if fd == self._pipe.fd:
                 self._pipe.drain()
-                self._do_posts()
+                self._do_requested()
             else:
                 self._serve(fd)
 
@@ -215,21 +215,21 @@ class Keeper:
         """All that is to be done by now. Returns when there is more."""
         wake_at = min([self._empty(lane, now) for lane in list(self._armed)], default=float("inf"))
         wake_at = min(wake_at, self._do_agenda(now))
-        for station in list(self._stations.values()):
+        for station in list(self._connections.values()):
             wake_at = min(wake_at, station.advance(now))
         if self._agenda:  # a station that gave up has put its charges there just now
             wake_at = min(wake_at, self._agenda[0][0])
         return wake_at
 
-    def _do_posts(self) -> None:
-        while self._posts:
+    def _do_requested(self) -> None:
+        while self._requested:
             try:
-                self._posts.popleft()()
+                self._requested.popleft()()
             except Exception as error:
                 report("something that the keeper was asked to do failed", error)
 
     def _serve(self, fd: int) -> None:
-        for station in self._stations.values():
+        for station in self._connections.values():
             if station.fd == fd:
                 station.ready(self.clock())
                 return
@@ -251,7 +251,7 @@ class Keeper:
                 if due > now:
                     self._dispatch(taken, now, late=late > lane.interval / 2)
                     if lane.interval < SHORT_INTERVAL:
-                        self._station(charge.place).warm_up(now)
+                        self._connection_to(charge.place).warm_up(now)
                     return due
                 if charges.pop(charge, None) is not None:
                     taken.append(pair)
@@ -284,7 +284,7 @@ class Keeper:
                 if charge.deadline <= now:
                     charge.overdue()
                 else:
-                    self._station(charge.place).enqueue(pair)
+                    self._connection_to(charge.place).enqueue(pair)
                     sent.append(charge)
             except Exception as error:  # one in a bad state must not harm the others
                 report(_FAILED, error, charge)
@@ -337,17 +337,17 @@ class Keeper:
                 report("something on the keeper's agenda failed", error)
         return self._agenda[0][0] if self._agenda else float("inf")
 
-    def _station(self, place: Place) -> Station:
-        station = self._stations.get(place)
+    def _connection_to(self, place: Place) -> KeeperConnection:
+        station = self._connections.get(place)
         if station is None:
-            station = self._stations[place] = Station(place, self)
+            station = self._connections[place] = KeeperConnection(place, self)
             self._later(self.clock() + RECORD_TICK, lambda now: self._tick(station, now))
         return station
 
-    def _tick(self, station: Station, now: float) -> None:
+    def _tick(self, station: KeeperConnection, now: float) -> None:
         """Keeps the client's record while it has charges; takes it away when it has none left."""
         place = station.place
-        if self._stations.get(place) is not station:
+        if self._connections.get(place) is not station:
             return
         if station.keep_record(now, busy=station.busy or next(self.charges(place), None) is not None):
             self._later(now + RECORD_TICK, lambda later: self._tick(station, later))
@@ -377,19 +377,19 @@ class Keeper:
         self._dispatch([(charge, now)], now)
 
 
-post = Post(boottime, Keeper(), tell)
+runtime = Runtime(boottime, Keeper(), tell)
 """Of all places but those of tests. A forked child gets a new keeper."""
 
 
 def keeper() -> Keeper:
     """This process's keeper."""
-    return post.keeper
+    return runtime.keeper
 
 
 def _after_fork() -> None:
-    old, post.keeper = post.keeper, Keeper()
+    old, runtime.keeper = runtime.keeper, Keeper()
     old._pipe.close()  # pyright: ignore[reportPrivateUsage]
-    for station in old._stations.values():  # pyright: ignore[reportPrivateUsage]
+    for station in old._connections.values():  # pyright: ignore[reportPrivateUsage]
         station.abandon()
 
 

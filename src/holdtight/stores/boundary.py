@@ -1,8 +1,8 @@
 """Where a client's locks are: one server, and how to get a link to it.
 
-There are two kinds of places: a server that is reached over a network or a socket (`stores/redis/single.py`), and a store
-in this very process (`stores/memory/place.py`). All that is above a place (drivers, transports, the keeper's stations) treats
-them alike, but for one thing: a place that answers `at_once` needs no thread to connect and has nothing to poll.
+There are two kinds of places: a server behind a network or a socket (`stores/redis/single.py`), and a store in this
+process (`stores/memory/place.py`). The layers above treat them alike, but for one thing: a place that answers `at_once`
+needs no thread to connect and has nothing to poll.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from holdtight.base.values import Owner
 from holdtight.stores.redis.handshake import Client
 
 if TYPE_CHECKING:
-    from holdtight.base.runtime import Post
+    from holdtight.base.runtime import Runtime
 
 __all__ = ["Link", "Place"]
 
@@ -67,11 +67,11 @@ class Place:
     at_once = False
     """Links open and answer without any waiting."""
 
-    def __init__(self, client: Client, post: "Post", display: str) -> None:
+    def __init__(self, client: Client, runtime: "Runtime", display: str) -> None:
         self.client = client
-        self.post = post
-        self.clock = post.clock
-        """What decides about this client's leases and waits. `post` has the keeper that goes by it."""
+        self.runtime = runtime
+        self.clock = runtime.clock
+        """What decides about this client's leases and waits. `runtime` has the keeper that goes by it."""
         self.display = display
         self.refreshers: list[Callable[[], None]] = []
         """What is to be looked at now and then while this client is in use."""

@@ -45,7 +45,7 @@ class Open:
 
     def lease(self, owner: Owner) -> Lease:
         clock = self._lock.terms.place.clock
-        tenure = open_tenure(self._lock, self._lock.terms.place.post.tell, owner, clock())
+        tenure = open_tenure(self._lock, self._lock.terms.place.runtime.tell, owner, clock())
         take_over(tenure, self)
         return Lease(self, tenure)
 

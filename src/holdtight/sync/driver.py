@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import hiredis
 
 from holdtight.base.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
-from holdtight.keeper.charges import TOUCH_SECONDS, Errand, StandingInLine
+from holdtight.keeper.charges import TOUCH_SECONDS, DeferredUndo, StandingInLine
 from holdtight.stores.boundary import Link
 from holdtight.sync.pool import Transport
 
@@ -103,7 +103,7 @@ class Driver(PlanRunner):
         """On the link of the deed if it lives, whose unread replies come first; else by the keeper."""
         link = self._link
         if link is None:
-            self._place.post.keeper.ask(Errand(self._place, step.otherwise or step))
+            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
             return None
         until = self._clock() + UNDO_SECONDS
         self._stop_standing()
@@ -116,7 +116,7 @@ class Driver(PlanRunner):
                 reply = link.reply()
         except BaseException:
             self._drop_link()
-            self._place.post.keeper.ask(Errand(self._place, step.otherwise or step))
+            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
             raise
         if isinstance(reply, hiredis.ReplyError):
             raise ServerSaid(str(reply))
@@ -152,7 +152,7 @@ class Driver(PlanRunner):
         """From now on the keeper keeps our place in line."""
         if park.touch is not None and self._standing is None:
             self._standing = StandingInLine(self._place, park.touch, link.inbox)
-            self._place.post.keeper.add(self._standing, self._clock() - self._standing.interval)
+            self._place.runtime.keeper.add(self._standing, self._clock() - self._standing.interval)
 
     def _drop_link(self, down: LinkDown | None = None) -> None:
         self._stop_standing()
@@ -166,5 +166,5 @@ class Driver(PlanRunner):
     def _stop_standing(self) -> None:
         if self._standing is not None:
             self._standing.alive = False
-            self._place.post.keeper.drop(self._standing)
+            self._place.runtime.keeper.drop(self._standing)
             self._standing = None

@@ -29,7 +29,7 @@ class Lease(BaseLease):
             return True
         tenures = self.tenures
         clock = self.tenure.place.clock
-        sleeper = self.tenure.place.post.sleeper()
+        sleeper = self.tenure.place.runtime.sleeper()
         news = functools.partial(sleeper.wake, True)
         until = float("inf") if limit is None else clock() + limit
         try:

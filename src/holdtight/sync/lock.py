@@ -13,7 +13,7 @@ from holdtight.clients.degraded import may_degrade
 from holdtight.config.settings import UNSET, Options
 from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
-from holdtight.grants.leak_warning import summon
+from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.tenure import Tenure
 from holdtight.keeper.charges import TOUCH_SECONDS
 from holdtight.stores.boundary import Link
@@ -23,7 +23,7 @@ from holdtight.sync.driver import Driver
 from holdtight.sync.hold import Hold, under
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
-from holdtight.sync.release import Giving
+from holdtight.sync.release import ReleasingLock
 
 if TYPE_CHECKING:
     from holdtight.sync.locks import Locks
@@ -36,7 +36,7 @@ R = TypeVar("R")
 _new = object.__new__
 
 
-class Lock(Giving):
+class Lock(ReleasingLock):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
     __slots__ = ("_lane", "_tell", "_unusual", "_wait")
@@ -45,8 +45,8 @@ class Lock(Giving):
         super().__init__(locks, name, options)
         self._wait = options.wait
         self._unusual = options.reentrant or options.max_hold is not None
-        self._tell = self._post.tell
-        self._lane = self._post.keeper.lane(self.terms.interval)
+        self._tell = self._runtime.tell
+        self._lane = self._runtime.keeper.lane(self.terms.interval)
 
     # Taking.
 
@@ -146,17 +146,17 @@ class Lock(Giving):
                 lease.witness = None
                 who.stack.append((self.key, lease))
             else:
-                lease.witness = summon(tenure)
+                lease.witness = leak_warning_for(tenure)
             lane = self._lane
             if lane.epoch != current.epoch:
-                lane = self._lane = self._post.keeper.lane(tenure.interval)
+                lane = self._lane = self._runtime.keeper.lane(tenure.interval)
             due = started + lane.interval
             if due < lane.latest - lane.slack:
-                self._post.keeper.add(tenure, started)  # the answer took long: not to the end of the lane
+                self._runtime.keeper.add(tenure, started)  # the answer took long: not to the end of the lane
             else:
                 lane.charges[tenure] = lane.latest = due
                 if not lane.armed:
-                    self._post.keeper.arm(lane, due)
+                    self._runtime.keeper.arm(lane, due)
             if self._unusual:
                 self.see_to(lease, who)
             if locks.events.loud:
@@ -249,7 +249,7 @@ class Lock(Giving):
     def granted(self, owner: Owner, fence: int, sent: float, marker: int, who: Identity) -> Lease:
         tenure = Tenure(self.terms, self._tell, owner, fence, sent, marker)
         lease = Lease(self, tenure)
-        self._post.keeper.add(tenure, sent)
+        self._runtime.keeper.add(tenure, sent)
         if self._unusual:
             self.see_to(lease, who)
         return lease
@@ -305,7 +305,7 @@ class Lock(Giving):
             try:
                 del self._lane.charges[tenure]
             except KeyError:
-                self._post.keeper.drop(tenure)
+                self._runtime.keeper.drop(tenure)
             try:
                 self._give_back_at_once(tenure)
             except (NotOwner, Unavailable) as failure:

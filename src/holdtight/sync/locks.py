@@ -71,12 +71,12 @@ class Locks(BaseLocks[Lock]):
         super()._open(settings)
         self.fleet: Any = None
         if settings.is_quorum:
-            from holdtight.sync.node_group import Fleet
+            from holdtight.sync.node_group import GroupPool
             from holdtight.sync.quorum_lock import QuorumLock
 
             self.lock_type = QuorumLock
             place = cast("QuorumPlace", self.place)
-            self.fleet = Fleet(place, connect_timeout=settings.connect_timeout, spin=settings.spin)
+            self.fleet = GroupPool(place, connect_timeout=settings.connect_timeout, spin=settings.spin)
         # A place that answers at once has no connections to be sparing with.
         most = None if self.place.at_once else settings.max_connections
         self.transport = Transport(

@@ -23,18 +23,18 @@ from holdtight.base.breaker import Breaker
 from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.base.values import Owner
 from holdtight.errors import quotable
-from holdtight.keeper.charges import Errand
+from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.link import Link as SocketLink
 from holdtight.stores.redis.link import bell_for
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS
 
-__all__ = ["NOBODYS", "Ear", "Pool", "RollCall", "Sheet", "Ticket", "Wire", "may_ask"]
+__all__ = ["NOBODYS", "Answers", "Broadcast", "Ear", "NodeConnection", "PendingReply", "Pool", "may_ask"]
 
 _Push = hiredis.PushNotification
 
 
-class Sheet:
+class Answers:
     """Where the answers of one Fan go; `raw`: as they come, to be read by who asked."""
 
     __slots__ = ("answers", "forgotten", "wanted")
@@ -49,16 +49,16 @@ class Sheet:
         """A node did not know the script any more."""
 
 
-NOBODYS = Sheet(0)
+NOBODYS = Answers(0)
 NOBODYS.wanted = False
 
 
-class Ticket:
+class PendingReply:
     """What one node owes one asker."""
 
     __slots__ = ("_request", "_step", "sent", "sheet")
 
-    def __init__(self, sheet: Sheet, step: Step, request: bytes, sent: float) -> None:
+    def __init__(self, sheet: Answers, step: Step, request: bytes, sent: float) -> None:
         self.sheet = sheet
         self._step = step
         self._request = request
@@ -71,7 +71,7 @@ class Ticket:
         return self._request
 
 
-class RollCall(Sheet):
+class Broadcast(Answers):
     """One request to every node: a sheet that is its own ticket, the same on all wires. What each request is known by
     is asked for only if something is not usual."""
 
@@ -90,7 +90,7 @@ class RollCall(Sheet):
         """A wire did not take its request whole at once."""
 
     @property
-    def sheet(self) -> Sheet:
+    def sheet(self) -> Answers:
         return self
 
     def step_for(self, index: int) -> Step:
@@ -100,7 +100,7 @@ class RollCall(Sheet):
         return self._requests[index]
 
 
-class Wire:
+class NodeConnection:
     def __init__(self, link: Link, pool: "Pool") -> None:
         link.stop_blocking()
         self.link = link
@@ -109,13 +109,13 @@ class Wire:
         """What crews do in one go needs its socket and its parser; None if it has none to give (TLS)."""
         self.pool = pool
         self.index = pool.index
-        self.pending: deque[Ticket | RollCall] = deque()
+        self.pending: deque[PendingReply | Broadcast] = deque()
         self.out = b""
         self.alive = True
         self.bells: set[Owner] = set()
         self._epoch = process.current.epoch
 
-    def ask(self, ticket: Ticket) -> None:
+    def ask(self, ticket: PendingReply) -> None:
         self.pending.append(ticket)
         self.flush(ticket.request_for(self.index))
 
@@ -152,14 +152,14 @@ class Wire:
         else:
             self._told(self.pending.popleft(), item)
 
-    def _told(self, ticket: Ticket | RollCall, reply: Any) -> None:
+    def _told(self, ticket: PendingReply | Broadcast, reply: Any) -> None:
         step, sheet = ticket.step_for(self.index), ticket.sheet
         if isinstance(reply, hiredis.ReplyError):
             # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
             if str(reply).startswith("NOSCRIPT") and (sheet.wanted or step.undo):
                 sheet.forgotten = True
                 request = step.replacement(ticket.request_for(self.index))
-                self.ask(Ticket(sheet, step, request, self.pool.clock()))
+                self.ask(PendingReply(sheet, step, request, self.pool.clock()))
             else:
                 self._leave_undone(ticket)
                 self._write(sheet, ServerSaid(str(reply)))
@@ -168,7 +168,7 @@ class Wire:
         if sheet.wanted:
             self._write(sheet, reply if sheet.raw else step.made_of(reply, ticket.sent))
 
-    def _write(self, sheet: Sheet, answer: Any) -> None:
+    def _write(self, sheet: Answers, answer: Any) -> None:
         if sheet.wanted and sheet.answers[self.index] is None:
             sheet.answers[self.index] = answer
 
@@ -189,7 +189,7 @@ class Wire:
         if not resting:
             self.pool.breaker.failed(self.pool.clock(), cause)
 
-    def _leave_undone(self, ticket: Ticket | RollCall) -> None:
+    def _leave_undone(self, ticket: PendingReply | Broadcast) -> None:
         step = ticket.step_for(self.index)
         if step.undo:
             self.pool.leave_to_the_keeper(step.otherwise or step)
@@ -244,7 +244,7 @@ class Pool:
         """The node's, among all."""
         self.clock = place.clock
         self.breaker = Breaker()
-        self.idle: list[Wire] = []
+        self.idle: list[NodeConnection] = []
         """Made for somebody who did not wait so long."""
         self.knows: set[Callable[[bytes], bytes]] = set()
         """The scripts that the node has answered to, as `Step.replacement` names them. What undoes goes out whole until
@@ -255,7 +255,7 @@ class Pool:
         self._connecting = False
         self._hopeful: list[Ear] = []
 
-    def take(self) -> Wire | None:
+    def take(self) -> NodeConnection | None:
         """One that belongs to no crew yet; None if one has to be made first."""
         while True:
             try:
@@ -287,7 +287,7 @@ class Pool:
     def _connect(self) -> None:
         cause, refused = "", False
         try:
-            wire = Wire(self.place.open(self._connect_timeout), self)
+            wire = NodeConnection(self.place.open(self._connect_timeout), self)
         except (LinkDown, ServerSaid, OSError) as error:
             cause, refused = quotable(error), isinstance(error, ServerSaid)
         except Exception as error:  # credentials come from code that is not ours
@@ -295,7 +295,7 @@ class Pool:
         else:
             self.breaker.worked()
             self.idle.append(wire)
-            self.place.post.keeper.watch(self.place)
+            self.place.runtime.keeper.watch(self.place)
         if cause:
             self.breaker.failed(self.clock(), cause, refused=refused)
         with self._lock:
@@ -311,7 +311,7 @@ class Pool:
         return self._connecting
 
     def leave_to_the_keeper(self, step: Step) -> None:
-        self.place.post.keeper.ask(Errand(self.place, step))
+        self.place.runtime.keeper.ask(DeferredUndo(self.place, step))
 
     def close(self) -> None:
         self.closed = True
@@ -336,7 +336,7 @@ class Pool:
         self._hopeful = []
 
 
-def may_ask(wire: Wire, step: Step, now: float) -> str:
+def may_ask(wire: NodeConnection, step: Step, now: float) -> str:
     """Why a node is not to be asked now; empty if it is. What undoes is sent all the same, up to a limit."""
     if len(wire.pending) >= MOST_OWED:
         return f"{len(wire.pending)} requests are unanswered"

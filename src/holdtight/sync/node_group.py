@@ -13,14 +13,14 @@ import hiredis
 from holdtight.base import process
 from holdtight.base.clock import Clock
 from holdtight.base.plan import LinkDown
-from holdtight.stores.redis.handshake import Words
+from holdtight.stores.redis.handshake import InboxArgs
 from holdtight.stores.redis.link import NOTHING
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS, QuorumPlace
-from holdtight.stores.redis.spin import Lookout
+from holdtight.stores.redis.spin import SpinWait
 from holdtight.stores.redis.store import LONGEST_PATIENCE
-from holdtight.sync.node_connection import Ear, Pool, RollCall, Ticket, Wire
+from holdtight.sync.node_connection import Broadcast, Ear, NodeConnection, PendingReply, Pool
 
-__all__ = ["Crew", "Fleet"]
+__all__ = ["GroupPool", "NodeGroup"]
 
 RESTED = 0.05
 LITTLE = 448
@@ -32,29 +32,29 @@ _CHECKS = 4
 """So many times more is a crew taken for ready that was found to be, if nothing but the usual has come since."""
 
 
-class Crew:
+class NodeGroup:
     """A wire to each node, None where there is none, for one thread at a time."""
 
     def __init__(self, count: int, *, spin: bool = True) -> None:
-        self.wires: list[Wire | None] = [None] * count
-        self.ways: tuple[Wire | None, ...] = ()
+        self.wires: list[NodeConnection | None] = [None] * count
+        self.ways: tuple[NodeConnection | None, ...] = ()
         """The same wires, always: made anew whenever one of them changes."""
-        self.words = Words(())
+        self.words = InboxArgs(())
         """The inboxes of the wires, as they go into a request."""
         self.used = 0.0
         self._poller = select.poll()
-        self._by_fd: dict[int, Wire] = {}
+        self._by_fd: dict[int, NodeConnection] = {}
         self._later = select.poll()
         """So many of them that every majority has one, and so have as many as can say no to it."""
         self._first_later = (count - 1) // 2
-        self.senders: list[tuple[Wire, Any, Any, Any]] = []
+        self.senders: list[tuple[NodeConnection, Any, Any, Any]] = []
         """What `send_all` needs of each wire: to send, and to note what is owed. Of all, or else empty."""
         self._taps: dict[int, tuple[Any, ...]] = {}
         """And what `gather` needs."""
         self._checks = 0
-        self._lookout = Lookout(_RESTS) if spin else None
+        self._lookout = SpinWait(_RESTS) if spin else None
 
-    def put(self, index: int, wire: Wire) -> None:
+    def put(self, index: int, wire: NodeConnection) -> None:
         self.tidy()  # a descriptor that was closed may be the new one's number
         wire.bells.clear()
         self.wires[index] = wire
@@ -70,7 +70,7 @@ class Crew:
         self.senders, self._taps = [], {}
         ready = [wire for wire in self.wires if wire is not None and wire.bare is not None]
         if len(ready) == len(self.wires):
-            self.words = Words([wire.link.inbox_word for wire in ready])
+            self.words = InboxArgs([wire.link.inbox_word for wire in ready])
             for wire in ready:
                 bare: Any = wire.bare
                 write, read, feed, gets = bare
@@ -151,7 +151,7 @@ class Crew:
         self._checks = _CHECKS
         return True
 
-    def send_all(self, call: RollCall, requests: Sequence[bytes]) -> None:
+    def send_all(self, call: Broadcast, requests: Sequence[bytes]) -> None:
         """To a crew that is ready."""
         for (wire, write, link, owe), request in zip(self.senders, requests, strict=True):
             owe(call)
@@ -165,7 +165,7 @@ class Crew:
                     wire.out = request[sent:]
                     call.stuck = True
 
-    def gather(self, call: RollCall, enough: int, too_many: int, until: float, clock: Clock) -> bool:
+    def gather(self, call: Broadcast, enough: int, too_many: int, until: float, clock: Clock) -> bool:
         """Until enough have said yes (1, or begins with it, or is a text), too many no (begins with 0), or all have
         answered. When the time has come, those who have not are answered for. True: enough, and all alike."""
         answers, taps, poll = call.answers, self._taps, self._poller.poll
@@ -200,7 +200,7 @@ class Crew:
                         kind = item.__class__
                         if (kind is bytes or kind is int or kind is list) and pending:
                             ticket = pending.popleft()
-                            if ticket is call or (ticket.__class__ is Ticket and ticket.sheet is call):
+                            if ticket is call or (ticket.__class__ is PendingReply and ticket.sheet is call):
                                 answers[index] = item
                                 nothing_yet = False
                                 if kind is not list:
@@ -267,20 +267,20 @@ class Crew:
                 wire.link.abandon()
 
 
-class Fleet:
+class GroupPool:
     """The pools of all nodes, and the crews that nobody uses just now."""
 
     def __init__(self, place: QuorumPlace, *, connect_timeout: float, spin: bool = True) -> None:
         self.place = place
         self._spin = spin
         self.pools = [Pool(node, index, connect_timeout) for index, node in enumerate(place.nodes)]
-        self.idle: list[Crew] = []
+        self.idle: list[NodeGroup] = []
         self.closed = False
         self.ears: set[Ear] = set()
         """Of those who wait: `close` wakes them."""
         process.tell_of_fork(self)
 
-    def take(self, ways: Sequence[Wire | None]) -> Crew:
+    def take(self, ways: Sequence[NodeConnection | None]) -> NodeGroup:
         """A crew for this thread alone: the one that has these wires, if it is free."""
         for index, way in enumerate(ways):
             if way is not None:
@@ -295,9 +295,9 @@ class Fleet:
         try:
             return self.idle.pop()
         except IndexError:
-            return Crew(len(self.pools), spin=self._spin)
+            return NodeGroup(len(self.pools), spin=self._spin)
 
-    def take_ready(self, ways: Sequence[Wire | None], now: float) -> Crew | None:
+    def take_ready(self, ways: Sequence[NodeConnection | None], now: float) -> NodeGroup | None:
         """One that can ask every node at once, if there is one at hand."""
         try:
             crew = self.idle.pop()
@@ -320,7 +320,7 @@ class Fleet:
             return True
         return False
 
-    def give(self, crew: Crew, now: float) -> None:
+    def give(self, crew: NodeGroup, now: float) -> None:
         crew.used = now
         self.idle.append(crew)
         if self.closed:
@@ -336,12 +336,12 @@ class Fleet:
 
     def let_go(self) -> None:
         """From a finalizer: nobody has the client any more."""
-        if self.place.post.keeper.running:
-            self.place.post.keeper.post(self._let_go)
+        if self.place.runtime.keeper.running:
+            self.place.runtime.keeper.run_soon(self._let_go)
 
     def _let_go(self) -> None:
         """In the keeper's thread: what has been answered is read first, and need not be told once more when a wire
-        ends (see Wire)."""
+        ends (see NodeConnection)."""
         self.closed = True
         for pool in self.pools:
             pool.close()

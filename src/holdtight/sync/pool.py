@@ -82,7 +82,7 @@ class Transport:
         if self._spin:
             link.look_out()
         if self.place.client.known:
-            self.place.post.keeper.watch(self.place)
+            self.place.runtime.keeper.watch(self.place)
         return link
 
     def take_idle(self) -> Link | None:
@@ -103,7 +103,7 @@ class Transport:
                 self.place.client.recorded_until = 0.0
                 self.scrap(link)
                 raise
-            self.place.post.keeper.watch(self.place)
+            self.place.runtime.keeper.watch(self.place)
         return link
 
     def give(self, link: Link) -> None:

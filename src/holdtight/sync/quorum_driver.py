@@ -6,8 +6,8 @@ from typing import Any
 
 from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
 from holdtight.sync.driver import PlanRunner
-from holdtight.sync.node_connection import NOBODYS, Ear, Pool, Sheet, Ticket, Wire, may_ask
-from holdtight.sync.node_group import Crew, Fleet
+from holdtight.sync.node_connection import NOBODYS, Answers, Ear, NodeConnection, PendingReply, Pool, may_ask
+from holdtight.sync.node_group import GroupPool, NodeGroup
 
 __all__ = ["FanDriver"]
 
@@ -15,7 +15,9 @@ __all__ = ["FanDriver"]
 class FanDriver(PlanRunner):
     """One plan's run: a wire to each node, taken when first needed. A context manager."""
 
-    def __init__(self, fleet: Fleet, ways: Sequence[Wire | None] = (), *, crew: Crew | None = None) -> None:
+    def __init__(
+        self, fleet: GroupPool, ways: Sequence[NodeConnection | None] = (), *, crew: NodeGroup | None = None
+    ) -> None:
         """`ways`: where earlier requests went that were not answered. The same crew is taken, if it is free."""
         self._fleet = fleet
         self._pools = fleet.pools
@@ -48,7 +50,7 @@ class FanDriver(PlanRunner):
     # Asking.
 
     def _fan(self, fan: Fan) -> Any:
-        sheet = Sheet(len(self._pools))
+        sheet = Answers(len(self._pools))
         try:
             self._collect(fan, sheet)
             if sheet.forgotten:  # others may have as well, whose answers nobody may be there to read
@@ -60,13 +62,13 @@ class FanDriver(PlanRunner):
             sheet.wanted = False
         return fan.read(sheet.answers)
 
-    def _leave_unanswered(self, fan: Fan, sheet: Sheet) -> None:
+    def _leave_unanswered(self, fan: Fan, sheet: Answers) -> None:
         """What must not be left undone, to the keeper."""
         for index, step in enumerate(fan.steps):
             if step is not None and step.undo and sheet.answers[index] is None:
                 self._pools[index].leave_to_the_keeper(step.otherwise or step)
 
-    def _collect(self, fan: Fan, sheet: Sheet) -> None:
+    def _collect(self, fan: Fan, sheet: Answers) -> None:
         clock = self._clock
         answers = sheet.answers
         now = clock()
@@ -95,7 +97,7 @@ class FanDriver(PlanRunner):
             if step.undo:
                 self._pools[index].leave_to_the_keeper(step)
 
-    def _ask(self, fan: Fan, index: int, step: Step, sheet: Sheet, hoped: dict[int, Step], now: float) -> None:
+    def _ask(self, fan: Fan, index: int, step: Step, sheet: Answers, hoped: dict[int, Step], now: float) -> None:
         pool = self._pools[index]
         wire = self._crew.wires[index]
         if wire is None or not wire.alive:
@@ -118,14 +120,14 @@ class FanDriver(PlanRunner):
         client = pool.place.client
         if now > client.recorded_until and client.announcement_due():
             record = client.record()
-            wire.ask(Ticket(NOBODYS, Step(record, None, _nothing, patience=1.0, replacement=bytes), record, now))
-            pool.place.post.keeper.watch(pool.place)
+            wire.ask(PendingReply(NOBODYS, Step(record, None, _nothing, patience=1.0, replacement=bytes), record, now))
+            pool.place.runtime.keeper.watch(pool.place)
         if fan.ways is not None:
             fan.ways[index] = wire
         request = step.packed(wire.link.inbox_word)
         if step.undo and step.replacement not in pool.knows:
             request = step.replacement(request)
-        wire.ask(Ticket(sheet, step, request, now))
+        wire.ask(PendingReply(sheet, step, request, now))
 
     def _refuse(self, pool: Pool, index: int, step: Step, answers: list[Any], cause: LinkDown | ServerSaid) -> None:
         if step.undo:

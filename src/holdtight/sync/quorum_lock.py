@@ -11,12 +11,12 @@ from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
 from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.redis.quorum_store import RESIGN_WHOLE, Lot, QuorumStore, agreed_fence, voted
+from holdtight.stores.redis.quorum_store import RESIGN_WHOLE, QuorumStore, VoteReplies, agreed_fence, voted
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
-from holdtight.sync.node_connection import RollCall
-from holdtight.sync.node_group import Crew
+from holdtight.sync.node_connection import Broadcast
+from holdtight.sync.node_group import NodeGroup
 from holdtight.sync.quorum_driver import FanDriver
 
 __all__ = ["QuorumLock"]
@@ -46,8 +46,8 @@ class QuorumLock(QuorumLockMixin, Lock):
         requests, limits, proposal = ballot.vote_requests(
             owner, now=started, patience=longest, leads=leads, words=words
         )
-        call = RollCall(requests, voted, started)
-        lot = Lot(call.answers, limits, crew.ways)
+        call = Broadcast(requests, voted, started)
+        lot = VoteReplies(call.answers, limits, crew.ways)
         majority = store.majority
         try:
             crew.send_all(call, requests)
@@ -77,7 +77,9 @@ class QuorumLock(QuorumLockMixin, Lock):
             lease.tell(locks.report_quick_grant, self._name, owner, fence)
         return lease
 
-    def _take_back(self, crew: Crew, found: Round, started: float, wait: float | None, error: BaseException) -> None:
+    def _take_back(
+        self, crew: NodeGroup, found: Round, started: float, wait: float | None, error: BaseException
+    ) -> None:
         """Interrupted while it asked: whatever the nodes have heard of it is withdrawn."""
         asking, poll = self.poll(wait, False, started)
         poll.begin(found)
@@ -88,7 +90,7 @@ class QuorumLock(QuorumLockMixin, Lock):
 
     def _by_plan(
         self,
-        crew: Crew | None,
+        crew: NodeGroup | None,
         begun: Round | None,
         started: float,
         wait: float | None,
@@ -122,7 +124,7 @@ class QuorumLock(QuorumLockMixin, Lock):
 
     def give_back(self, tenure: Tenure) -> None:
         held: Any = tenure
-        lot: Lot | None = held.lot
+        lot: VoteReplies | None = held.lot
         if held.lost():
             self.let_go(held)  # no answer could change anything, and nodes may be hung
             return
@@ -142,13 +144,13 @@ class QuorumLock(QuorumLockMixin, Lock):
                 fleet.give(crew, now)
         self._give_back_by_plan(held)
 
-    def _resign_at_once(self, crew: Crew, tenure: QuorumTenure, lot: Lot, now: float) -> None:
+    def _resign_at_once(self, crew: NodeGroup, tenure: QuorumTenure, lot: VoteReplies, now: float) -> None:
         """The usual path: one request to every node, by the ways of their votes; no plan."""
         ballot: Any = self.prepared
         majority: int = ballot.store.majority
         owner = tenure.owner
         requests = [b"%b$24\r\n%b\r\n" % (ballot.resign_head, owner)] * len(lot.limits)
-        call = RollCall(requests, partial(ballot.resign_step_after, owner, lot), now)
+        call = Broadcast(requests, partial(ballot.resign_step_after, owner, lot), now)
         try:
             crew.send_all(call, requests)
             tenure.drop()

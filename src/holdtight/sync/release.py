@@ -13,28 +13,28 @@ from holdtight.core.ending import release
 from holdtight.errors import NotOwner
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure
-from holdtight.keeper.charges import Errand
+from holdtight.keeper.charges import DeferredUndo
 from holdtight.sync.driver import Driver
 
 if TYPE_CHECKING:
     from holdtight.sync.lease import Lease
     from holdtight.sync.locks import Locks
 
-__all__ = ["Giving"]
+__all__ = ["ReleasingLock"]
 
 _PATIENCE = 2.0
 _ENOUGH = 1.0
 
 
-class Giving(BaseLock):
-    __slots__ = ("_clock", "_give_patience", "_patience", "_post", "_wanted")
+class ReleasingLock(BaseLock):
+    __slots__ = ("_clock", "_give_patience", "_patience", "_runtime", "_wanted")
 
     _locks: "Locks"
 
     def __init__(self, locks: "Locks", name: str, options: Options) -> None:
         super().__init__(locks, name, options)
         self._clock = locks.place.clock
-        self._post = locks.place.post
+        self._runtime = locks.place.runtime
         self._wanted = False
         """Somebody waited for this name, once: it may be so again."""
         self._patience = shared(patience(self.prepared, options.wait, locks.settings.connect_timeout))
@@ -42,7 +42,7 @@ class Giving(BaseLock):
         self._give_patience = self._patience if self._patience >= _ENOUGH else _PATIENCE
 
     def give_back(self, tenure: Tenure) -> None:
-        self._post.keeper.drop(tenure)
+        self._runtime.keeper.drop(tenure)
         if tenure.lost():
             self.let_go(tenure)  # no answer could change anything, and the server may be hung
             return
@@ -74,7 +74,7 @@ class Giving(BaseLock):
             return
         except BaseException:
             transport.scrap(link)
-            self._post.keeper.ask(Errand(locks.place, self.prepared.release_step(tenure.owner)))
+            self._runtime.keeper.ask(DeferredUndo(locks.place, self.prepared.release_step(tenure.owner)))
             self.handed_on(tenure)
             raise
         if transport.unlimited:
@@ -109,7 +109,7 @@ class Giving(BaseLock):
         """The reader's lease in place of the writer's."""
         lock: Any = self.reading()
         tenure.waiting = True
-        self._post.keeper.drop(tenure)
+        self._runtime.keeper.drop(tenure)
         try:
             grant = self._locks.run(self.downgrading(lock, tenure), self._name)
         except BaseException as error:

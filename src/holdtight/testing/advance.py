@@ -34,7 +34,7 @@ class Clock:
     def __init__(self, *, patience: Duration = 1.0) -> None:
         self._us = 0
         self.stores = Stores(lambda: BEGINNING_US + self._us)
-        self.post = HandPost(self.now, seconds(patience, "patience"))
+        self.runtime = HandPost(self.now, seconds(patience, "patience"))
         self._moving = threading.Lock()
         self._unfinished: weakref.ref[Advance] | None = None
         process.tell_of_fork(self)
@@ -50,11 +50,11 @@ class Clock:
     @property
     def waiting(self) -> int:
         """How many threads and tasks wait on this clock: in line for a lock, or in `wait_lost`."""
-        return len(self.post.waiters)
+        return len(self.runtime.waiters)
 
     def until_waiting(self, count: int = 1, *, within: Duration = 10) -> None:
         """Blocks until so many wait on this clock. AssertionError if they do not, in real time."""
-        if not self.post.waiters.until(count, seconds(within, "within")):
+        if not self.runtime.waiters.until(count, seconds(within, "within")):
             raise AssertionError(f"{self.waiting} threads and tasks wait on the clock after {within} s, not {count}")
 
     def advance(self, duration: Duration) -> "Advance":
@@ -76,7 +76,7 @@ class Clock:
 
     def stop(self) -> None:
         """The test is over: whoever still waits on this clock gets a RuntimeError."""
-        self.post.waiters.stop()
+        self.runtime.waiters.stop()
 
     def go_on(self, end: int, own: asyncio.AbstractEventLoop | None, *, spins: bool = False) -> bool:
         """For Advance: as far as it goes. False if the running loop must turn first; one that `spins`, which always
@@ -86,13 +86,13 @@ class Clock:
                 "the clock is being advanced already: by another thread, or by what called this callback"
             )
         try:
-            with self.post.waiters.one_at_a_time():
+            with self.runtime.waiters.one_at_a_time():
                 return self._go_on(end, own, spins)
         finally:
             self._moving.release()
 
     def _go_on(self, end: int, own: asyncio.AbstractEventLoop | None, spins: bool) -> bool:
-        keeper, waiters, loops = self.post.keeper, self.post.waiters, self.post.loops
+        keeper, waiters, loops = self.runtime.keeper, self.runtime.waiters, self.runtime.loops
         while True:
             self._settle(own)
             if own is not None and (loops.was_called(own) if spins else loops.must_turn(own)):
@@ -109,8 +109,8 @@ class Clock:
 
     def _settle(self, own: asyncio.AbstractEventLoop | None) -> None:
         """Until nothing is left to do at this moment, but in the loop of this thread."""
-        post = self.post
-        while post.waiters.settle() or post.tell_all() or post.loops.turn_others(own):
+        runtime = self.runtime
+        while runtime.waiters.settle() or runtime.tell_all() or runtime.loops.turn_others(own):
             pass
 
     def _moment(self, due: float) -> int:
@@ -127,7 +127,7 @@ class Clock:
         return self._us
 
     def after_fork(self) -> None:
-        self.post.after_fork()
+        self.runtime.after_fork()
         self._moving = threading.Lock()
 
     def __repr__(self) -> str:
@@ -146,16 +146,16 @@ class Advance:
         self.done = (loop is None or not is_blind(loop)) and clock.go_on(self._end, loop)
 
     def __await__(self) -> Generator[Any, None, None]:
-        loop, post = asyncio.get_running_loop(), self._clock.post
+        loop, runtime = asyncio.get_running_loop(), self._clock.runtime
         if not self.done and loop is not self._loop:
             raise RuntimeError("an advance is to be awaited on the event loop that it was called on")
         done, self.done = self.done, True  # whatever comes: who is cancelled meanwhile leaves the time where it is
-        with post.waiters.one_at_a_time():
-            quiet = yield from post.loops.turn(loop).__await__()
+        with runtime.waiters.one_at_a_time():
+            quiet = yield from runtime.loops.turn(loop).__await__()
             while not done:
                 done = self._clock.go_on(self._end, loop, spins=not quiet)
                 if not done:
-                    quiet = yield from post.loops.turn(loop).__await__()
+                    quiet = yield from runtime.loops.turn(loop).__await__()
 
     def __repr__(self) -> str:
         return f"<advance({self._by:g}) of {self._clock!r}>"

@@ -38,7 +38,7 @@ def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
             _perform(link, prepared.attempt_step(stranger, now=place.clock(), patience=PATIENCE, queue=False))
     finally:
         link.close()
-    place.post.keeper.drop(tenure)
+    place.runtime.keeper.drop(tenure)
     tenure.lose(reason)
 
 

@@ -78,16 +78,16 @@ def clock(request: pytest.FixtureRequest) -> "Iterator[Clock]":
 def holdtight_target(request: pytest.FixtureRequest) -> object:
     """Where the locks of this test are: what `locks` and `async_locks` are opened with."""
     from holdtight.config.targets import Memory
-    from holdtight.keeper.keeper import post
+    from holdtight.keeper.keeper import runtime
     from holdtight.stores.memory.place import Stores, micros
 
     if _store(request) == "embedded":
         return request.getfixturevalue("holdtight_server")()
     given: Any = request.getfixturevalue("clock") if "clock" in request.fixturenames else None
-    if hasattr(given, "store") and hasattr(given, "post"):  # a project may have a clock of its own
+    if hasattr(given, "store") and hasattr(given, "runtime"):  # a project may have a clock of its own
         return given.store()
     request.node.stash[_IN_REAL_TIME] = True
-    return Memory("", _Realm(post, Stores(micros)))
+    return Memory("", _Realm(runtime, Stores(micros)))
 
 
 @pytest.fixture(scope="session")
@@ -114,8 +114,8 @@ def holdtight_server() -> Iterator[Any]:
 class _Realm:
     """Stores of a test's own in the time that everybody has."""
 
-    def __init__(self, post: Any, stores: Any) -> None:
-        self.post = post
+    def __init__(self, runtime: Any, stores: Any) -> None:
+        self.runtime = runtime
         self.stores = stores
 
 

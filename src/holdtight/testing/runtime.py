@@ -1,4 +1,4 @@
-"""Time that passes when it is told to: the counterpart of `keeper.post`, without a thread of ours."""
+"""Time that passes when it is told to: the counterpart of `keeper.runtime`, without a thread of ours."""
 
 import threading
 from collections import deque
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import Clock
-from holdtight.base.runtime import Post, Timer
+from holdtight.base.runtime import Runtime, Timer
 from holdtight.keeper.keeper import Keeper
 from holdtight.testing.loops import Loops
 from holdtight.testing.waiters import HandSleeper, Waiters
@@ -47,7 +47,7 @@ class HandKeeper(Keeper):
             try:
                 while self._more:
                     self._more = False
-                    self._do_posts()
+                    self._do_requested()
                     now = self.clock()
                     self.next = self._do_due(now)
                     self._more = self._more or self.next <= now
@@ -55,7 +55,7 @@ class HandKeeper(Keeper):
                 self._runner = None
 
 
-class HandPost(Post):
+class HandPost(Runtime):
     keeper: HandKeeper
 
     def __init__(self, clock: Clock, patience: float) -> None:

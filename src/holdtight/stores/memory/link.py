@@ -19,7 +19,7 @@ from holdtight.stores.redis.link import bell_in
 from holdtight.stores.redis.resp import bulk
 
 if TYPE_CHECKING:
-    from holdtight.base.runtime import Post
+    from holdtight.base.runtime import Runtime
 
 __all__ = ["Link", "open_link"]
 
@@ -39,10 +39,10 @@ def requests_in(data: bytes) -> list[list[bytes]]:
 class Link:
     """One connection, greeted."""
 
-    def __init__(self, server: Server, inbox: bytes, post: "Post") -> None:
+    def __init__(self, server: Server, inbox: bytes, runtime: "Runtime") -> None:
         self._server = server
         self._execute = server.execute
-        self._sleeper = post.sleeper()
+        self._sleeper = runtime.sleeper()
         self._replies: deque[Any] = deque()
         self.owed = 0
         self.inbox = inbox
@@ -115,7 +115,7 @@ class Link:
             self.close()
 
 
-def open_link(server: Server, client: Client, post: "Post") -> Link:
+def open_link(server: Server, client: Client, runtime: "Runtime") -> Link:
     """Greets as on every connection: our record is written, and the server's time learned."""
     greeting = greet(client, user=None, password=None, db=0, name=None, protocol=3)
     request, _ = next(greeting)
@@ -127,4 +127,4 @@ def open_link(server: Server, client: Client, post: "Post") -> Link:
             )
     except StopIteration as stop:
         session: Session = stop.value
-    return Link(server, session.inbox, post)
+    return Link(server, session.inbox, runtime)

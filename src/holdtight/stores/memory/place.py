@@ -14,7 +14,7 @@ from holdtight.stores.memory.server import Server
 from holdtight.stores.redis.handshake import Client
 
 if TYPE_CHECKING:
-    from holdtight.base.runtime import Post
+    from holdtight.base.runtime import Runtime
 
 __all__ = ["MemoryPlace", "Stores", "micros", "stores"]
 
@@ -41,12 +41,12 @@ class Stores:
                 found = self._servers[name] = Server(self._micros)
             return found
 
-    def open(self, name: str, client: Client, post: "Post") -> Link:
+    def open(self, name: str, client: Client, runtime: "Runtime") -> Link:
         with self._changing:
             server = self.server(name)
             server.expected += 1  # so that it is not forgotten before there is a link to it
         try:
-            return open_link(server, client, post)
+            return open_link(server, client, runtime)
         finally:
             with self._changing:
                 server.expected -= 1
@@ -80,10 +80,10 @@ class MemoryPlace(Place):
 
     at_once = True
 
-    def __init__(self, target: Memory, client: Client, post: "Post") -> None:
-        super().__init__(client, post, target.display())
+    def __init__(self, target: Memory, client: Client, runtime: "Runtime") -> None:
+        super().__init__(client, runtime, target.display())
         self._name = target.name
         self._stores: Stores = stores if target.realm is None else target.realm.stores
 
     def open(self, timeout: float) -> Link:
-        return self._stores.open(self._name, self.client, self.post)
+        return self._stores.open(self._name, self.client, self.runtime)

@@ -22,7 +22,7 @@ from holdtight.base.values import CLIENT_ID_SIZE, OWNER_SIZE, Owner
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.resp import bulk, command
 
-__all__ = ["Client", "Greeting", "Session", "Words", "greet", "passport"]
+__all__ = ["Client", "Greeting", "InboxArgs", "Session", "greet", "passport"]
 
 RECORD_SECONDS = 60
 _BATCH = 128
@@ -127,7 +127,7 @@ def passport(max_ttl_ms: int, run: bytes) -> bytes:
     return b"%09d%b" % (max_ttl_ms, run)
 
 
-class Words:
+class InboxArgs:
     """How the usual requests to all nodes of a quorum name the connections that they go by.
 
     A node whose guard has let a vote by that very connection pass need not look at its stamp for another on top of what

@@ -56,7 +56,7 @@ UNSIGN = Script("plain_unsign")
 
 
 NOT_OURS, LATE, CHANGED = 0, -1, -2
-"""Words of the scripts that have an arrival limit. `CHANGED`: the lock has another expiry than the sender knew."""
+"""InboxArgs of the scripts that have an arrival limit. `CHANGED`: the lock has another expiry than the sender knew."""
 
 
 class Told(NamedTuple):

@@ -1,5 +1,5 @@
-"""The place of a quorum: one place for each node, each with its own connections, its own connection of the keeper and its
-own idea of the time there."""
+"""The place of a quorum: one place for each node, each with its own connections (one of them the keeper's) and its own
+idea of the time there."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from holdtight.stores.redis.quorum_store import QuorumStore
 from holdtight.stores.redis.single import RedisPlace
 
 if TYPE_CHECKING:
-    from holdtight.base.runtime import Post
+    from holdtight.base.runtime import Runtime
     from holdtight.config.settings import Settings
     from holdtight.config.targets import Single
 
@@ -24,8 +24,10 @@ MOST_OWED = 64
 class NodePlace(RedisPlace):
     """One node. `runs` says which of the nodes each run of a server belongs to, of all nodes together."""
 
-    def __init__(self, target: "Single", client: Client, settings: "Settings", post: "Post", runs: "Runs") -> None:
-        super().__init__(target, client, post, settings.tls)
+    def __init__(
+        self, target: "Single", client: Client, settings: "Settings", runtime: "Runtime", runs: "Runs"
+    ) -> None:
+        super().__init__(target, client, runtime, settings.tls)
         self._runs = runs
         self._run = b""
 
@@ -51,19 +53,19 @@ Runs = dict[bytes, NodePlace]
 class QuorumPlace(Place):
     """All nodes as one. Only its nodes can be connected to."""
 
-    def __init__(self, settings: "Settings", client: Client, post: "Post") -> None:
+    def __init__(self, settings: "Settings", client: Client, runtime: "Runtime") -> None:
         from holdtight.config.targets import Quorum, Single
 
         target = settings.target
         assert isinstance(target, Quorum)
         assert settings.max_ttl is not None
-        super().__init__(client, post, target.display())
+        super().__init__(client, runtime, target.display())
         self.nodes: list[NodePlace] = []
         runs: Runs = {}
         for each in target.nodes:
             assert isinstance(each, Single)
             node = client.for_node(guarded=settings.restart_guard, max_ttl=settings.max_ttl)
-            self.nodes.append(NodePlace(each, node, settings, post, runs))
+            self.nodes.append(NodePlace(each, node, settings, runtime, runs))
         self.names = _distinct([node.display for node in self.nodes])
         self.store = QuorumStore(
             client, [node.client for node in self.nodes], drift=settings.drift, max_ttl=settings.max_ttl

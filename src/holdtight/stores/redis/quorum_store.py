@@ -25,9 +25,9 @@ __all__ = [
     "RESIGN_WHOLE",
     "VOTE",
     "Ballot",
-    "Lot",
     "QuorumStore",
     "Vote",
+    "VoteReplies",
     "agreed_fence",
     "voted",
 ]
@@ -227,7 +227,7 @@ class Ballot:
         """With a marker: a vote of this owner may still be on its way, so that only the same way will do."""
         return _Resign(self, owner, marker)
 
-    def resign_step_after(self, owner: Owner, lot: "Lot", index: int) -> Step:
+    def resign_step_after(self, owner: Owner, lot: "VoteReplies", index: int) -> Step:
         """What `resign_request` is known by on that node, where the vote went by the same way."""
         return _Resign(self, owner, lot.marker(index))
 
@@ -287,7 +287,7 @@ def agreed_fence(replies: list[Any], majority: int) -> int | None:
     return int(fence) if fence is not None and yes >= majority else None
 
 
-class Lot:
+class VoteReplies:
     """What came of asking all nodes once, raw: their replies to `vote_requests`, or what stands for those that are
     missing, and by which ways they were asked."""
 

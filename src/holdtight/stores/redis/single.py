@@ -16,7 +16,7 @@ from holdtight.stores.redis.link import Link
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.base.runtime import Post
+    from holdtight.base.runtime import Runtime
     from holdtight.config.targets import Address, Embedded, Single
 
 __all__ = ["RedisPlace"]
@@ -25,8 +25,10 @@ __all__ = ["RedisPlace"]
 class RedisPlace(Place):
     """A Redis or Valkey server."""
 
-    def __init__(self, target: "Single | Embedded", client: Client, post: "Post", tls: "ssl.SSLContext | None") -> None:
-        super().__init__(client, post, target.display())
+    def __init__(
+        self, target: "Single | Embedded", client: Client, runtime: "Runtime", tls: "ssl.SSLContext | None"
+    ) -> None:
+        super().__init__(client, runtime, target.display())
         self.target = target
         self._tls = tls
         self._tls_lock = threading.RLock()  # re-entrant: a signal handler may connect in the middle of it

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-__all__ = ["LinkLookout", "Lookout"]
+__all__ = ["LinkLookout", "SpinWait"]
 
 MOST_LOOKS = 100
 MOST_CREDIT = 16
@@ -31,7 +31,7 @@ _latest = [0]
 """The thread that has asked last, of all that look."""
 
 
-class Lookout:
+class SpinWait:
     """Of one link, or of several that are waited for at once: used by one thread at a time.
 
     `rests` are the shortest and the longest time of rest, in calls of `again`.
@@ -130,7 +130,7 @@ class Lookout:
         self._rest = rest
 
 
-class LinkLookout(Lookout):
+class LinkLookout(SpinWait):
     """As long as it looks it stands in the place of what reads from a descriptor, which is the second of what a link
     uses."""
 
