@@ -385,6 +385,11 @@ class NotSupported(LockError):
         )
 
     @classmethod
+    def on_a_quorum(cls, what: str, name: str | None = None) -> "NotSupported":
+        """`what` is semaphore, downgrade, detach or adopt."""
+        return cls(_NOT_ON_A_QUORUM[what], name=name)
+
+    @classmethod
     def upgrade(cls, name: str, who: str) -> "NotSupported":
         return cls(
             f"lock {name!r}: this very {who} holds it for reading, and cannot wait for the write lock meanwhile: two "
@@ -392,3 +397,14 @@ class NotSupported(LockError):
             "data again under write(), or take write() from the start and downgrade().",
             name=name,
         )
+
+
+_NOT_ON_A_QUORUM = {
+    "semaphore": "a quorum has no semaphores: permits counted by majorities that overlap do not add up, and more "
+    "could be out than the limit says. Use one server for semaphores",
+    "downgrade": "cannot downgrade on a quorum: nodes would change over one by one, with no moment at which all "
+    "agree that nobody else writes. Release, and take read() anew",
+    "detach": "cannot detach on a quorum: it would have to be taken over on every node in one step. Release, and "
+    "let the other acquire",
+    "adopt": "cannot adopt on a quorum: locks of a quorum cannot be detached",
+}

@@ -166,7 +166,7 @@ def test_a_task_that_is_done_is_not_kept() -> None:
 
     async def grant() -> None:
         gone.append(weakref.ref(asyncio.current_task()))
-        identity().remember(KEY, Lease())  # type: ignore[arg-type]
+        identity().remember(KEY, Lease())
 
     async def main() -> None:
         await asyncio.create_task(block())
@@ -184,7 +184,7 @@ def test_a_task_that_ends_with_a_grant_taken_within_a_block_is_not_kept() -> Non
         gone.append(weakref.ref(asyncio.current_task()))
         who = identity()
         who.enter_block(KEY, Lease())
-        who.remember(("client", "other"), Lease())  # type: ignore[arg-type]
+        who.remember(("client", "other"), Lease())
         who.leave_block(KEY)
 
     asyncio.run(work())

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdtight.base.values import LONGEST_LABEL, LONGEST_NAME, check_label, check_name
-from holdtight.stores.redis.keys import check_namespace, client_record, inbox, keys_of
+from holdtight.base.values import LONGEST_LABEL, LONGEST_NAME, check_label, check_name, check_namespace
+from holdtight.stores.redis.keys import client_record, inbox, keys_of
 
 CONTROLS = [chr(code) for code in [*range(0x20), *range(0x7F, 0xA0)]]
 PLAIN = st.characters(exclude_categories=["Cs", "Cc"])

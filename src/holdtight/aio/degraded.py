@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from holdtight.aio.lease import AsyncLease
 from holdtight.base.identity import Identity
 from holdtight.base.values import Owner
-from holdtight.clients.degraded import end_open_tenure, open_tenure, take_over
+from holdtight.clients.degraded import end_open_tenure, open_tenure
 from holdtight.grants.tenure import Tenure
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ async def without_the_server(
         lease = await (other.try_acquire() if or_none else other.take(wait, who))
         if lease is None:
             return None
-        take_over(lease.tenure, other)
+        lease.tenure.stand_in_by(other)
     else:
         lease = Open(lock).lease(owner)
         lock.see_to(lease, who)
@@ -46,7 +46,7 @@ class Open:
     def lease(self, owner: Owner) -> AsyncLease:
         clock = self._lock.terms.place.clock
         tenure = open_tenure(self._lock, self._lock.client.transport().deliver, owner, clock())
-        take_over(tenure, self)
+        tenure.stand_in_by(self)
         return AsyncLease(self, tenure)
 
     async def give_back(self, tenure: Tenure) -> None:

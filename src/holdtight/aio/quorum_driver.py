@@ -1,4 +1,4 @@
-"""Runs plans on a quorum on an event loop (see base/plan.py): it asks all nodes at once, on their multiplexed connections.
+"""Runs plans on a quorum on an event loop (see base/plan.py): all nodes are asked at once, each on its one connection.
 
 Replies that nobody waits for any more are drained by the connections: a future that is done stays in line to take them.
 """

@@ -12,10 +12,7 @@ import itertools
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from holdtight.grants.tenure import Tenure
+from typing import Any
 
 __all__ = ["Identity", "Key", "blocks_around", "identity", "running_loop", "task_identity", "tasks_inside"]
 
@@ -35,8 +32,8 @@ class Identity:
         """Leases know it, so that it cannot be used for another task."""
         self.stack: list[tuple[Key, Any]] = []
         """(key, lease) of every `with` block that is open, innermost last."""
-        self.grants: dict[Key, Tenure] = {}
-        """Re-entrant grants that further entries share."""
+        self.grants: dict[Key, Any] = {}
+        """Tenures of re-entrant grants that further entries share."""
 
     @property
     def what(self) -> str:
@@ -107,7 +104,7 @@ class Identity:
             self.stack[:] = [entry for entry in self.stack if not any(entry[1] is each for each in gone)]
             self._tidy()
 
-    def remember(self, key: Key, tenure: "Tenure") -> None:
+    def remember(self, key: Key, tenure: Any) -> None:
         self._shared = True
         self.grants[key] = tenure
         task = self.task

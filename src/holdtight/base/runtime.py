@@ -5,7 +5,7 @@ have something called.
 the test says so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdtight.base.clock import Clock, Sleeper
@@ -13,9 +13,7 @@ from holdtight.base.clock import Clock, Sleeper
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from holdtight.keeper.keeper import Keeper
-
-__all__ = ["Runtime", "Timer"]
+__all__ = ["Keeping", "Runtime", "Timer"]
 
 LONGEST_TIMER = 86400.0
 
@@ -24,8 +22,25 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
+class Keeping(Protocol):
+    """What other layers ask of the keeper (see keeper/keeper.py). A charge is what it keeps, a place is a server."""
+
+    @property
+    def running(self) -> bool: ...
+    def lane(self, interval: float) -> Any: ...
+    def arm(self, lane: Any, due: float) -> None: ...
+    def add(self, charge: Any, now: float) -> None: ...
+    def drop(self, charge: Any) -> None: ...
+    def ask(self, charge: Any) -> None: ...
+    def at(self, when: float, what: Callable[[float], None]) -> None: ...
+    def run_soon(self, what: Callable[[], None]) -> None: ...
+    def watch(self, place: Any) -> None: ...
+    def forget(self, place: Any, *, dropped: bool = False) -> None: ...
+    def charges(self, place: Any) -> Iterator[Any]: ...
+
+
 class Runtime:
-    def __init__(self, clock: Clock, keeper: "Keeper", tell: Callable[..., None]) -> None:
+    def __init__(self, clock: Clock, keeper: Keeping, tell: Callable[..., None]) -> None:
         self.clock = clock
         self.keeper = keeper
         self.tell = tell

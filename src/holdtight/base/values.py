@@ -27,6 +27,7 @@ __all__ = [
     "Withdrawn",
     "check_label",
     "check_name",
+    "check_namespace",
     "owner_text",
     "shared",
 ]
@@ -268,3 +269,13 @@ class QueueIsFull(NamedTuple):
 
 
 Outcome = Grant | Denied | Queued | Late | Withdrawn | QueueIsFull
+
+
+def check_namespace(namespace: object) -> str:
+    if not isinstance(namespace, str):
+        raise TypeError(f"namespace must be a str, not {type(namespace).__name__}")
+    if not 1 <= len(namespace.encode(errors="replace")) <= 64:
+        raise ValueError(f"namespace={namespace!r} must have 1 to 64 bytes")
+    if not namespace.isprintable() or any(char in "{}*?[]\\ " for char in namespace):
+        raise ValueError(f"namespace={namespace!r} must be printable, without spaces and any of {{}}*?[]\\")
+    return namespace

@@ -240,9 +240,7 @@ class BaseLocks(Reports, Generic[L]):
 
     def _can_adopt(self, name: str) -> None:
         if self.settings.is_quorum:
-            from holdtight.clients.quorum_verbs import refuse
-
-            raise refuse("adopt", name)
+            raise NotSupported.on_a_quorum("adopt", name)
 
     def check_open(self) -> None:
         """Before anything is taken: what is held may be given back by a closed client too."""

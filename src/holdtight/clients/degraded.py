@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdtight.clients.lock import BaseLock
     from holdtight.config.settings import Settings
 
-__all__ = ["end_open_tenure", "may_degrade", "open_tenure", "stand_in_settings", "take_over"]
+__all__ = ["end_open_tenure", "may_degrade", "open_tenure", "stand_in_settings"]
 
 
 def may_degrade(settings: "Settings", error: BaseException) -> bool:
@@ -30,12 +30,6 @@ def stand_in_settings(locks: "BaseLocks[Any]") -> "Settings":
 
     target = Memory(f"instead of {locks.place.display}")
     return locks.settings._replace(target=target, tls=None, profiles=(), on_unavailable="raise")
-
-
-def take_over(tenure: Tenure, lock: Any) -> None:
-    """Marks a tenure that this lock stands in for: it, and nobody else, gives it back."""
-    tenure.stand_in = lock
-    tenure.marker = tenure.marker or 1  # one that was long ago: the end of a block takes the careful way
 
 
 def open_tenure(lock: "BaseLock", deliver: Any, owner: Owner, now: float) -> Tenure:

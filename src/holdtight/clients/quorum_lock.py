@@ -6,7 +6,7 @@ from holdtight.base import process
 from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.values import Denied, Grant, Guarded, LossReason, owner_text
-from holdtight.clients.quorum_verbs import meaning, refuse
+from holdtight.clients.quorum_verbs import meaning
 from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
 from holdtight.core.quorum import Poll, say
@@ -53,7 +53,7 @@ class QuorumLockMixin:
         return cast(Ballot, self.prepared)
 
     def refuse(self, what: str) -> NotSupported:
-        return refuse(what, self._name)
+        return NotSupported.on_a_quorum(what, self._name)
 
     def see_to(self, lease: BaseLease, who: Identity) -> None:
         if self.options.reentrant:

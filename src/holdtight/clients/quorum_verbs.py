@@ -6,12 +6,12 @@ from holdtight.base.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid
 from holdtight.base.values import LockInfo
 from holdtight.core.inspect_quorum import inspect
 from holdtight.core.quorum import all_answered, say
-from holdtight.errors import LockError, NotSupported, QuorumNotReached
+from holdtight.errors import LockError, QuorumNotReached
 from holdtight.stores.redis.quorum_place import QuorumPlace
 from holdtight.stores.redis.quorum_store import Ballot
 from holdtight.stores.redis.store import LONGEST_PATIENCE
 
-__all__ = ["bless", "look_at", "meaning", "refuse"]
+__all__ = ["bless", "look_at", "meaning"]
 
 
 def meaning(error: LinkDown | ServerSaid, name: str | None, ballot: Ballot | None, server: str) -> LockError:
@@ -21,19 +21,6 @@ def meaning(error: LinkDown | ServerSaid, name: str | None, ballot: Ballot | Non
     if isinstance(error, ServerSaid) and ballot is not None:
         return ballot.meaning(error)
     return QuorumNotReached.among(name, {server: str(error)}, 0)
-
-
-def refuse(what: str, name: str | None = None) -> NotSupported:
-    why = {
-        "semaphore": "a quorum has no semaphores: permits counted by majorities that overlap do not add up, and more "
-        "could be out than the limit says. Use one server for semaphores",
-        "downgrade": "cannot downgrade on a quorum: nodes would change over one by one, with no moment at which all "
-        "agree that nobody else writes. Release, and take read() anew",
-        "detach": "cannot detach on a quorum: it would have to be taken over on every node in one step. Release, and "
-        "let the other acquire",
-        "adopt": "cannot adopt on a quorum: locks of a quorum cannot be detached",
-    }
-    return NotSupported(why[what], name=name)
 
 
 def bless(place: QuorumPlace) -> Plan[dict[str, str]]:

@@ -4,10 +4,9 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdtight.base.clock import Backoff, Drift, seconds, ttl_seconds, wait_seconds
-from holdtight.base.values import Kind, check_label
+from holdtight.base.values import Kind, check_label, check_namespace
 from holdtight.config.profiles import UNSET, Profile, check_profiles, profile_for
 from holdtight.errors import NotSupported
-from holdtight.stores.redis.keys import check_namespace
 
 if TYPE_CHECKING:
     import ssl
@@ -290,9 +289,7 @@ class Options(NamedTuple):
             lifetime = min(lifetime, settings.drift.ttl_for(longest))
         settings.check_ttl(lifetime)
         if settings.is_quorum and kind is Kind.PERMITS:
-            from holdtight.clients.quorum_verbs import refuse
-
-            raise refuse("semaphore", name)
+            raise NotSupported.on_a_quorum("semaphore", name)
         return cls(
             ttl=lifetime,
             wait=settings.wait if wait is UNSET else wait_seconds(wait),

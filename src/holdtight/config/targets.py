@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from holdtight.config.credentials import Credentials, FromProvider, Login, a_value_like, check_login
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import ssl
 
     from holdtight.base.runtime import Runtime
-    from holdtight.stores.memory.place import Stores
 
 VerifyMode: TypeAlias = Literal["required", "optional", "none"]
 _T = TypeVar("_T")
@@ -165,7 +164,7 @@ class Realm(Protocol):
     @property
     def runtime(self) -> Runtime: ...
     @property
-    def stores(self) -> Stores: ...
+    def stores(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)

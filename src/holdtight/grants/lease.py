@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Self
 
 from holdtight.base.identity import Identity
 from holdtight.base.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
-from holdtight.clients.degraded import take_over
 from holdtight.errors import LeaseLost, NotOwner, NotSupported
 from holdtight.grants.leak_warning import LeakWarning, dismiss, leak_warning_for
 from holdtight.grants.tenure import Tenure
@@ -242,7 +241,7 @@ class BaseLease:
         after.ordinal = before.ordinal
         self.shut()
         if before.stand_in is not None:
-            take_over(after, lease.lock)
+            after.stand_in_by(lease.lock)
         self.successor = lease
         after.block, before.block = before.block, None
         if after.block is not None:

@@ -383,14 +383,15 @@ runtime = Runtime(boottime, Keeper(), tell)
 
 def keeper() -> Keeper:
     """This process's keeper."""
+    assert isinstance(runtime.keeper, Keeper)
     return runtime.keeper
 
 
 def _after_fork() -> None:
-    old, runtime.keeper = runtime.keeper, Keeper()
+    old, runtime.keeper = keeper(), Keeper()
     old._pipe.close()  # pyright: ignore[reportPrivateUsage]
-    for station in old._connections.values():  # pyright: ignore[reportPrivateUsage]
-        station.abandon()
+    for connection in old._connections.values():  # pyright: ignore[reportPrivateUsage]
+        connection.abandon()
 
 
 process.on_fork(_after_fork)

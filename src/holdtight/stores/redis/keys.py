@@ -12,7 +12,6 @@ __all__ = [
     "BESIDE",
     "OF_A_RENEWAL",
     "Keys",
-    "check_namespace",
     "client_record",
     "inbox",
     "keys_of",
@@ -42,16 +41,6 @@ class Keys(NamedTuple):
     @classmethod
     def beside(cls, main: bytes) -> "Keys":
         return cls(main, main + b":q", main + b":w", main + b":h")
-
-
-def check_namespace(namespace: object) -> str:
-    if not isinstance(namespace, str):
-        raise TypeError(f"namespace must be a str, not {type(namespace).__name__}")
-    if not 1 <= len(namespace.encode(errors="replace")) <= 64:
-        raise ValueError(f"namespace={namespace!r} must have 1 to 64 bytes")
-    if not namespace.isprintable() or any(char in "{}*?[]\\ " for char in namespace):
-        raise ValueError(f"namespace={namespace!r} must be printable, without spaces and any of {{}}*?[]\\")
-    return namespace
 
 
 def keys_of(namespace: str, name: str) -> Keys:

@@ -1,0 +1,109 @@
+"""Imports go down: the packages are the layers, and no module reaches up, or across from one colour to the other.
+
+Every import counts: also one inside a function, and one for type checkers only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import holdtight
+
+ROOT = Path(holdtight.__file__).parent
+LAYERS = (
+    ("errors", "events", "base"),
+    ("config", "embedded"),
+    ("stores",),
+    ("core",),
+    ("keeper",),
+    ("grants",),
+    ("clients",),
+    ("sync", "aio"),
+    ("compat",),
+    ("", "testing"),
+)
+"""Lowest first. The empty name is the package itself, `holdtight/__init__.py`."""
+COLOURS = {"sync", "aio"}
+LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
+
+
+class Import(NamedTuple):
+    importer: str
+    imported: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.importer} imports {self.imported} (line {self.line})"
+
+
+def modules(root: Path = ROOT) -> dict[str, Path]:
+    """Dotted names below `holdtight`."""
+    found = dict[str, Path]()
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports_of(name: str, source: str, known: dict[str, Path]) -> Iterator[Import]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} has a relative import in line {node.lineno}"
+            module = node.module or ""
+            if module.partition(".")[0] != "holdtight":
+                yield Import(name, module, node.lineno)
+                continue
+            below = module.partition(".")[2]
+            for alias in node.names:
+                inner = f"{below}.{alias.name}".lstrip(".")
+                yield Import(name, "holdtight." + (inner if inner in known else below), node.lineno)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(name, alias.name, node.lineno)
+
+
+def ours() -> list[Import]:
+    known = modules()
+    return [each for name, path in known.items() for each in imports_of(name, path.read_text("utf-8"), known)]
+
+
+def package(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def is_upward(each: Import) -> bool:
+    if package(each.imported) != "holdtight":
+        return False
+    above, below = package(each.importer), package(each.imported.partition(".")[2])
+    if above == below:
+        return False
+    if {above, below} == COLOURS:
+        return True
+    return LEVEL[below] > LEVEL[above]
+
+
+def test_every_package_has_a_layer() -> None:
+    assert {package(name) for name in modules()} == LEVEL.keys()
+
+
+def test_imports_only_go_down() -> None:
+    assert [str(each) for each in ours() if is_upward(each)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("core.contend", "from holdtight.keeper import keeper"),
+        ("sync.lock", "def f():\n    from holdtight.aio.lock import AsyncLock"),
+        ("base.values", "if TYPE_CHECKING:\n    import holdtight.stores.redis.keys"),
+        ("embedded.shared", "from holdtight.stores import boundary"),
+        ("config.url", "from holdtight import Locks"),
+    ],
+)
+def test_an_import_that_goes_up_is_seen(name: str, source: str) -> None:
+    assert [each for each in imports_of(name, source, modules()) if is_upward(each)]
