@@ -75,7 +75,8 @@ class Election:
     def check(self) -> None:
         now, value, left, sharing, *_ = self.node.run(script.INSPECT, NAMES, 100)
         alone = value[:2] == b"x1" and left > 0
-        holding = {value[3:27]: now + left} if alone else dict(zip(sharing[::3], (now + ms for ms in sharing[2::3])))
+        ends = zip(sharing[::3], (now + ms for ms in sharing[2::3]), strict=True)
+        holding = {value[3:27]: now + left} if alone else dict(ends)
         for who, until in self.until.items():
             if until > now:
                 assert holding.get(who, 0) >= until, f"{who!r} was promised {until - holding.get(who, 0)} ms more"
