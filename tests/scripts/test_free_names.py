@@ -3,6 +3,7 @@ fail only when a server comes to that line."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,28 @@ GIVEN = frozenset(["KEYS", "ARGV", "redis", "string", "math", "table", "tonumber
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.lua")))
 def test_a_script_uses_only_what_it_declares(name: str) -> None:
     assert free_names(Script(name).body.decode(), GIVEN) == {}
+
+
+FRAGMENTS = sorted((FOLDER / "lib").glob("*.lua"))
+LOADED = frozenset(["K", "A", "call", "sub"])
+"""What the loader declares in every script."""
+
+
+def said(source: str, word: str) -> set[str]:
+    """The names after this word in a fragment's header; 'nothing' is none."""
+    lines = re.findall(rf"(?m)^-- {word} +([^:\n]+)", source)
+    assert lines, f"no {word} line in the header"
+    return set(" ".join(lines).split("nothing")[0].split())
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS, ids=lambda path: path.stem)
+def test_a_fragment_says_what_it_expects_and_leaves(fragment: Path) -> None:
+    source = fragment.read_text("utf-8")
+    text = scripts.expanded(source)
+    assert said(source, "EXPECTS") == free_names(text, GIVEN | LOADED).keys()
+    leaves = said(source, "LEAVES")
+    after = f"{text}\nlocal _ = {{{', '.join(sorted(leaves))}}}" if leaves else text
+    assert free_names(after, GIVEN | LOADED).keys() == said(source, "EXPECTS")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""share.lua for semaphores: never more permits out than a request allows, and nobody is overtaken."""
+"""attempt_shared.lua for semaphores: never more permits out than a request allows, and nobody is overtaken."""
 
 from __future__ import annotations
 

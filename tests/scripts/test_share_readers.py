@@ -1,4 +1,4 @@
-"""share.lua for readers: they share, a writer waits for all of them, and whoever comes after him waits for him."""
+"""attempt_shared.lua for readers: they share, a writer waits for all of them, and later readers wait for the writer."""
 
 from __future__ import annotations
 

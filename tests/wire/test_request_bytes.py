@@ -39,11 +39,11 @@ ONE_SERVER = {
         f"EVALSHA release 4 {KEYS} OWNER",
     ],
     "read": [
-        f"EVALSHA share 4 {KEYS} r 1 0 30000 40000 10000  INBOX TIME OWNER",
+        f"EVALSHA attempt_shared 4 {KEYS} r 1 0 30000 40000 10000  INBOX TIME OWNER",
         f"EVALSHA release 4 {KEYS} OWNER",
     ],
     "permits": [
-        f"EVALSHA share 4 {KEYS} p 2 3 30000 40000 10000  INBOX TIME OWNER",
+        f"EVALSHA attempt_shared 4 {KEYS} p 2 3 30000 40000 10000  INBOX TIME OWNER",
         f"EVALSHA release 4 {KEYS} OWNER",
     ],
 }

@@ -14,7 +14,7 @@ from holdtight.aio.connection import Connection
 from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.redis.link import bell_for
-from holdtight.stores.redis.store import LONGEST_PATIENCE
+from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
     from holdtight.aio.quorum_driver import QuorumTransport

@@ -25,7 +25,7 @@ from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.redis.store import marker_for
+from holdtight.stores.times import marker_for
 
 if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks

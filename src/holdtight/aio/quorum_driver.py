@@ -21,7 +21,7 @@ from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.handshake import InboxArgs
 from holdtight.stores.redis.quorum_place import SILENT_SECONDS, QuorumPlace
-from holdtight.stores.redis.store import LONGEST_PATIENCE
+from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["FanDriver", "QuorumTransport"]
 

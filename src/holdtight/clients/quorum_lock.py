@@ -18,7 +18,8 @@ from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.redis.quorum_place import QuorumPlace
 from holdtight.stores.redis.quorum_store import Ballot
-from holdtight.stores.redis.store import LONGEST_PATIENCE, Prepared
+from holdtight.stores.redis.store import Prepared
+from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
     from holdtight.clients.client import BaseLocks

@@ -9,7 +9,7 @@ from holdtight.core.quorum import all_answered, say
 from holdtight.errors import LockError, QuorumNotReached
 from holdtight.stores.redis.quorum_place import QuorumPlace
 from holdtight.stores.redis.quorum_store import Ballot
-from holdtight.stores.redis.store import LONGEST_PATIENCE
+from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["bless", "look_at", "meaning"]
 

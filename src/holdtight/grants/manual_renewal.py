@@ -12,7 +12,7 @@ from holdtight.core.renewal import Verdict, judge
 from holdtight.errors import NotOwner, Unavailable
 from holdtight.grants.tenure import Tenure, learn_if_late
 from holdtight.stores.redis import script
-from holdtight.stores.redis.store import LONGEST_PATIENCE
+from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["Renewal"]
 

@@ -22,7 +22,7 @@ from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis.quorum_place import QuorumPlace
 from holdtight.stores.redis.quorum_store import VOTE, Ballot, VoteReplies, read_vote
-from holdtight.stores.redis.store import LONGEST_PATIENCE
+from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
     from holdtight.keeper.keeper import Charge

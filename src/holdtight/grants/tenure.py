@@ -24,7 +24,8 @@ from holdtight.core.renewal import Verdict, judge, next_ttl
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis import script
 from holdtight.stores.redis.handshake import Client
-from holdtight.stores.redis.store import LONGEST_PATIENCE, Prepared
+from holdtight.stores.redis.store import Prepared
+from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["Tenure", "Terms", "learn_if_late"]
 

@@ -10,11 +10,12 @@ from holdtight.base.plan import Step
 from holdtight.base.values import Owner
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis import script
+from holdtight.stores.times import CLAIM_MS, HEARTBEAT_MS
 
 __all__ = ["TOUCH_SECONDS", "DeferredUndo", "HandedOn", "StandingInLine", "look_after"]
 
-TOUCH_SECONDS = 5.0 / 3
-CLAIM_SECONDS = 0.5
+TOUCH_SECONDS = HEARTBEAT_MS / 1000 / 3
+CLAIM_SECONDS = CLAIM_MS / 1000
 
 
 class StandingInLine:

@@ -17,7 +17,7 @@ from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.tenure import Tenure
 from holdtight.keeper.charges import TOUCH_SECONDS
 from holdtight.stores.boundary import Link
-from holdtight.stores.redis.store import marker_for
+from holdtight.stores.times import marker_for
 from holdtight.sync.degraded import without_the_server
 from holdtight.sync.driver import Driver
 from holdtight.sync.hold import Hold, under

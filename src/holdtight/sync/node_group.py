@@ -17,7 +17,7 @@ from holdtight.stores.redis.handshake import InboxArgs
 from holdtight.stores.redis.link import NOTHING
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS, QuorumPlace
 from holdtight.stores.redis.spin import SpinWait
-from holdtight.stores.redis.store import LONGEST_PATIENCE
+from holdtight.stores.times import LONGEST_PATIENCE
 from holdtight.sync.node_connection import Broadcast, Ear, NodeConnection, PendingReply, Pool
 
 __all__ = ["GroupPool", "NodeGroup"]

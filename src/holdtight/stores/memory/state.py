@@ -4,15 +4,14 @@ from dataclasses import dataclass, field
 
 from holdtight.stores.memory.holders import Holders
 from holdtight.stores.memory.line import Entry, Line
+from holdtight.stores.times import CLAIM_MS as CLAIM
+from holdtight.stores.times import FRESH_MS as FRESH
+from holdtight.stores.times import HEARTBEAT_MS as HEARTBEAT
+from holdtight.stores.times import SWEEP
+from holdtight.stores.times import TAIL_MS as TAIL
 
 __all__ = ["CLAIM", "FRESH", "HEARTBEAT", "SWEEP", "TAIL", "Main", "State"]
 
-TAIL = 10_000
-CLAIM = 500
-HEARTBEAT = 5_000
-SWEEP = 200
-FRESH = 200
-"""Who was heard of less than that ago is trusted to come when he is rung."""
 MANY_MARKERS = 32
 
 

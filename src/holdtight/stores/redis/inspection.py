@@ -1,8 +1,9 @@
-"""What `inspect.lua` tells, as values. See lua/lib/queue.lua for the format."""
+"""What `inspect.lua` tells, as values. See fields.py for the format."""
 
 from typing import Any
 
 from holdtight.base.values import Holder, Kind, LockInfo, Owner, Waiter, owner_text
+from holdtight.stores.redis.fields import cut
 
 __all__ = ["exclusive_holder", "read_inspection"]
 
@@ -13,8 +14,8 @@ _STATES = {b"x1": Kind.EXCLUSIVE, b"s1": Kind.SHARED, b"p1": Kind.PERMITS}
 def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
     """Without host and pid: those stand in the clients' own records, see core/inspect.py."""
     _, value, left, shared, line, waiting, _ = reply
-    state = _STATES.get(value[:2])
-    fence = int(value[27:43] if state is Kind.EXCLUSIVE else value[3:19]) if value else None
+    state = _STATES.get(cut("KIND_OF", value))
+    fence = int(cut("FENCE_OF" if state is Kind.EXCLUSIVE else "SHARED_FENCE_OF", value)) if value else None
     holders: tuple[Holder, ...]
     if state is Kind.EXCLUSIVE:
         holders = (_exclusive_holder(value)._replace(expires_in=left / 1000),) if left > 0 else ()
@@ -34,38 +35,38 @@ def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
 
 def exclusive_holder(value: Any, owner: Owner) -> Holder | None:
     """What the main key says about this owner; None if it is another's by now, or no lock at all."""
-    if isinstance(value, bytes) and value[:2] == b"x1" and value[3:27] == owner and value[27:43].isdigit():
-        return _exclusive_holder(value)
-    return None
+    if not isinstance(value, bytes) or cut("KIND_OF", value) != b"x1" or cut("OWNER_OF", value) != owner:
+        return None
+    return _exclusive_holder(value) if cut("FENCE_OF", value).isdigit() else None
 
 
 def _exclusive_holder(value: bytes) -> Holder:
-    fence = int(value[27:43])
-    return Holder(owner_text(value[3:27]), fence=fence, label=_text(value[43:]), since=fence / 1e6)
+    fence = int(cut("FENCE_OF", value))
+    return Holder(owner_text(cut("OWNER_OF", value)), fence=fence, label=_text(value[43:]), since=fence / 1e6)
 
 
 def _holder(owner: bytes, entry: bytes, left: int) -> Holder:
-    fence = int(entry[10:26])
+    fence = int(cut("HELD_FENCE_OF", entry))
     return Holder(
         owner=owner_text(owner),
         fence=fence,
         label=_text(entry[26:]),
         since=fence / 1e6,
         expires_in=left / 1000,
-        kind=_MODES[entry[:1]],
+        kind=_MODES[cut("MODE_OF", entry)],
         n=int(entry[1:10]),
     )
 
 
 def _waiter(owner: bytes, entry: bytes) -> Waiter:
-    kind, rest = _MODES[entry[:1]], entry[39 + int(entry[37:39]) :]
+    kind, rest = _MODES[cut("MODE_OF", entry)], entry[39 + int(cut("INBOX_SIZE_OF", entry)) :]
     n = 1
     if kind is Kind.PERMITS:
         n, rest = int(rest[:9]), rest[18:]
     return Waiter(
         owner=owner_text(owner),
         label=_text(rest),
-        since=int(entry[24:37]) / 1000,
+        since=int(cut("JOINED_OF", entry)) / 1000,
         kind=kind,
         n=n,
     )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from holdtight.base.plan import Step
 from holdtight.base.values import Grant, Kind, Late, Owner
 from holdtight.stores.redis import script
+from holdtight.stores.times import TAIL_MS
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.store import Prepared
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 __all__ = ["Several"]
 
 _MODES = {Kind.EXCLUSIVE: "x", Kind.SHARED: "r", Kind.PERMITS: "p"}
-_TAIL_MS = 10_000
 
 
 class Several:
@@ -28,7 +28,7 @@ class Several:
         for part in self._parts:
             keys += part.keys
             claim = part.claim
-            words += [_MODES[claim.kind], claim.n, claim.permits, part.ttl_ms, part.ttl_ms + _TAIL_MS]
+            words += [_MODES[claim.kind], claim.n, claim.permits, part.ttl_ms, part.ttl_ms + TAIL_MS]
             words.append(claim.label or "")
         return Step(
             script.MULTI.request(keys, *words),

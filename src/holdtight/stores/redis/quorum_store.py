@@ -16,7 +16,8 @@ from holdtight.stores.redis.handshake import Client, passport
 from holdtight.stores.redis.inspection import read_inspection
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
-from holdtight.stores.redis.store import LISTED, LONGEST_PATIENCE, TAIL_MS, marker_for, read_release, records_step
+from holdtight.stores.redis.store import LISTED, read_release, records_step
+from holdtight.stores.times import LONGEST_PATIENCE, TAIL_MS, marker_for
 
 __all__ = [
     "AGREE",

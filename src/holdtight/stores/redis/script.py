@@ -4,8 +4,11 @@ The header of a script names its KEYS and ARGV in order; the loader turns those 
 header that does not fit its body does not run. An argument in brackets may be left out, and is nil then. A last `...`
 stands for any number more, which the body finds in K and A. `call` and `sub` are there too. `--@include x` puts
 `lua/lib/x.lua`, with what that includes, in that place, which lets a script answer its fast path before it pays for
-functions that it will not need; nor does it pay for names and locals that are used only after a line `--@rest`. QUEUE,
-WAITERS, HOLDERS and WATCHERS stand for what those keys end in, see `keys.py`.
+functions that it will not need; nor does it pay for names and locals that are used only after a line `--@rest`.
+
+The loader also replaces some words: QUEUE, WAITERS, HOLDERS and WATCHERS by what those keys end in (`keys.py`), TAIL_MS
+and its like by their numbers (`stores/times.py`), and OWNER_OF(value) and its like by the field of that value
+(`fields.py`).
 """
 
 import os
@@ -13,8 +16,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from holdtight.stores.redis.fields import FIELDS
 from holdtight.stores.redis.keys import BESIDE
 from holdtight.stores.redis.resp import bulk
+from holdtight.stores.times import CLAIM_MS, FRESH_MS, HEARTBEAT_MS, SWEEP, TAIL_MS
 
 if TYPE_CHECKING:
     from hashlib import sha1
@@ -44,7 +49,17 @@ _HEADER = r"(?m)^-- (KEYS|ARGV|RETURN)\s+(\S.*)$"
 _INCLUDE = r"(?m)^--@include (\w+)$"
 _COMMENT = r"(?m)^\s*--.*\n"
 _REST = "--@rest\n"
-_ENDING = rf"\b({'|'.join(BESIDE)})\b"
+_WORDS = {
+    **{word: f"'{ending}'" for word, ending in BESIDE.items()},
+    "TAIL_MS": str(TAIL_MS),
+    "TAIL_TEXT": f"'{TAIL_MS}'",
+    "CLAIM_MS": str(CLAIM_MS),
+    "FRESH_MS": str(FRESH_MS),
+    "HEARTBEAT_MS": str(HEARTBEAT_MS),
+    "SWEEP_SIZE": str(SWEEP),
+}
+_WORD = rf"\b({'|'.join(_WORDS)})\b"
+_FIELD = rf"\b({'|'.join(FIELDS)})\((\w+(?:\[[^\]]+\])?)\)"
 
 
 def _read(*path: str) -> str:
@@ -67,6 +82,12 @@ def _with_includes(source: str) -> str:
 
 SCRIPTS: "list[Script]" = []
 """All that the modules so far have named."""
+
+
+def expanded(source: str) -> str:
+    """With its includes, and with what the loader's words stand for."""
+    whole = re.sub(_WORD, lambda found: _WORDS[found[0]], _with_includes(source))
+    return re.sub(_FIELD, lambda found: "sub({}, {}, {})".format(found[2], *FIELDS[found[1]]), whole)
 
 
 class Script:
@@ -121,7 +142,7 @@ class Script:
             argv.remove("...")
         self.keys, self.argv, self.open_ended = keys, argv, open_ended
         self.returns = header["RETURN"]
-        whole = re.sub(_ENDING, lambda found: f"'{BESIDE[found[0]]}'", _with_includes(source))
+        whole = expanded(source)
         first, _, rest = (re.sub(_COMMENT, "", part) for part in whole.partition(_REST))
         used = set(re.findall(r"\w+", first if rest else source))
         # Locals are several times faster than the globals and fields they stand for.
@@ -169,7 +190,7 @@ class Script:
 
 
 ATTEMPT = Script("attempt")
-SHARE = Script("share")
+SHARE = Script("attempt_shared")
 RELEASE = Script("release")
 RENEW = Script("renew")
 WITHDRAW = Script("withdraw")

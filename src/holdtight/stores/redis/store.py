@@ -30,22 +30,14 @@ from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.inspection import exclusive_holder, read_inspection
 from holdtight.stores.redis.multi import Several
 from holdtight.stores.redis.resp import bulk, command
+from holdtight.stores.times import LONGEST_PATIENCE, MARKER_SLACK_MS, TAIL_MS, marker_for
 
-__all__ = ["Prepared", "Store", "marker_for", "read_record", "read_release", "records_step"]
+__all__ = ["Prepared", "Store", "read_record", "read_release", "records_step"]
 
-LONGEST_PATIENCE = 2.0
-TAIL_MS = 10_000
-_MARKER_SLACK_MS = 50
-"""Another thread may learn the server's time between two looks at it."""
 LISTED = 500
 _MODES = {Kind.SHARED: "r", Kind.PERMITS: "p"}
 _ATTEMPT, _ASK, _RELEASE = 1, 2, 4
 _RENEWAL = b"%b" + keys.OF_A_RENEWAL + b"$24\r\n%b\r\n%b"
-
-
-def marker_for(limit: float) -> int:
-    """In ms: what must outlive a request that is not carried out after `limit`, in µs of the server's time."""
-    return int(limit) // 1000 + _MARKER_SLACK_MS
 
 
 class Prepared:
@@ -183,7 +175,7 @@ class Prepared:
 
     def arrival_limit(self, now: float, patience: float) -> int:
         """`not_after` of an attempt sent now, in ms and rounded up: what a marker must outlive."""
-        return self.store.not_after(now, patience) // 1000 + _MARKER_SLACK_MS
+        return self.store.not_after(now, patience) // 1000 + MARKER_SLACK_MS
 
     def holder_step(self, holder: Owner, left: float) -> Step:
         """Who is behind an owner, for a message to people. A reader's label, or that of permits, is not looked up."""

@@ -8,21 +8,21 @@ local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 --@include constants
 if now_us > tonumber(not_after) then return {-1, now} end
-local kind = value and sub(value, 1, 2)
+local kind = value and KIND_OF(value)
 if not value or kind == 't1' or kind == 's1' or kind == 'p1' then return {0, now, ''} end
 if kind ~= 'x1' then
   return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
 end
-local holder, last = sub(value, 4, 27), tonumber(sub(value, 28, 43))
+local holder, last = OWNER_OF(value), tonumber(FENCE_OF(value))
 local left = call('PTTL', main)
 if left <= TAIL then return {0, now, ''} end
-if sub(value, 3, 3) == 'q' then
+if FLAG_OF(value) == 'q' then
   local marker = call('HGET', waiters, 'm' .. owner)
-  if marker and tonumber(sub(marker, 1, 13)) >= now then return {-3, now} end
+  if marker and tonumber(UNTIL_OF(marker)) >= now then return {-3, now} end
 end
 if holder == owner then
   call('PEXPIRE', main, math.max(ttl + TAIL, left))
-  return {1, sub(value, 28, 43), now, ''}
+  return {1, FENCE_OF(value), now, ''}
 end
 if holder ~= old then return {0, now, holder} end
 local fence = math.max(last + 1, now_us)
@@ -32,5 +32,5 @@ if fence > now_us + ttl * 1000 then
   local memory = math.ceil((fence - now_us) / 1000) + TAIL
   if call('PTTL', waiters) < memory then call('PEXPIRE', waiters, memory) end
 end
-call('SET', main, 'x1' .. sub(value, 3, 3) .. owner .. text .. label, 'PX', ttl + TAIL)
+call('SET', main, 'x1' .. FLAG_OF(value) .. owner .. text .. label, 'PX', ttl + TAIL)
 return {1, text, now, ''}

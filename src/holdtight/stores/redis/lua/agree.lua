@@ -8,18 +8,18 @@ local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 --@include constants
---@include main
---@include line
+--@include read_main
+--@include queue_helpers
 local agreed = tonumber(fence)
 if kind == 'x1' then
-  if left <= 0 or sub(value, 4, 27) ~= owner then return 0 end
+  if left <= 0 or OWNER_OF(value) ~= owner then return 0 end
   if agreed <= last then return 1 end
   call('SET', main, sub(value, 1, 27) .. fence .. sub(value, 44), 'KEEPTTL')
 elseif shared == 'r' then
   local score = call('ZSCORE', holders, owner)
   local held = score and tonumber(score) > now and call('HGET', waiters, 'h' .. owner)
   if not held then return 0 end
-  if tonumber(sub(held, 11, 26)) < agreed then
+  if tonumber(HELD_FENCE_OF(held)) < agreed then
     call('HSET', waiters, 'h' .. owner, sub(held, 1, 10) .. fence .. sub(held, 27))
   end
   if agreed <= last then return 1 end

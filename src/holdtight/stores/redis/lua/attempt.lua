@@ -18,14 +18,14 @@ if #text == 16 and text <= not_after then
   elseif #value == 19 and sub(value, 1, 3) == 't1-' then
     local last = sub(value, 4)
     free = tonumber(last) and last < text
-  elseif sub(value, 1, 27) == 'x1q' .. owner and sub(value, 28, 43) < text then
+  elseif sub(value, 1, 27) == 'x1q' .. owner and FENCE_OF(value) < text then
     local left = call('PTTL', main)
     if left > TAIL and left <= tonumber(px) and call('HGET', waiters, owner) then
       -- The usual confirmation of a hand-over: the owner still stands in line, and gets more time than it has.
       call('ZREM', queue, owner)
       call('HDEL', waiters, owner)
       call('PEXPIRE', main, px)
-      return {1, sub(value, 28, 43), math.floor(text / 1000), ''}
+      return {1, FENCE_OF(value), math.floor(text / 1000), ''}
     end
   end
   if free then
@@ -40,7 +40,7 @@ if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
 if #seconds ~= 10 then
   return redis.error_reply("HTCLOCK the server's clock is not set: fences are made of its time")
 end
---@include main
+--@include read_main
 if left <= 0 and not flagged and last < now_us and not shared then
   call('SET', main, 'x1-' .. owner .. text .. label, 'PX', px)
   if expired == '' then return text end
@@ -49,5 +49,5 @@ end
 
 local now = math.floor(now_us / 1000)
 local mode, n, permits = 'x', 1, 0
-local mine = left > 0 and sub(value, 4, 27) == owner and sub(value, 28, 43)
---@include ask
+local mine = left > 0 and OWNER_OF(value) == owner and FENCE_OF(value)
+--@include attempt_rest

@@ -3,10 +3,10 @@
 -- ARGV    waiter
 -- RETURN  {owner, …} every holder that must end before the waiter can have the name
 -- Nobody is returned if the waiter does not stand in line, or if waiting may end without those holders: what is
--- returned here is what a deadlock is made of, so whatever is not known for sure is left out. Who waits for
--- permits waits for any of many, and nobody keeps him alone.
+-- returned here is what a deadlock is made of, so whatever is not known for sure is left out. A waiter
+-- for permits waits for any of many holders, and no single one keeps it out.
 local value = call('GET', main)
-local kind = value and sub(value, 1, 2)
+local kind = value and KIND_OF(value)
 if kind ~= 'x1' and kind ~= 's1' then return {} end
 --@include constants
 local entry, place = call('HGET', waiters, waiter), call('ZRANK', queue, waiter)
@@ -14,23 +14,23 @@ if not entry or not place then return {} end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function is_alive(one)
-  return one and tonumber(sub(one, 3, 15)) > now
+  return one and tonumber(EXPIRY_OF(one)) > now
 end
 if not is_alive(entry) then return {} end
 -- A process that was killed waits no more, though its entry lasts a while: nobody listens where it is rung.
-local size = tonumber(sub(entry, 38, 39))
+local size = tonumber(INBOX_SIZE_OF(entry))
 if size > 0 then
   local listening = redis.pcall('PUBSUB', 'NUMSUB', sub(entry, 40, 39 + size))
   if listening[2] == 0 then return {} end
 end
 if kind == 'x1' then
-  local holder = sub(value, 4, 27)
-  -- Who still stands in line has been handed the name and is about to confirm: it will run.
+  local holder = OWNER_OF(value)
+  -- A holder that still stands in line was handed the name and is about to confirm: it will run.
   if call('PTTL', main) <= TAIL or call('ZSCORE', queue, holder) then return {} end
   return {holder}
 end
 -- A writer waits for every reader, and so does a reader behind a writer.
-local writer = sub(entry, 1, 1) == 'x'
+local writer = MODE_OF(entry) == 'x'
 local ahead = (writer or place == 0) and {} or call('ZRANGE', queue, 0, math.min(place, 50) - 1)
 for i = 1, #ahead do
   local one = call('HGET', waiters, ahead[i])

@@ -10,7 +10,7 @@ local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 if now_us > tonumber(not_after) then return {-1, now} end
 --@include constants
---@include main
+--@include read_main
 if shared == 'r' then
   local score = call('ZSCORE', holders, owner)
   local held = score and tonumber(score) > now and call('HGET', waiters, 'h' .. owner)
@@ -23,11 +23,11 @@ if shared == 'r' then
     call('ZREM', queue, owner)
     call('HDEL', waiters, owner)
   end
-  return {1, sub(held, 11, 26), now, ''}
+  return {1, HELD_FENCE_OF(held), now, ''}
 end
 if left <= 0 then return {0, now, ''} end
-if sub(value, 4, 27) ~= owner then return {0, now, sub(value, 4, 27)} end
---@include line
+if OWNER_OF(value) ~= owner then return {0, now, OWNER_OF(value)} end
+--@include queue_helpers
 --@include mark
 --@include holders
 --@include handover
@@ -37,6 +37,6 @@ admit(owner, 'r', 1, tonumber(ttl), label)
 if known[2] then leave_queue(owner) end
 local text = fence_text(last)
 if marker then mark(marker, known[3]) end
-settle(marker and 'q' or sub(value, 3, 3))
+settle(marker and 'q' or FLAG_OF(value))
 if flagged then hand_over(known[1] or 0, known[1], '') end
 return {1, text, now, ''}

@@ -8,7 +8,7 @@ local value = call('GET', main)
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 --@include constants
-local kind = value and sub(value, 1, 2)
+local kind = value and KIND_OF(value)
 local fence_at = value and ({x1 = 28, t1 = 4, s1 = 4, p1 = 4})[kind]
 if value and not (fence_at and tonumber(sub(value, fence_at, fence_at + 15))) then
   return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
@@ -37,7 +37,7 @@ local ids = call('ZRANGE', queue, 0, most - 1)
 local line = {}
 for i = 1, #ids do
   local entry = call('HGET', waiters, ids[i])
-  if entry and tonumber(sub(entry, 3, 15)) > now then
+  if entry and tonumber(EXPIRY_OF(entry)) > now then
     line[#line + 1] = ids[i]
     line[#line + 1] = entry
   end

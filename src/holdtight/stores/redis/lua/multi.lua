@@ -19,7 +19,7 @@ for i = 1, names do
   local main, waiters, holders = K[4 * i - 3], K[4 * i - 1], K[4 * i]
   local mode, n, permits = A[6 * i - 3], tonumber(A[6 * i - 2]), tonumber(A[6 * i - 1])
   local value = call('GET', main)
---@include main
+--@include read_main
   local room = not flagged and last < now_us and left <= 0 and expired == ''
   if mode == 'x' then
     room = room and not shared

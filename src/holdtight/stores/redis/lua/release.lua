@@ -2,20 +2,20 @@
 -- KEYS    main queue waiters holders
 -- ARGV    owner [inbox]
 -- RETURN  1 released | 2 released, sweep again | {0, holder} not ours: '' if it is gone, free or shared by others
--- RETURN  3 released, to somebody who is trusted to come: should he not, nobody has been told to look after his claim
+-- RETURN  3 released, to a waiter that is trusted to come: no runner-up was told to look when its claim ends
 -- inbox is the one of the connection that asks: see usual_handover.lua.
 --@include constants
 local value = call('GET', main)
 if not value then return {0, ''} end
 local front = sub(value, 1, 3)
-local alone = (front == 'x1-' or front == 'x1q') and sub(value, 4, 27) == owner
-local last_one = (front == 's1-' or front == 'p1-') and #value <= 20 and tonumber(sub(value, 4, 19))
+local alone = (front == 'x1-' or front == 'x1q') and OWNER_OF(value) == owner
+local last_one = (front == 's1-' or front == 'p1-') and #value <= 20 and tonumber(SHARED_FENCE_OF(value))
 if last_one then
   local ids = call('ZRANGE', holders, 0, 1)
   last_one = ids[1] == owner and not ids[2]
 end
 if alone or last_one then
-  local fence, time = alone and sub(value, 28, 43) or sub(value, 4, 19), call('TIME')
+  local fence, time = alone and FENCE_OF(value) or SHARED_FENCE_OF(value), call('TIME')
   local micros = time[2]
   local text = time[1] .. (#micros == 6 and micros or sub('00000' .. micros, -6))
   if #text == 16 and fence < text then
@@ -26,7 +26,7 @@ if alone or last_one then
     end
     if front ~= 'x1q' then
       -- The usual case: nobody waits. The next taker is to see this fence.
-      local done = redis.pcall('SET', main, 't1-' .. fence, 'PX', '10000')
+      local done = redis.pcall('SET', main, 't1-' .. fence, 'PX', TAIL_TEXT)
       if done.err then call('DEL', main) end
       return 1
     end
@@ -34,17 +34,17 @@ if alone or last_one then
   end
 end
 --@rest
-local kind, shared = sub(value, 1, 2), nil
-if sub(value, 4, 27) ~= owner or kind ~= 'x1' then
-  if kind == 'x1' then return {0, sub(value, 4, 27)} end
+local kind, shared = KIND_OF(value), nil
+if OWNER_OF(value) ~= owner or kind ~= 'x1' then
+  if kind == 'x1' then return {0, OWNER_OF(value)} end
   if kind == 't1' then return {0, ''} end
   shared = kind == 's1' and 'r' or kind == 'p1' and 'p'
-  if not shared or #value > 20 or not tonumber(sub(value, 4, 19)) then
+  if not shared or #value > 20 or not tonumber(SHARED_FENCE_OF(value)) then
     return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
   end
 end
-local text = shared and sub(value, 4, 19) or sub(value, 28, 43)
-local last, flagged = tonumber(text), sub(value, 3, 3) == 'q'
+local text = shared and SHARED_FENCE_OF(value) or FENCE_OF(value)
+local last, flagged = tonumber(text), FLAG_OF(value) == 'q'
 if shared and not flagged then
   if call('ZREM', holders, owner) == 0 then return {0, ''} end
   local done = redis.pcall('HDEL', waiters, 'h' .. owner)
@@ -59,7 +59,7 @@ end
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
---@include line
+--@include queue_helpers
 local known = call('HMGET', waiters, 'f', 'c', owner)
 if shared then
   if not call('ZSCORE', holders, owner) then return {0, ''} end

@@ -15,7 +15,7 @@ if not marker and sub(value, 1, 27) == 'x1-' .. owner then
   local time = call('TIME')
   local now_us = time[1] * 1000000 + time[2]
   if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
-  if tonumber(sub(value, 28, 43)) <= now_us + ttl * 1000 then
+  if tonumber(FENCE_OF(value)) <= now_us + ttl * 1000 then
     if left < tonumber(px) then call('PEXPIRE', main, px) end
     return 1
   end
@@ -24,18 +24,18 @@ end
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
---@include main
+--@include read_main
 if shared then
   local score = call('ZSCORE', holders, owner)
   if not score or tonumber(score) <= now then return {0, ''} end
-elseif kind == 'x1' and sub(value, 4, 27) ~= owner then
-  return {0, sub(value, 4, 27)}
+elseif kind == 'x1' and OWNER_OF(value) ~= owner then
+  return {0, OWNER_OF(value)}
 elseif left <= 0 then
   return {0, ''}
 end
 if now_us > tonumber(not_after) then return {-1, now} end
 local queue -- not known here, and not needed
---@include line
+--@include queue_helpers
 --@include mark
 local known = call('HMGET', waiters, 'm' .. owner, 'e') -- before the first write: it may be somebody else's key
 if is_overtaken(known[1], marker) then return {-1, now} end

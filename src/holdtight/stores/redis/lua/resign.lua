@@ -8,35 +8,35 @@ if not value then return {0, ''} end
 local time = call('TIME')
 local seconds, micros = time[1], time[2]
 local done
-if sub(value, 4, 27) == owner and value >= 'x1' and value < 'x2' then
-  local flag, fence = sub(value, 3, 3), sub(value, 28, 43)
+if OWNER_OF(value) == owner and value >= 'x1' and value < 'x2' then
+  local flag, fence = FLAG_OF(value), FENCE_OF(value)
   local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
   if #text == 16 and #fence == 16 and tonumber(fence) and fence < text then
     -- The usual case. The next taker is to see this fence.
     local quiet = flag == 'h' or call('EXISTS', main .. WATCHERS) == 0
     if quiet and flag == 'g' then flag = 'h' end
-    done = redis.pcall('SET', main, 't1' .. flag .. fence, 'PX', '10000')
+    done = redis.pcall('SET', main, 't1' .. flag .. fence, 'PX', TAIL_TEXT)
     if done.err then call('DEL', main) end
     if quiet then return 1 end
   end
 end
 --@rest
---@include beside
+--@include companion_keys
 local now_us = seconds * 1000000 + micros
 local now = math.floor(now_us / 1000)
 if not done then
-  if sub(value, 1, 2) == 'x1' then
-    if sub(value, 4, 27) ~= owner then return {0, sub(value, 4, 27)} end
-    local text = sub(value, 28, 43)
+  if KIND_OF(value) == 'x1' then
+    if OWNER_OF(value) ~= owner then return {0, OWNER_OF(value)} end
+    local text = FENCE_OF(value)
     local last = #value >= 43 and tonumber(text)
     if not last then
       return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
     end
     local ahead = last > now_us and math.ceil((last - now_us) / 1000) or 0 -- it is remembered until the clock has passed it
-    done = redis.pcall('SET', main, 't1' .. sub(value, 3, 3) .. text, 'PX', ahead + TAIL)
+    done = redis.pcall('SET', main, 't1' .. FLAG_OF(value) .. text, 'PX', ahead + TAIL)
   else
---@include main
---@include line
+--@include read_main
+--@include queue_helpers
     if not shared or call('ZREM', holders, owner) == 0 then return {0, ''} end
     call('HDEL', waiters, 'h' .. owner)
     if call('ZCARD', holders) > 0 then return 1 end

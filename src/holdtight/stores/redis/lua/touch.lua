@@ -14,21 +14,21 @@ end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = redis.pcall('GET', main)
-local kind, come = type(value) == 'string' and sub(value, 1, 2), true -- whatever is wrong with it: an attempt says so
+local kind, come = type(value) == 'string' and KIND_OF(value), true -- whatever is wrong with it: an attempt says so
 local shared = kind == 's1' or kind == 'p1'
 if kind == 'x1' then
   come = call('PTTL', main) <= TAIL
 elseif shared then
   come = #call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 1) > 0
 end
-come = come or sub(entry, 40, 39 + sub(entry, 38, 39)) ~= inbox
+come = come or sub(entry, 40, 39 + INBOX_SIZE_OF(entry)) ~= inbox
 call('PEXPIRE', queue, HEARTBEAT) -- first: a server out of memory refuses HSET, but not after this
 call('HSET', waiters, owner, sub(entry, 1, 2) .. string.format('%013.0f', now + HEARTBEAT) .. sub(entry, 16))
 if call('PTTL', waiters) < HEARTBEAT then call('PEXPIRE', waiters, HEARTBEAT) end
 if inbox == '' then return 1 end
 
--- Who waits to share it may be kept out by nobody but those before him. Of them whoever cannot be rung is marked, as
--- he would be by a hand-over, and the one who marks him comes.
+-- A waiter that wants to share may be blocked only by dead waiters ahead of it. Mark those that cannot be rung, as a
+-- hand-over would, then wake this waiter.
 local from, waits = 0, shared and not come
 while waits and from < SWEEP do
   local size = from == 0 and 8 or SWEEP - from
@@ -37,14 +37,14 @@ while waits and from < SWEEP do
     local one = waits and call('HGET', waiters, ids[i])
     if ids[i] == owner then
       waits = false
-    elseif waits and not (one and tonumber(sub(one, 3, 15)) > now) then
+    elseif waits and not (one and tonumber(EXPIRY_OF(one)) > now) then
       come = true
-    elseif waits and sub(one, 2, 2) == '-' then
-      local length = tonumber(sub(one, 38, 39))
+    elseif waits and MARK_OF(one) == '-' then
+      local length = tonumber(INBOX_SIZE_OF(one))
       local listening = length > 0 and redis.pcall('PUBSUB', 'NUMSUB', sub(one, 40, 39 + length))
       waits = listening and listening[2] == 0
       if waits then
-        call('HSET', waiters, ids[i], sub(one, 1, 1) .. 'm' .. sub(one, 3))
+        call('HSET', waiters, ids[i], MODE_OF(one) .. 'm' .. sub(one, 3))
         come = true
       end
     end

@@ -33,9 +33,9 @@ if mode == 'x' and waiter ~= '' and #text == 16 and #proposal == 16 and text <= 
     local free, flag
     if not value then
       free, flag = call('EXISTS', main .. WAITERS) == 0, '-'
-    elseif #value == 19 and sub(value, 1, 2) == 't1' then
+    elseif #value == 19 and KIND_OF(value) == 't1' then
       local last = sub(value, 4)
-      flag = sub(value, 3, 3)
+      flag = FLAG_OF(value)
       free = flag ~= 'q' and tonumber(last) and last < text and last < proposal
     end
     if free then
@@ -60,7 +60,7 @@ if mode == 'x' and waiter ~= '' and #text == 16 and #proposal == 16 and text <= 
 end
 
 --@rest
---@include beside
+--@include companion_keys
 local now_us = seconds * 1000000 + micros
 local now = math.floor(now_us / 1000)
 if now_us > tonumber(not_after) then return {-1, now} end
@@ -76,7 +76,7 @@ if run ~= '' then
   mark = value and sub(value, 1, 3) == 't1h' and 'h' or 'g'
 end
 
---@include main
+--@include read_main
 local floor, memory, quarter = tonumber(proposal), nil, max_ttl * 250
 if floor > now_us + math.min(1000000, quarter) then floor = now_us end -- their clock is wrong, or ours is
 -- A fence is forgotten TAIL after it, or with all data and then max_ttl passes: what is given now must be later than
@@ -97,11 +97,11 @@ if flagged or last >= now_us then
   memory = call('HMGET', waiters, 'm' .. owner, 'f')
   last = math.max(last, memory[2] or 0)
 end
---@include line
+--@include queue_helpers
 
-if mode == 'x' and left > 0 and sub(value, 4, 27) == owner then
+if mode == 'x' and left > 0 and OWNER_OF(value) == owner then
   if call('PTTL', main) < tonumber(px) then call('PEXPIRE', main, px) end
-  return {1, sub(value, 28, 43), now, ''}
+  return {1, FENCE_OF(value), now, ''}
 end
 if shared == 'r' and mode == 'r' then
   local score = call('ZSCORE', holders, owner)
@@ -109,14 +109,14 @@ if shared == 'r' and mode == 'r' then
   if held then
     local exact = false
 --@include rearm
-    return {1, sub(held, 11, 26), now, ''}
+    return {1, HELD_FENCE_OF(held), now, ''}
   end
 end
 if memory and memory[1] and tonumber(memory[1]) >= now then return {-3, now} end
 
 local holder = ''
 if left > 0 then
-  holder = sub(value, 4, 27)
+  holder = OWNER_OF(value)
 else
 --@include holders
   if shared == 'p' and living > 0 then return redis.error_reply('HTKIND a semaphore') end

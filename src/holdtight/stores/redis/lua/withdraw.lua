@@ -9,8 +9,8 @@ local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 --@include constants
---@include main
---@include line
+--@include read_main
+--@include queue_helpers
 --@include mark
 local known = call('HMGET', waiters, 'f', 'c', 'e')
 local held = call('ZSCORE', holders, owner)
@@ -18,7 +18,7 @@ call('ZCARD', queue)
 leave_queue(owner) -- and the first write is one that a server out of memory does not refuse
 local until_ms = tonumber(marker)
 if until_ms > now then mark(marker, known[3]) end
-local ours, rewritten, more, _ = kind == 'x1' and sub(value, 4, 27) == owner, false, false, nil
+local ours, rewritten, more, _ = kind == 'x1' and OWNER_OF(value) == owner, false, false, nil
 if ours or left <= 0 then
   if held then
     call('ZREM', holders, owner)

@@ -1,4 +1,4 @@
--- Times in milliseconds. TAIL is how long a key outlives what it stands for, so that the next
--- taker still finds the last fence and sees that a holder expired rather than released. Who was heard of less than
--- FRESH ago is trusted to come when he is rung.
-local TAIL, CLAIM, FRESH, HEARTBEAT, SWEEP = 10000, 500, 200, 5000, 200
+-- Times in milliseconds, from stores/times.py, which says what they mean.
+-- EXPECTS  nothing
+-- LEAVES   TAIL CLAIM FRESH HEARTBEAT SWEEP
+local TAIL, CLAIM, FRESH, HEARTBEAT, SWEEP = TAIL_MS, CLAIM_MS, FRESH_MS, HEARTBEAT_MS, SWEEP_SIZE

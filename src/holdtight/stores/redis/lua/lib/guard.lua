@@ -1,6 +1,8 @@
--- When this node may vote again after a start that may have lost votes. Expects stamp, run, max_ttl and now; leaves
--- unguarded_at. A node that has lost a vote must not give it to another while the first may still count on it, which
--- is max_ttl at the longest: so it waits that long after somebody has found it without a stamp of this run.
+-- When this node may vote again after a start that may have lost votes. A node that has lost a vote must not give it to
+-- another owner while the first may still count on it, which is max_ttl at the longest. So it waits that long after a
+-- client has found it without a stamp of this run.
+-- EXPECTS  max_ttl now run stamp
+-- LEAVES   unguarded_at
 --
 -- A stamp is  's1' since(13) max_ttl(9) run,  in ms; since is 0 if an operator has vouched for the node.
 local known, unguarded_at, longest_ttl = call('GET', stamp), 0, tonumber(max_ttl)

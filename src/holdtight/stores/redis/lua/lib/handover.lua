@@ -1,6 +1,9 @@
--- Gives what is free to those who wait for it. Expects line.lua and holders.lua.
-
--- taker: who was given it alone; trusting: who hands over looks after that himself, where the taker was heard of just now
+-- Gives what is free to those who wait for it.
+--     taker    the owner that was given the name alone      claimed  for how many ms
+--     trusting the caller looks after the claim itself      trusted  and so no runner-up was told
+-- EXPECTS  CLAIM FRESH HEARTBEAT SWEEP TAIL admit clear_away fence_text fits is_alive keep keep_floor last leave_queue
+-- EXPECTS  living main memory_of now_us queue settle stored tighten waiters was_shared
+-- LEAVES   taker claimed hand_over pass_on
 local taker, claimed, budget, trusting, trusted = nil, 0, SWEEP, false, false
 
 -- True unless the server says that nobody listens. Without the right to publish, or without
@@ -12,7 +15,7 @@ local function ring(inbox, message)
 end
 
 local function inbox_of(entry)
-  local size = tonumber(sub(entry, 38, 39))
+  local size = tonumber(INBOX_SIZE_OF(entry))
   return sub(entry, 40, 39 + size), sub(entry, 40 + size)
 end
 
@@ -21,7 +24,7 @@ local function note_runner_up(score, claim)
   local ids = call('ZRANGEBYSCORE', queue, score, '+inf', 'LIMIT', 0, 4)
   for i = 1, #ids do
     local entry = call('HGET', waiters, ids[i])
-    if is_alive(entry) and sub(entry, 2, 2) == '-' then
+    if is_alive(entry) and MARK_OF(entry) == '-' then
       local inbox = inbox_of(entry)
       if inbox == '' or ring(inbox, 'n' .. ids[i] .. claim) then return end
     end
@@ -30,7 +33,7 @@ end
 
 -- Gives to all who can have it now, in order, from behind `score`; `me` is never given anything, the caller decides.
 -- Returns true if it had to stop: it is held alone now, or somebody comes first who must wait, or it ran out of
--- looks; and true if there may be more to look through. If it came to `me`: his score, last.
+-- looks; and true if there may be more to look through. If it came to `me`: its score, last.
 -- A given entry stays in line, marked, until its owner confirms: a claim that is missed has its mark already.
 -- A script that runs out of looks leaves in 'c' how far it came (`looked` for the next), so that the next goes on
 -- there and does not look at the same live but passed over waiters again. An attempt that clears a mark removes it.
@@ -54,8 +57,8 @@ local function hand_over(score, looked, me)
       local entry = call('HGET', waiters, id)
       if not is_alive(entry) then
         leave_queue(id)
-      elseif sub(entry, 2, 2) == '-' then
-        local mode, n, permits = sub(entry, 1, 1), 1, 0
+      elseif MARK_OF(entry) == '-' then
+        local mode, n, permits = MODE_OF(entry), 1, 0
         local inbox, label = inbox_of(entry)
         if mode == 'p' then
           n, permits, label = tonumber(sub(label, 1, 9)), tonumber(sub(label, 10, 18)), sub(label, 19)
@@ -67,7 +70,7 @@ local function hand_over(score, looked, me)
           end
           return true, stored > 0 and living == 0
         end
-        local claim = math.min(CLAIM, tonumber(sub(entry, 16, 24)))
+        local claim = math.min(CLAIM, tonumber(TTL_OF(entry)))
         local reached = ring(inbox, 'g' .. id)
         entry = mode .. 'm' .. sub(entry, 3)
         if reached and mode ~= 'x' then
@@ -81,7 +84,7 @@ local function hand_over(score, looked, me)
           call('SET', main, 'x1q' .. id .. fence_text(last) .. label, 'PX', claim + TAIL)
           keep_floor(last, claim)
           if was_shared then tighten() end
-          trusted = trusting and tonumber(sub(entry, 3, 15)) > now_us / 1000 + HEARTBEAT - FRESH
+          trusted = trusting and tonumber(EXPIRY_OF(entry)) > now_us / 1000 + HEARTBEAT - FRESH
           if not trusted then note_runner_up('(' .. score, claim) end
           taker, claimed = id, claim
           return true, false
@@ -95,7 +98,7 @@ local function hand_over(score, looked, me)
   return true, true
 end
 
--- After somebody has given back what he had: to the next in line, or else a tombstone with the fence. What comes
+-- After an owner has given back what it had: to the next in line, or else a tombstone with the fence. What comes
 -- before has read all keys, or failed before it had written; and began with a write that a server out of memory
 -- does not refuse. Returns 1; 2 if dead entries are left to be swept before a live one is found; 3 if nobody but the
 -- caller, who `looks`, will notice should the taker not come.

@@ -1,14 +1,17 @@
--- Those who share a name: counted as they are now, never by a stored number. Expects what main.lua leaves,
--- and line.lua. The dead are cleared away some at a time; until all are, nobody can have it alone.
---     stored  in the set, dead or alive      living  of them; both are kept up by what is granted
+-- Those who share a name: counted as they are now, never by a stored number. The dead are cleared away some at a time;
+-- until all are, nobody can have the name alone.
+--     stored   in the set, dead or alive      living  of them; both are kept up by what is granted
 --     longest  of the times to live that this script has granted
+-- EXPECTS  HEARTBEAT SWEEP TAIL fence_text flagged holders keep keep_floor kind last main now now_us queue shared value
+-- EXPECTS  waiters
+-- LEAVES   longest was_shared stored living clear_away fits admit settle tighten
 
 local greedy, permits_taken, longest = kind == 'p1' and #value == 20, nil, 0
 if not value and flagged then
   -- The main key may have been lost, by eviction or by hand. Those who hold still do.
   local id = call('ZRANGE', holders, -1, -1)[1]
   local holder = id and call('HGET', waiters, 'h' .. id)
-  shared = holder and sub(holder, 1, 1)
+  shared = holder and MODE_OF(holder)
   greedy = true
 end
 local was_shared = shared
@@ -21,7 +24,7 @@ else
   call('ZCARD', holders) -- before the first write: it may be somebody else's key
 end
 
--- Says who of them expired. Whoever missed a hand-over still stands in line, and held nothing that could expire.
+-- Returns one that expired. An owner that missed a hand-over still stands in line: it held nothing that could expire.
 local function clear_away()
   local found, fields = '', {}
   for i = 1, #dead do

@@ -1,4 +1,6 @@
--- Markers: what a name remembers of an owner that has moved on. Expects line.lua.
+-- Markers: what a name remembers of an owner that has moved on.
+-- EXPECTS  holders keep now owner queue waiters
+-- LEAVES   is_overtaken mark
 --
 -- A marker is  until(13) ordinal.  Up to `until` (ms), when nothing that the owner sent before can act any more,
 -- attempts and adoptions of this owner are refused. With an ordinal (digits, or nothing) so are its renewals that
@@ -6,7 +8,7 @@
 
 -- Says if the marker that is known refuses a renewal that brings `marker`, or none.
 local function is_overtaken(known, marker)
-  local latest = known and tonumber(sub(known, 1, 13)) >= now and tonumber(sub(known, 14))
+  local latest = known and tonumber(UNTIL_OF(known)) >= now and tonumber(sub(known, 14))
   return latest and latest >= (marker and tonumber(sub(marker, 14)) or 0)
 end
 
@@ -18,7 +20,7 @@ local function drop_litter()
     if #id == 24 then
       if queue and not call('ZSCORE', queue, id) then call('HDEL', waiters, id) end
     elseif #id == 25 and what == 'm' then
-      if tonumber(sub(some[i + 1], 1, 13)) < now then call('HDEL', waiters, id) end
+      if tonumber(UNTIL_OF(some[i + 1])) < now then call('HDEL', waiters, id) end
     elseif #id == 25 and not call('ZSCORE', holders, sub(id, 2)) then
       call('HDEL', waiters, id)
     end
@@ -27,7 +29,7 @@ end
 
 -- Leaves a marker, which must be hidden by no missing flag; `latest` is what 'e' was.
 local function mark(marker, latest)
-  local until_ms = tonumber(sub(marker, 1, 13))
+  local until_ms = tonumber(UNTIL_OF(marker))
   call('HSET', waiters, 'm' .. owner, marker, 'e', math.max(until_ms, latest or 0))
   keep(waiters, math.max(until_ms - now, 1))
   drop_litter()

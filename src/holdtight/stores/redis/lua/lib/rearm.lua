@@ -1,5 +1,7 @@
--- Gives time to one who shares: more than is left, or `exact` so much. The keys that others share with it are never
+-- Gives time to one who shares: more than is left, or `exact` so much. The keys that it shares with others are never
 -- shortened.
+-- EXPECTS  exact holders main now owner px ttl waiters
+-- LEAVES   nothing
 local span = math.max(tonumber(px), call('PTTL', holders))
 call('PEXPIRE', holders, span) -- first: a server out of memory refuses ZADD, but not after this
 call('ZADD', holders, exact and 'XX' or 'GT', now + ttl, owner)

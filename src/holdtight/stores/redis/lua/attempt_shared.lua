@@ -15,7 +15,7 @@ if value and #value == 19 and sub(value, 1, 3) == 't1-' and #text == 16 and text
   -- The usual case: nobody has it, nobody waits.
   if redis.pcall('ZADD', holders, 'NX', math.floor(text / 1000) + ttl, owner) == 1 then
     local span = px
---@include let_in
+--@include admit_unqueued
   end
 end
 
@@ -27,7 +27,7 @@ if #seconds ~= 10 then
 end
 
 --@include constants
---@include main
+--@include read_main
 n, permits = tonumber(n), tonumber(permits)
 local now = math.floor(now_us / 1000)
 
@@ -40,7 +40,7 @@ if not flagged and last < now_us and (kind == 't1' or shared == mode and #value 
     if room then span = math.max(span, call('PTTL', holders)) end
   end
   if room and redis.pcall('ZADD', holders, 'NX', now + ttl, owner) == 1 then
---@include let_in
+--@include admit_unqueued
   end
 end
 
@@ -48,6 +48,6 @@ local mine = false
 if shared == mode then
   local score = call('ZSCORE', holders, owner)
   local held = score and tonumber(score) > now and call('HGET', waiters, 'h' .. owner)
-  mine = held and sub(held, 11, 26)
+  mine = held and HELD_FENCE_OF(held)
 end
---@include ask
+--@include attempt_rest

@@ -1,5 +1,6 @@
--- What scripts need once a name has, or may have, a line of waiters. Expects the locals main, queue,
--- waiters and the clock readings now (ms) and now_us.
+-- What scripts need once a name has, or may have, a line of waiters.
+-- EXPECTS  TAIL now now_us queue waiters
+-- LEAVES   keep fence_text memory_of keep_floor is_alive leave_queue
 --
 -- A waiters hash has  owner(24) → waiter,  'h'owner → holder,  'm'owner → marker, see mark.lua,
 --     'e' → the last ms at which a marker counts,  'f' → fence floor,
@@ -30,7 +31,7 @@ local function keep_floor(fence, ttl)
 end
 
 local function is_alive(entry)
-  return entry and tonumber(sub(entry, 3, 15)) > now
+  return entry and tonumber(EXPIRY_OF(entry)) > now
 end
 
 local function leave_queue(owner)

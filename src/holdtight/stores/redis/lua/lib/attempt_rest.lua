@@ -1,11 +1,14 @@
--- What remains of an attempt, in any mode, when its fast path does not serve. Expects what main.lua leaves,
--- mode, n and permits as numbers, and mine: the fence if this owner holds it in this mode, else false.
+-- The rest of an attempt, in any mode, when its fast path does not serve. `mine` is the fence if this owner holds the
+-- name in this mode, else false; n and permits are numbers.
+-- EXPECTS  CLAIM FRESH HEARTBEAT SWEEP TAIL expired flagged holders inbox kind label last left limit main mine mode n
+-- EXPECTS  now now_us owner permits px queue shared ttl value waiters
+-- LEAVES   nothing: it returns
 
---@include line
+--@include queue_helpers
 local entry, known, looked, position = false, false, nil, nil
 if flagged or last >= now_us then
   local found = call('HMGET', waiters, 'm' .. owner, owner, 'c')
-  if found[1] and tonumber(sub(found[1], 1, 13)) >= now then return {-3, now} end
+  if found[1] and tonumber(UNTIL_OF(found[1])) >= now then return {-3, now} end
   known, looked = found[2], found[3]
   entry = known and call('ZSCORE', queue, owner) and known -- or its line is gone: it joins anew
 end
@@ -23,10 +26,10 @@ if mine then
   return {1, mine, now, ''}
 end
 
--- Who asks himself is passed over no longer.
+-- An owner that attempts by itself is passed over no longer.
 local function look_again()
-  if entry and sub(entry, 2, 2) ~= '-' then
-    call('HSET', waiters, owner, sub(entry, 1, 1) .. '-' .. sub(entry, 3))
+  if entry and MARK_OF(entry) ~= '-' then
+    call('HSET', waiters, owner, MODE_OF(entry) .. '-' .. sub(entry, 3))
     call('HDEL', waiters, 'c')
   end
 end
@@ -34,7 +37,7 @@ end
 local holder, more, patience, dealt = '', false, nil, false
 if left > 0 then
   if mode == 'p' then return redis.error_reply('HTKIND an exclusive lock') end
-  holder = sub(value, 4, 27)
+  holder = OWNER_OF(value)
   look_again()
 else
 --@include holders
@@ -86,7 +89,7 @@ else
     local one = mode == 'x' and call('ZRANGE', holders, -1, -1, 'WITHSCORES')
       or call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     holder, left = one[1], one[2] - now
-    -- Only somebody before him keeps him out, who may have died: nothing else would tell him.
+    -- Only a waiter ahead keeps this one out, and it may have died: nothing else would tell.
     if fits(mode, n, permits) then patience = math.min(left, HEARTBEAT) end
   else
     left = 0
@@ -116,14 +119,14 @@ if not entry then
   call('ZADD', queue, math.max(tail[2] or 0, looked or 0) + 1, owner)
   position = waiting + 1
 end
-local joined = entry and tonumber(sub(entry, 25, 37)) or now
+local joined = entry and tonumber(JOINED_OF(entry)) or now
 local text = string.format('%s-%013.0f%09.0f%013.0f%02d%s', mode, now + HEARTBEAT, ttl, joined, #inbox, inbox)
 if mode == 'p' then text = text .. string.format('%09.0f%09.0f', n, permits) end
 call('HSET', waiters, owner, text .. label)
 call('PEXPIRE', queue, HEARTBEAT)
 keep(waiters, HEARTBEAT)
 if value and not flagged then
-  call('SET', main, sub(value, 1, 2) .. 'q' .. sub(value, 4), 'KEEPTTL')
+  call('SET', main, KIND_OF(value) .. 'q' .. sub(value, 4), 'KEEPTTL')
 end
 position = position or call('ZRANK', queue, owner) + 1
 local look = more and 0 or (patience or left) + math.min(position - 1, 20) * 250

@@ -1,6 +1,9 @@
--- What the main key says. Expects value, as GET returned it; leaves
---     kind, last (fence), flagged,  shared: 'r' or 'p' if there are holders beside it, else nil,
---     left: ms that an exclusive holder still has, expired: an exclusive holder whose time is up.
+-- Reads the main key's value, as GET returned it.
+--     last   the fence                                 flagged  there may be waiters or markers
+--     shared 'r' or 'p' if others share the name       left     ms that an exclusive holder still has
+--     expired an exclusive holder whose time is up, else ''
+-- EXPECTS  TAIL main value waiters
+-- LEAVES   kind last left flagged shared expired
 --
 -- A main value is  kind(1) '1' flag(1) then
 --     held         'x1' flag owner(24) fence(16) label
@@ -9,21 +12,20 @@
 --     tombstone    't1' flag fence(16)
 -- flag is 'q' while there may be waiters or markers, '-' if there are none. On a node of a quorum it may be 'g' instead
 -- of '-': a vote that had passed the restart guard wrote the value, or what it was made of; or 'h': the same, and nobody
--- has asked to be rung since. Who does not know that of his own value writes '-'. An exclusive key is alive while
--- PTTL > TAIL.
+-- has asked to be rung since. A script that cannot prove this writes '-'. An exclusive key is alive while PTTL > TAIL.
 local kind, last, left, flagged, shared, expired = 't1', 0, 0, false, nil, ''
 if value then
-  kind = sub(value, 1, 2)
-  flagged = sub(value, 3, 3) == 'q'
+  kind = KIND_OF(value)
+  flagged = FLAG_OF(value) == 'q'
   if kind == 't1' then
-    last = #value == 19 and tonumber(sub(value, 4, 19))
+    last = #value == 19 and tonumber(SHARED_FENCE_OF(value))
   elseif kind == 'x1' then
-    last = #value >= 43 and tonumber(sub(value, 28, 43))
+    last = #value >= 43 and tonumber(FENCE_OF(value))
     left = call('PTTL', main) - TAIL
-    if left <= 0 then expired = sub(value, 4, 27) end
+    if left <= 0 then expired = OWNER_OF(value) end
   elseif kind == 's1' or kind == 'p1' then
     shared = kind == 's1' and 'r' or 'p'
-    last = #value <= 20 and tonumber(sub(value, 4, 19))
+    last = #value <= 20 and tonumber(SHARED_FENCE_OF(value))
   else
     last = nil
   end

@@ -1,5 +1,8 @@
--- What follows a ZADD NX that added the owner: who is in already keeps his fence, and whatever else stands against it is
--- said elsewhere. Expects text, the time as a fence, and span. Without a flag there is nothing in the hash but holders.
+-- Lets an owner in beside others. Runs after ZADD NX has added the owner, so that an owner that is in already keeps its
+-- fence; the caller handles all other refusals. `text` is the server's time as a fence, `span` is how long the keys stay.
+-- Without a flag on the main value the hash has nothing but holders.
+-- EXPECTS  holders label main mode n owner span text waiters
+-- LEAVES   nothing: it returns
 local done = redis.pcall('HSET', waiters, 'h' .. owner, mode .. sub('00000000' .. n, -9) .. text .. label)
 if type(done) == 'table' then
   call('ZREM', holders, owner) -- as if nothing had been written: the other key is somebody else's

@@ -1,0 +1,31 @@
+"""Where the fields of stored values are. Scripts name them with words of the loader (`OWNER_OF(value)`);
+`inspection.py` cuts the same fields out in Python. lua/lib/read_main.lua and queue_helpers.lua there have the formats.
+"""
+
+__all__ = ["FIELDS", "cut"]
+
+FIELDS = {
+    # A main value.
+    "KIND_OF": (1, 2),
+    "FLAG_OF": (3, 3),
+    "OWNER_OF": (4, 27),
+    "FENCE_OF": (28, 43),
+    "SHARED_FENCE_OF": (4, 19),  # of readers, of permits, and of a tombstone
+    # A waiter.
+    "MODE_OF": (1, 1),  # of a holder, too
+    "MARK_OF": (2, 2),
+    "EXPIRY_OF": (3, 15),
+    "TTL_OF": (16, 24),
+    "JOINED_OF": (25, 37),
+    "INBOX_SIZE_OF": (38, 39),
+    # A holder among others.
+    "HELD_FENCE_OF": (11, 26),
+    # A marker.
+    "UNTIL_OF": (1, 13),
+}
+"""First and last character, counted from 1 as Lua does."""
+
+
+def cut(field: str, value: bytes) -> bytes:
+    first, last = FIELDS[field]
+    return value[first - 1 : last]

@@ -1,4 +1,0 @@
--- A name's other keys; the loader has their endings from keys.py. They are not among KEYS, where each would cost every
--- request to every node a fifth of a microsecond and is almost never needed: a node of a quorum is a server of its own,
--- never part of a cluster.
-local queue, waiters, holders, watchers = main .. QUEUE, main .. WAITERS, main .. HOLDERS, main .. WATCHERS
