@@ -107,3 +107,48 @@ def test_imports_only_go_down() -> None:
 )
 def test_an_import_that_goes_up_is_seen(name: str, source: str) -> None:
     assert [each for each in imports_of(name, source, modules()) if is_upward(each)]
+
+
+# The store boundary: what is Redis stays below it.
+
+CONNECTIONS = {
+    "aio.broadcast",
+    "aio.connection",
+    "aio.driver",
+    "aio.memory_connection",
+    "aio.quorum_driver",
+    "aio.transport",
+    "keeper.connection",
+    "sync.driver",
+    "sync.node_connection",
+    "sync.node_group",
+    "sync.pool",
+}
+"""They carry requests and parse replies."""
+STILL_ABOVE = {
+    "aio.locks",
+    "aio.quorum_lock",
+    "clients.client",
+    "clients.loading",
+    "clients.lock",
+    "clients.quorum_lock",
+    "clients.quorum_verbs",
+    "clients.reporting",
+    "grants.manual_renewal",
+    "grants.quorum_tenure",
+    "grants.tenure",
+    "keeper.charges",
+    "sync.locks",
+    "sync.quorum_lock",
+}
+"""They know Redis and should not. This list may only get shorter."""
+
+
+def knows_redis(each: Import) -> bool:
+    if package(each.importer) in ("stores", "compat", "testing", "embedded"):
+        return False
+    return package(each.imported) == "hiredis" or each.imported.startswith("holdtight.stores.redis")
+
+
+def test_nothing_above_the_stores_knows_redis_but_connections_and_a_list_that_shrinks() -> None:
+    assert {each.importer for each in ours() if knows_redis(each)} - CONNECTIONS == STILL_ABOVE
