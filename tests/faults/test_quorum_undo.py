@@ -18,7 +18,7 @@ import pytest
 
 from holdtight import AsyncLocks, Backoff, Locks, LossReason, QuorumNotReached
 from holdtight.aio.quorum_driver import QuorumTransport
-from holdtight.stores.redis.quorum_store import RESIGN, RESIGN_WHOLE, VOTE
+from holdtight.stores.redis.quorum_store import RESIGN, VOTE
 from tests.faults.clients import OpenClient, asks
 from tests.faults.quorum import Nodes, Side, votes_of
 from tests.faults.quorum import warm as warm_client
@@ -190,7 +190,7 @@ def test_interrupted_between_two_nodes_that_are_told_of_the_release_it_leaves_no
     with Locks(nodes.urls, ttl=30) as locks:
         warm(locks, nodes)
         for pool in locks.fleet.pools:
-            pool.knows.add(RESIGN_WHOLE)  # as it does, which we may not have heard yet: they are told in one go
+            pool.knows.add(RESIGN)  # as it does, which we may not have heard yet: they are told in one go
         lease = locks.lock("a").acquire()
         (crew,) = locks.fleet.idle
         wire, _, link, owe = crew.senders[2]

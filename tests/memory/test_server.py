@@ -113,7 +113,7 @@ def test_a_script_that_comes_whole_does_the_same(desk: Desk) -> None:
     keys = keys_of("ht", "name")
     request = script.RELEASE.request(tuple(keys), ALICE)
     desk.attempt(ALICE)
-    assert desk.ask(script.RELEASE.whole(request)) == 1
+    assert desk.ask(script.with_script_body(request)) == 1
 
 
 def test_what_is_not_known_is_an_error_reply(desk: Desk) -> None:

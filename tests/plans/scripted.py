@@ -43,7 +43,7 @@ class Named(Step):
         def read(reply: Any, sent: float) -> Any:
             return reply
 
-        super().__init__(verb.encode(), None, read, patience=1.0, replacement=bytes, undo=undo, otherwise=otherwise)
+        super().__init__(verb.encode(), None, read, patience=1.0, undo=undo, otherwise=otherwise)
         self.verb = verb
         self.owner = owner
         self.details = details

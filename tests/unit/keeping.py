@@ -104,9 +104,6 @@ class Charge:
         self._note("request")
         return None if self.nothing_to_ask or not self.alive else self.name.encode() + b"\n"
 
-    def whole(self, request: bytes) -> bytes:
-        return b"whole " + request
-
     def answered(self, reply: Any, sent: float) -> bool:
         self._note(f"answered {reply}")
         return self.well

@@ -23,7 +23,7 @@ def now() -> list[float]:
 
 
 def errand(now: list[float], cls: type[Any] = Step, **settings: float) -> DeferredUndo:
-    step = cls(b"words", None, lambda reply, sent: reply, patience=1.0, replacement=bytes, undo=True)
+    step = cls(b"words", None, lambda reply, sent: reply, patience=1.0, undo=True)
     for name, value in settings.items():
         setattr(step, name, value)
     place: Any = SimpleNamespace(clock=lambda: now[0])
@@ -56,7 +56,7 @@ class Name:
     keys = SimpleNamespace(main=b"ht:{a}")
 
     def sweep_step(self, owner: bytes) -> Step:
-        return Step(b"sweep for %b\n" % owner, None, lambda reply, sent: reply, patience=1.0, replacement=bytes)
+        return Step(b"sweep for %b\n" % owner, None, lambda reply, sent: reply, patience=1.0)
 
 
 class World:

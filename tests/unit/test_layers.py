@@ -123,6 +123,7 @@ CONNECTIONS = {
     "sync.node_connection",
     "sync.node_group",
     "sync.pool",
+    "sync.quorum_driver",
 }
 """They carry requests and parse replies."""
 STILL_ABOVE = {
@@ -134,10 +135,8 @@ STILL_ABOVE = {
     "clients.quorum_lock",
     "clients.quorum_verbs",
     "clients.reporting",
-    "grants.manual_renewal",
     "grants.quorum_tenure",
     "grants.tenure",
-    "keeper.charges",
     "sync.locks",
     "sync.quorum_lock",
 }

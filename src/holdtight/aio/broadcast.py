@@ -14,6 +14,7 @@ from holdtight.aio.connection import Connection
 from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.redis.link import bell_for
+from holdtight.stores.redis.script import is_unknown, with_script_body
 from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ class Burst:
             step = self._step_for(index)
             # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
             wanted = step.undo or (self.wanted and not self.over.done())
-            if str(reply).startswith("NOSCRIPT") and again and connection.alive and wanted:
-                asked = connection.ask(step.replacement(self._requests[index]), LONGEST_PATIENCE)
+            if is_unknown(reply) and again and connection.alive and wanted:
+                asked = connection.ask(with_script_body(self._requests[index]), LONGEST_PATIENCE)
                 asked.add_done_callback(lambda future: self._told_at_last(index, connection, future))
                 return
             self._leave_undone(index, step)

@@ -13,6 +13,7 @@ from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish, client_closed
 from holdtight.keeper.charges import DeferredUndo, StandingInLine
+from holdtight.stores.redis.script import with_script_body
 
 __all__ = ["Driver", "PlanRunner", "see_through"]
 
@@ -86,7 +87,7 @@ class Driver(PlanRunner):
             return None
         sent = self._clock()
         silent = connection.silent
-        asked = connection.ask(step.replacement(step.packed(connection.inbox_word)), UNDO_SECONDS)
+        asked = connection.ask(with_script_body(step.packed(connection.inbox_word)), UNDO_SECONDS)
         if silent:
             # It goes out in order, but there is no use in waiting for the answer.
             asked.add_done_callback(ignore)

@@ -21,6 +21,7 @@ from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.handshake import InboxArgs
 from holdtight.stores.redis.quorum_place import SILENT_SECONDS, QuorumPlace
+from holdtight.stores.redis.script import is_unknown, with_script_body
 from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["FanDriver", "QuorumTransport"]
@@ -89,15 +90,15 @@ class QuorumTransport(Transport):
         self.words = InboxArgs([connection.inbox_word for connection in found])
         return True
 
-    def all_know(self, replacement: Any) -> bool:
+    def all_know(self, script: object) -> bool:
         """All nodes have answered to that script, by these ways. Looked up once for them: they do not forget it."""
         known, ways = self._knowing
-        if known is replacement and ways is self.ways:
+        if known is script and ways is self.ways:
             return True
         for connection in self.ways:
-            if replacement not in connection.knows:
+            if script not in connection.knows:
                 return False
-        self._knowing = (replacement, self.ways)
+        self._knowing = (script, self.ways)
         return True
 
     def rest(self) -> None:
@@ -266,8 +267,8 @@ class _Asking:
         if self._fan.ways is not None:
             self._fan.ways[index] = connection
         request = step.packed(connection.inbox_word)
-        if step.undo and step.replacement not in connection.knows:
-            request = step.replacement(request)  # nobody may be there any more to send it again
+        if step.undo and step.script not in connection.knows:
+            request = with_script_body(request)  # nobody may be there any more to send it again
         asked = connection.ask(request, LONGEST_PATIENCE)
         asked.add_done_callback(partial(self._replied, index, step, connection, request, self._clock()))
 
@@ -295,15 +296,15 @@ class _Asking:
         if isinstance(reply, hiredis.ReplyError):
             # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
             wanted = step.undo or not self.over.done()
-            if str(reply).startswith("NOSCRIPT") and connection.alive and wanted:
-                asked = connection.ask(step.replacement(request), LONGEST_PATIENCE)
+            if is_unknown(reply) and connection.alive and wanted:
+                asked = connection.ask(with_script_body(request), LONGEST_PATIENCE)
                 asked.add_done_callback(partial(self._replied, index, step, connection, b"", self._clock()))
             else:
                 if step.undo:
                     self._leave_to_the_keeper(index, step.otherwise or step)
                 self._answer(index, ServerSaid(str(reply)))
             return
-        connection.knows.add(step.replacement)
+        connection.knows.add(step.script)
         self._answer(index, step.made_of(reply, sent))
 
     def _answer(self, index: int, answer: Any) -> None:

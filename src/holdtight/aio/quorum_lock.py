@@ -15,7 +15,7 @@ from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
 from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.redis.quorum_store import RESIGN_WHOLE, Ballot, VoteReplies, agreed_fence, voted
+from holdtight.stores.redis.quorum_store import RESIGN, Ballot, VoteReplies, agreed_fence, voted
 
 __all__ = ["AsyncQuorumLock"]
 
@@ -143,7 +143,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         transport, lot = self._transport(), tenure.lot
         if lot is None or transport.closed or not transport.all_ready() or transport.ways is not lot.ways:
             return None
-        if not transport.all_know(RESIGN_WHOLE) or not tenure.finish_at_once():
+        if not transport.all_know(RESIGN) or not tenure.finish_at_once():
             return None
         tenure.drop()
         ballot = self.ballot

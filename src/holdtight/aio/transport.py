@@ -10,6 +10,7 @@ from holdtight.aio.connection import Connection
 from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.base.process import start_thread
 from holdtight.stores.boundary import Link, Place
+from holdtight.stores.redis.script import is_unknown, with_script_body
 
 __all__ = ["Transport", "ignore"]
 
@@ -123,10 +124,10 @@ class Transport:
         sent = self.place.clock()
         reply = await connection.ask(request, step.patience)
         if isinstance(reply, hiredis.ReplyError):
-            if not str(reply).startswith("NOSCRIPT"):
+            if not is_unknown(reply):
                 raise ServerSaid(str(reply))
             sent = self.place.clock()
-            reply = await connection.ask(step.replacement(request), step.patience)
+            reply = await connection.ask(with_script_body(request), step.patience)
             if isinstance(reply, hiredis.ReplyError):
                 raise ServerSaid(str(reply))
         return step.read(reply, sent)

@@ -80,7 +80,7 @@ class ServerSaid(Exception):
 class Step:
     """One request. `packed(inbox)` is what goes on the wire; `read(reply, sent)` makes a value of the answer."""
 
-    __slots__ = ("after", "aside", "before", "limit", "otherwise", "patience", "read", "replacement", "undo")
+    __slots__ = ("after", "aside", "before", "limit", "otherwise", "patience", "read", "script", "undo")
 
     persistence = 5.0
     """For how long the keeper tries an undo that is left to it, before the ttl must do."""
@@ -94,18 +94,18 @@ class Step:
         read: Callable[[Any, float], Any],
         *,
         patience: float,
-        replacement: Callable[[bytes], bytes],
         undo: bool = False,
         otherwise: "Step | None" = None,
         aside: bool = False,
         limit: int = 0,
+        script: object = None,
     ) -> None:
         self.before = before
         self.after = after
         self.read = read
         self.patience = patience
-        self.replacement = replacement
-        """The same request carrying its script, for a server that does not know it (NOSCRIPT)."""
+        self.script = script
+        """Which script it runs: drivers of a quorum remember which ones a node knows."""
         self.undo = undo
         self.otherwise = otherwise
         """What to send instead when the connection of the plan's earlier Steps is gone."""

@@ -11,7 +11,6 @@ from holdtight.base.values import LossReason
 from holdtight.core.renewal import Verdict, judge
 from holdtight.errors import NotOwner, Unavailable
 from holdtight.grants.tenure import Tenure, learn_if_late
-from holdtight.stores.redis import script
 from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["Renewal"]
@@ -60,9 +59,6 @@ class Renewal:
         tenure.shortened = (now, bound)
         tenure.deadline = bound
         return tenure.set_request(now, asked, patience)
-
-    def whole(self, request: bytes) -> bytes:
-        return script.RENEW.whole(request)
 
     def answered(self, reply: Any, sent: float) -> bool:
         verdict = judge(reply)

@@ -21,7 +21,7 @@ from holdtight.errors import NotOwner
 from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis.quorum_place import QuorumPlace
-from holdtight.stores.redis.quorum_store import VOTE, Ballot, VoteReplies, read_vote
+from holdtight.stores.redis.quorum_store import Ballot, VoteReplies, read_vote
 from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
@@ -285,9 +285,6 @@ class FirstCharge:
     def request(self, now: float) -> bytes | None:
         return None
 
-    def whole(self, request: bytes) -> bytes:
-        return request
-
     def answered(self, reply: Any, sent: float) -> bool:
         return False
 
@@ -336,9 +333,6 @@ class NodeCharge:
         return ballot.renew_request(
             self._index, self._node.kept_run, tenure.owner, tenure.fence, now, self._asked, patience
         )
-
-    def whole(self, request: bytes) -> bytes:
-        return VOTE.whole(request)
 
     def answered(self, reply: Any, sent: float) -> bool:
         tenure, index = self.tenure, self._index

@@ -22,7 +22,6 @@ from holdtight.base.event_bus import Events
 from holdtight.base.values import Kind, LossReason, Owner, owner_text, shared
 from holdtight.core.renewal import Verdict, judge, next_ttl
 from holdtight.stores.boundary import Place
-from holdtight.stores.redis import script
 from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.store import Prepared
 from holdtight.stores.times import LONGEST_PATIENCE
@@ -235,9 +234,6 @@ class Tenure:
     def set_request(self, now: float, ttl: float, patience: float) -> bytes:
         self.ordinal += 1
         return self.terms.prepared.set_request(self.owner, now, ttl, patience, self.ordinal, self.marker)
-
-    def whole(self, request: bytes) -> bytes:
-        return script.RENEW.whole(request)
 
     def answered(self, reply: Any, sent: float) -> bool:
         """True if the charge goes on as usual, False if it is over or must be asked again soon."""

@@ -4,12 +4,9 @@ words to a server."""
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import hiredis
-
 from holdtight.base.plan import Step
 from holdtight.base.values import Owner
 from holdtight.stores.boundary import Place
-from holdtight.stores.redis import script
 from holdtight.stores.times import CLAIM_MS, HEARTBEAT_MS
 
 __all__ = ["TOUCH_SECONDS", "DeferredUndo", "HandedOn", "StandingInLine", "look_after"]
@@ -39,11 +36,8 @@ class StandingInLine:
             self.alive = False
         return self._touch(self._inbox) if self.alive else None
 
-    def whole(self, request: bytes) -> bytes:
-        return script.TOUCH.whole(request)
-
     def answered(self, reply: Any, sent: float) -> bool:
-        return not isinstance(reply, hiredis.ReplyError)
+        return not isinstance(reply, Exception)
 
     def unanswered(self, cause: str) -> None: ...
 
@@ -66,11 +60,8 @@ class DeferredUndo:
     def request(self, now: float) -> bytes | None:
         return self._step.packed(b"") if self.alive else None
 
-    def whole(self, request: bytes) -> bytes:
-        return self._step.replacement(request)
-
     def answered(self, reply: Any, sent: float) -> bool:
-        if isinstance(reply, hiredis.ReplyError):
+        if isinstance(reply, Exception):
             return False
         self.alive = self.place.clock() < self._step.until
         return True
@@ -117,9 +108,6 @@ class HandedOn:
 
     def request(self, now: float) -> bytes | None:
         return self._name.sweep_step(self._owner).packed(b"") if self.alive else None
-
-    def whole(self, request: bytes) -> bytes:
-        return script.WITHDRAW.whole(request)
 
     def answered(self, reply: Any, sent: float) -> bool:
         if reply == 2:

@@ -26,6 +26,7 @@ from holdtight.keeper.schedule import stretch
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.handshake import RECORD_SECONDS
 from holdtight.stores.redis.resp import command
+from holdtight.stores.redis.script import is_unknown, with_script_body
 
 if TYPE_CHECKING:
     from holdtight.keeper.keeper import Charge, Keeper
@@ -58,9 +59,6 @@ class RecordRequest:
 
     def request(self, now: float) -> bytes | None:
         return self._request
-
-    def whole(self, request: bytes) -> bytes:
-        return request
 
     def answered(self, reply: Any, sent: float) -> bool:
         return True
@@ -229,8 +227,8 @@ class KeeperConnection:
                 return
             charge, sent, request = self._sent.popleft()
             answered += 1
-            if reply.__class__ is not int and isinstance(reply, _Error) and str(reply).startswith("NOSCRIPT"):
-                unknown_scripts.append((charge, now, charge.whole(request)))
+            if reply.__class__ is not int and isinstance(reply, _Error) and is_unknown(reply):
+                unknown_scripts.append((charge, now, with_script_body(request)))
                 continue
             try:
                 well = charge.answered(reply, sent)

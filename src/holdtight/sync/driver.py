@@ -13,6 +13,7 @@ import hiredis
 from holdtight.base.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
 from holdtight.keeper.charges import TOUCH_SECONDS, DeferredUndo, StandingInLine
 from holdtight.stores.boundary import Link
+from holdtight.stores.redis.script import with_script_body
 from holdtight.sync.pool import Transport
 
 __all__ = ["Driver", "PlanRunner"]
@@ -109,7 +110,7 @@ class Driver(PlanRunner):
         self._stop_standing()
         try:
             link.set_timeout(UNDO_SECONDS)
-            link.send(step.replacement(step.packed(link.inbox_word)))
+            link.send(with_script_body(step.packed(link.inbox_word)))
             reply = None
             while link.owed:
                 link.set_timeout(until - self._clock())

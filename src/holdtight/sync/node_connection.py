@@ -28,6 +28,7 @@ from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.link import Link as SocketLink
 from holdtight.stores.redis.link import bell_for
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS
+from holdtight.stores.redis.script import is_unknown, with_script_body
 
 __all__ = ["NOBODYS", "Answers", "Broadcast", "Ear", "NodeConnection", "PendingReply", "Pool", "may_ask"]
 
@@ -156,15 +157,15 @@ class NodeConnection:
         step, sheet = ticket.step_for(self.index), ticket.sheet
         if isinstance(reply, hiredis.ReplyError):
             # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
-            if str(reply).startswith("NOSCRIPT") and (sheet.wanted or step.undo):
+            if is_unknown(reply) and (sheet.wanted or step.undo):
                 sheet.forgotten = True
-                request = step.replacement(ticket.request_for(self.index))
+                request = with_script_body(ticket.request_for(self.index))
                 self.ask(PendingReply(sheet, step, request, self.pool.clock()))
             else:
                 self._leave_undone(ticket)
                 self._write(sheet, ServerSaid(str(reply)))
             return
-        self.pool.knows.add(step.replacement)
+        self.pool.knows.add(step.script)
         if sheet.wanted:
             self._write(sheet, reply if sheet.raw else step.made_of(reply, ticket.sent))
 
@@ -246,8 +247,8 @@ class Pool:
         self.breaker = Breaker()
         self.idle: list[NodeConnection] = []
         """Made for somebody who did not wait so long."""
-        self.knows: set[Callable[[bytes], bytes]] = set()
-        """The scripts that the node has answered to, as `Step.replacement` names them. What undoes goes out whole until
+        self.knows: set[object] = set()
+        """The scripts that the node has answered to, as `Step.script` names them. What undoes goes out whole until
         then: nobody may be there any more to send it again."""
         self.closed = False
         self._connect_timeout = connect_timeout

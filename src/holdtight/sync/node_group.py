@@ -5,7 +5,7 @@ there (a bell, an error, a node that fails) is left to the wire it came by.
 """
 
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import hiredis
@@ -311,10 +311,10 @@ class GroupPool:
         self.idle.append(crew)
         return None
 
-    def know(self, replacement: Callable[[bytes], bytes]) -> bool:
+    def know(self, script: object) -> bool:
         """All nodes know that script."""
         for pool in self.pools:
-            if replacement not in pool.knows:
+            if script not in pool.knows:
                 break
         else:
             return True

@@ -20,6 +20,7 @@ from holdtight.base.clock import boottime
 from holdtight.base.plan import Bell, LinkDown, ServerSaid, Step, client_closed
 from holdtight.base.values import Owner
 from holdtight.stores.boundary import Link, Place
+from holdtight.stores.redis.script import is_unknown, with_script_body
 
 __all__ = ["Transport"]
 
@@ -142,10 +143,10 @@ class Transport:
         sent = self.place.clock()
         reply = call(request, patience)
         if isinstance(reply, hiredis.ReplyError):
-            if not str(reply).startswith("NOSCRIPT"):
+            if not is_unknown(reply):
                 raise ServerSaid(str(reply))
             sent = self.place.clock()
-            reply = call(step.replacement(request), patience)
+            reply = call(with_script_body(request), patience)
             if isinstance(reply, hiredis.ReplyError):
                 raise ServerSaid(str(reply))
         return step.read(reply, sent)

@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any
 
 from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
+from holdtight.stores.redis.script import with_script_body
 from holdtight.sync.driver import PlanRunner
 from holdtight.sync.node_connection import NOBODYS, Answers, Ear, NodeConnection, PendingReply, Pool, may_ask
 from holdtight.sync.node_group import GroupPool, NodeGroup
@@ -120,13 +121,13 @@ class FanDriver(PlanRunner):
         client = pool.place.client
         if now > client.recorded_until and client.announcement_due():
             record = client.record()
-            wire.ask(PendingReply(NOBODYS, Step(record, None, _nothing, patience=1.0, replacement=bytes), record, now))
+            wire.ask(PendingReply(NOBODYS, Step(record, None, _nothing, patience=1.0), record, now))
             pool.place.runtime.keeper.watch(pool.place)
         if fan.ways is not None:
             fan.ways[index] = wire
         request = step.packed(wire.link.inbox_word)
-        if step.undo and step.replacement not in pool.knows:
-            request = step.replacement(request)
+        if step.undo and step.script not in pool.knows:
+            request = with_script_body(request)
         wire.ask(PendingReply(sheet, step, request, now))
 
     def _refuse(self, pool: Pool, index: int, step: Step, answers: list[Any], cause: LinkDown | ServerSaid) -> None:

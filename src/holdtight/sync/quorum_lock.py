@@ -11,7 +11,7 @@ from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
 from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.redis.quorum_store import RESIGN_WHOLE, QuorumStore, VoteReplies, agreed_fence, voted
+from holdtight.stores.redis.quorum_store import RESIGN, QuorumStore, VoteReplies, agreed_fence, voted
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
@@ -138,7 +138,7 @@ class QuorumLock(QuorumLockMixin, Lock):
                 self.leave_to_the_keeper(held, held.finish())
                 raise
             if crew is not None:
-                if crew.ways is lot.ways and fleet.know(RESIGN_WHOLE) and held.finish_at_once():
+                if crew.ways is lot.ways and fleet.know(RESIGN) and held.finish_at_once():
                     self._resign_at_once(crew, held, lot, now)
                     return
                 fleet.give(crew, now)

@@ -9,6 +9,7 @@ from holdtight.base.plan import ServerSaid, Step
 from holdtight.base.values import OWNER_SIZE, LossReason
 from holdtight.grants.lease import BaseLease
 from holdtight.stores.boundary import Link
+from holdtight.stores.redis.script import with_script_body
 
 __all__ = ["lose"]
 
@@ -43,6 +44,6 @@ def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
 
 
 def _perform(link: Link, step: Step) -> None:
-    reply = link.call(step.replacement(step.packed(link.inbox_word)), PATIENCE)
+    reply = link.call(with_script_body(step.packed(link.inbox_word)), PATIENCE)
     if isinstance(reply, hiredis.ReplyError):
         raise ServerSaid(str(reply))

@@ -35,7 +35,6 @@ class Several:
             None,
             self._read,
             patience=self._patience,
-            replacement=script.MULTI.whole,
         )
 
     def _read(self, reply: Any, sent: float) -> "list[Grant] | Late | None":

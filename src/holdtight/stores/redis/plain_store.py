@@ -207,7 +207,7 @@ class Plain:
         return step
 
     def look_step(self) -> Step:
-        return Step(command("GET", self.key), None, _as_it_is, patience=PATIENCE, replacement=_unchanged)
+        return Step(command("GET", self.key), None, _as_it_is, patience=PATIENCE)
 
     def arrival_limit(self, now: float, patience: float) -> int:
         """In ms of our own clock: nothing on the server needs to know."""
@@ -272,12 +272,12 @@ class Polled:
 
 
 def _step(script: Script, key: bytes, *args: bytes | str | int) -> Step:
-    return Step(script.request((key,), *args), None, _as_it_is, patience=PATIENCE, replacement=script.whole)
+    return Step(script.request((key,), *args), None, _as_it_is, patience=PATIENCE)
 
 
 def _undo(script: Script, key: bytes, *args: bytes | str | int) -> _Undo:
     request = script.request((key,), *args)
-    return _Undo(request, None, _as_it_is, patience=1.0, replacement=script.whole, undo=True)
+    return _Undo(request, None, _as_it_is, patience=1.0, undo=True)
 
 
 def _expiry(known: int | None) -> bytes | int:

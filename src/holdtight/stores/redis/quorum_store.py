@@ -23,7 +23,6 @@ __all__ = [
     "AGREE",
     "BLESS",
     "RESIGN",
-    "RESIGN_WHOLE",
     "VOTE",
     "Ballot",
     "QuorumStore",
@@ -38,7 +37,6 @@ AGREE = Script("agree")
 RESIGN = Script("resign")
 BLESS = Script("bless")
 
-_vote_whole, RESIGN_WHOLE, _withdraw_whole = VOTE.whole, RESIGN.whole, script.WITHDRAW.whole
 _STAMP_MARK = b"s1"
 LEARN_SECONDS = 0.02
 
@@ -98,7 +96,7 @@ class QuorumStore:
             bulk(limit),
             lambda reply, sent: reply == 1,
             patience=patience,
-            replacement=BLESS.whole,
+            script=BLESS,
         )
 
     def records_step(self, owners: list[Owner]) -> Step:
@@ -107,7 +105,7 @@ class QuorumStore:
     def stamp_step(self) -> Step:
         """What a node's guard knows: (since in ms, max_ttl in ms, run id), or nothing. That is an answer too, and not
         None, which stands for none yet."""
-        return Step(command("GET", self.stamp), None, _read_stamp, patience=LONGEST_PATIENCE, replacement=bytes)
+        return Step(command("GET", self.stamp), None, _read_stamp, patience=LONGEST_PATIENCE)
 
 
 class Ballot:
@@ -161,7 +159,7 @@ class Ballot:
                 b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (limit, owner),
                 read,
                 patience=patience,
-                replacement=_vote_whole,
+                script=VOTE,
             )
             for limit, read in zip(limits, self.store.vote_readers, strict=True)
         ]
@@ -221,7 +219,7 @@ class Ballot:
             None,
             lambda reply, sent: reply == 1,
             patience=LONGEST_PATIENCE,
-            replacement=AGREE.whole,
+            script=AGREE,
         )
 
     def resign_step(self, owner: Owner, marker: int = 0) -> Step:
@@ -238,7 +236,7 @@ class Ballot:
             None,
             read_release,
             patience=1.0,
-            replacement=_withdraw_whole,
+            script=script.WITHDRAW,
             undo=True,
         )
 
@@ -253,7 +251,7 @@ class Ballot:
             None,
             read,
             patience=LONGEST_PATIENCE,
-            replacement=script.INSPECT.whole,
+            script=script.INSPECT,
         )
 
     def is_passing(self, said: ServerSaid) -> bool:
@@ -325,7 +323,7 @@ class _Resign(Step):
         self.after = None
         self.read = read_release
         self.patience = LONGEST_PATIENCE
-        self.replacement = RESIGN_WHOLE
+        self.script = RESIGN
         self.undo = True
         self.aside = False
         self._ballot, self._owner, self._marker = ballot, owner, marker
@@ -355,9 +353,7 @@ def read_vote(node: Client, reply: Any, sent: float) -> Vote:
             return Withdrawn()
 
 
-_VOTED = Step(
-    b"", None, lambda pair, sent: read_vote(pair[0], pair[1], sent), patience=LONGEST_PATIENCE, replacement=VOTE.whole
-)
+_VOTED = Step(b"", None, lambda pair, sent: read_vote(pair[0], pair[1], sent), patience=LONGEST_PATIENCE, script=VOTE)
 """What the answer to such a vote is known by: it is read by `read_votes`."""
 
 
@@ -365,7 +361,7 @@ def voted(index: int) -> Step:
     return _VOTED
 
 
-_RESIGNED = Step(b"", None, read_release, patience=LONGEST_PATIENCE, replacement=RESIGN_WHOLE)
+_RESIGNED = Step(b"", None, read_release, patience=LONGEST_PATIENCE, script=RESIGN)
 
 
 def _read_stamp(reply: Any, sent: float) -> tuple[int, int, bytes] | tuple[()]:

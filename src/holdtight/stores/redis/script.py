@@ -107,7 +107,7 @@ class Script:
     longer_start: bytes
     """Of a request with all arguments, if some may be left out."""
     _by_hash: bytes
-    _whole: bytes
+    _by_body: bytes
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -154,7 +154,7 @@ class Script:
         self.body = body.encode("ascii")
         self.sha = sha1(self.body, usedforsecurity=False).hexdigest()
         self._by_hash = bulk("EVALSHA") + bulk(self.sha)
-        self._whole = bulk("EVAL") + bulk(self.body)
+        self._by_body = bulk("EVAL") + bulk(self.body)
         self.needed = len(self.argv) - header["ARGV"][0].count("[")
         self.start, self.longer_start = map(self._start, (self.needed, len(self.argv)))
 
@@ -176,9 +176,8 @@ class Script:
             raise ValueError(f"{self.name}.lua takes {len(self.keys)} keys, not {len(keys)}")
         return self.start + b"".join(map(bulk, keys))
 
-    def whole(self, request: bytes) -> bytes:
-        """The same request with the script itself in it, for a server that does not know its hash."""
-        return request.replace(self._by_hash, self._whole, 1)
+    def with_body(self, request: bytes) -> bytes:
+        return request.replace(self._by_hash, self._by_body, 1)
 
     def request(self, keys: Sequence[bytes], *args: bytes | str | int) -> bytes:
         if self.open_ended:
@@ -199,3 +198,23 @@ ADOPT = Script("adopt")
 DOWNGRADE = Script("downgrade")
 INSPECT = Script("inspect")
 MULTI = Script("multi")
+
+
+# A server that was restarted, or told to forget, does not know the hashes of scripts: it answers NOSCRIPT.
+
+_RUNS = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
+
+
+def is_unknown(reply: object) -> bool:
+    """Whether an error reply says that the server does not know the script. Nothing has run then."""
+    return str(reply).startswith("NOSCRIPT")
+
+
+def with_script_body(request: bytes) -> bytes:
+    """The same request with its script in it; unchanged if it names none by its hash."""
+    found = request.find(_RUNS, 0, 40)
+    if found < 0:
+        return request
+    start = found + len(_RUNS)
+    sha = request[start : start + 40].decode()
+    return next((script.with_body(request) for script in SCRIPTS if script.sha == sha), request)

@@ -107,7 +107,6 @@ class Prepared:
             b"$16\r\n%016d\r\n$24\r\n%b\r\n" % (limit, owner),
             self.store.read_attempt,
             patience=patience,
-            replacement=script.ATTEMPT.whole if self.claim.kind is Kind.EXCLUSIVE else script.SHARE.whole,
             limit=marker_for(limit),
         )
 
@@ -117,7 +116,6 @@ class Prepared:
             None,
             read_release,
             patience=LONGEST_PATIENCE,
-            replacement=script.RELEASE.whole,
         )
 
     def marker_step(self, owner: Owner, marker: int) -> Step:
@@ -136,7 +134,6 @@ class Prepared:
             None,
             read_release,
             patience=1.0,
-            replacement=script.WITHDRAW.whole,
             undo=True,
             otherwise=otherwise,
         )
@@ -186,7 +183,7 @@ class Prepared:
             return found._replace(host=about.get("host"), pid=about.get("pid"), expires_in=left)
 
         record = keys.client_record(self.store.client.namespace, holder[:CLIENT_ID_SIZE])
-        return Step(command("MGET", record, self.keys.main), None, read, patience=1.0, replacement=_unchanged)
+        return Step(command("MGET", record, self.keys.main), None, read, patience=1.0)
 
     def is_passing(self, said: ServerSaid) -> bool:
         return error_replies.is_passing(said)
@@ -209,7 +206,6 @@ class Prepared:
             None,
             self.store.read_attempt,
             patience=self.patience,
-            replacement=script.ADOPT.whole,
             limit=marker_for(limit),
         )
 
@@ -229,7 +225,6 @@ class Prepared:
             None,
             self.store.read_attempt,
             patience=self.patience,
-            replacement=script.DOWNGRADE.whole,
             limit=marker_for(limit),
         )
 
@@ -240,7 +235,6 @@ class Prepared:
             None,
             lambda reply, sent: read_inspection(name, reply, LISTED),
             patience=LONGEST_PATIENCE,
-            replacement=script.INSPECT.whole,
         )
 
 
@@ -339,7 +333,6 @@ def records_step(client: Client, owners: list[Owner]) -> Step:
         None,
         lambda reply, sent: [read_record(item) for item in reply],
         patience=1.0,
-        replacement=_unchanged,
     )
 
 

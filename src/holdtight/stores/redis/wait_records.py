@@ -46,7 +46,6 @@ class Waits:
             None,
             lambda reply, sent: None,
             patience=1.0,
-            replacement=RETRACT.whole,
             undo=True,
         )
 
@@ -62,7 +61,6 @@ class Waits:
             None,
             lambda reply, sent: tuple(reply),
             patience=PATIENCE,
-            replacement=BLOCKERS.whole,
             aside=True,
         )
 
@@ -71,7 +69,7 @@ class Waits:
 
 
 def _aside(request: bytes, read: Callable[[Any, float], Any]) -> Step:
-    return Step(request, None, read, patience=PATIENCE, replacement=bytes, aside=True)
+    return Step(request, None, read, patience=PATIENCE, aside=True)
 
 
 def _wait(value: bytes | None) -> Wait | None:
