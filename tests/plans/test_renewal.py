@@ -10,8 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdtight.base.clock import Drift
-from holdtight.base.values import LossReason
-from holdtight.core.renewal import Verdict, judge, next_ttl
+from holdtight.base.values import Claim, LossReason, Verdict
+from holdtight.core.renewal import next_ttl
+from holdtight.stores.redis.handshake import Client
+from holdtight.stores.redis.store import Store
+
+CLIENT = Client("ht")
+PREPARED = Store(CLIENT, server="here", drift=Drift(), max_waiters=1).prepare(Claim("name", 30))
+
+
+def judge(reply: Any) -> Verdict | LossReason:
+    return PREPARED.read_renewal(reply, 0.0)
+
+
+def test_a_late_one_says_what_time_the_server_has() -> None:
+    judge([-1, 5000])
+    assert CLIENT.server_time(1.0) == 6.0
 
 
 def test_one_is_renewed() -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "Owner",
     "QueueIsFull",
     "Queued",
+    "Verdict",
     "Wait",
     "Waiter",
     "Withdrawn",
@@ -75,6 +76,13 @@ class LossReason(enum.Enum):
     @property
     def text(self) -> str:
         return _REASONS[self]
+
+
+class Verdict(enum.Enum):
+    """What the answer to a renewal means, if it is not a LossReason."""
+
+    RENEWED = "renewed"
+    UNKNOWN = "unknown"
 
 
 _REASONS = {

@@ -7,10 +7,9 @@ that neither an older renewal nor this one can undo a newer one, whichever conne
 from collections.abc import Callable
 from typing import Any
 
-from holdtight.base.values import LossReason
-from holdtight.core.renewal import Verdict, judge
+from holdtight.base.values import LossReason, Verdict
 from holdtight.errors import NotOwner, Unavailable
-from holdtight.grants.tenure import Tenure, learn_if_late
+from holdtight.grants.tenure import Tenure
 from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["Renewal"]
@@ -61,9 +60,8 @@ class Renewal:
         return tenure.set_request(now, asked, patience)
 
     def answered(self, reply: Any, sent: float) -> bool:
-        verdict = judge(reply)
+        verdict = self._tenure.terms.prepared.read_renewal(reply, sent)
         if verdict is Verdict.UNKNOWN:
-            learn_if_late(self.place.client, reply, sent)
             self.unanswered(str(reply))
             return False
         if isinstance(verdict, LossReason):

@@ -19,14 +19,13 @@ from typing import Any, Protocol
 
 from holdtight.base import process
 from holdtight.base.event_bus import Events
-from holdtight.base.values import Kind, LossReason, Owner, owner_text, shared
-from holdtight.core.renewal import Verdict, judge, next_ttl
+from holdtight.base.values import Kind, LossReason, Owner, Verdict, owner_text, shared
+from holdtight.core.renewal import next_ttl
 from holdtight.stores.boundary import Place
-from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.store import Prepared
 from holdtight.stores.times import LONGEST_PATIENCE
 
-__all__ = ["Tenure", "Terms", "learn_if_late"]
+__all__ = ["Tenure", "Terms"]
 
 _SAME_MOMENT = 0.005
 
@@ -41,15 +40,6 @@ def _after_fork() -> None:
 process.on_fork(_after_fork)
 
 Deliver = Callable[..., object]
-
-
-def learn_if_late(client: Client, reply: Any, sent: float) -> None:
-    """A request that was refused as late says what time the server has: the next will be in time."""
-    match reply:
-        case [-1, int(now)]:
-            client.learn(now / 1000, sent)
-        case _:
-            pass
 
 
 class Terms:
@@ -237,14 +227,13 @@ class Tenure:
 
     def answered(self, reply: Any, sent: float) -> bool:
         """True if the charge goes on as usual, False if it is over or must be asked again soon."""
-        verdict = judge(reply)
+        verdict = self.terms.prepared.read_renewal(reply, sent)
         if verdict is Verdict.RENEWED:
             self.renewed(sent, self._asked or self.terms.ttl)
             return True
         if isinstance(verdict, LossReason):
             self.lose(verdict)
         else:
-            learn_if_late(self.place.client, reply, sent)
             self.unanswered(str(reply))
         return False
 

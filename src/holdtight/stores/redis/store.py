@@ -16,10 +16,12 @@ from holdtight.base.values import (
     Holder,
     Kind,
     Late,
+    LossReason,
     Outcome,
     Owner,
     Queued,
     QueueIsFull,
+    Verdict,
     Withdrawn,
     owner_text,
     shared,
@@ -166,6 +168,19 @@ class Prepared:
         terms = self.store.renewal_terms(now, ttl, patience)
         head = script.RENEW.longer_start + bulk(names.main) + bulk(names.waiters) + bulk(names.holders)
         return head + bulk(owner) + terms + bulk(self.store.marker_text(ordinal, marker))
+
+    def read_renewal(self, reply: Any, sent: float) -> "Verdict | LossReason":
+        """From the reply of `renew.lua`. Anything unexpected, error replies too, is Unknown."""
+        if reply == 1 and reply.__class__ is int:
+            return Verdict.RENEWED
+        match reply:
+            case [0, holder]:
+                return LossReason.TAKEN if holder else LossReason.EXPIRED
+            case [-1, int(now)]:
+                self.store.client.learn(now / 1000, sent)  # it came late: the next will be in time
+            case _:
+                pass
+        return Verdict.UNKNOWN
 
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
         return script.TOUCH.head(*self.keys) + bulk(owner) + bulk(inbox)
