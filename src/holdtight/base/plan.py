@@ -58,7 +58,7 @@ def client_closed() -> LinkDown:
 
 
 class NoQuorum(LinkDown):
-    """Too few nodes of a quorum can vote; `nodes` says why for each. `answered`: no majority of them failed outright."""
+    """Too few nodes of a quorum can vote; `nodes` says why for each. `answered`: a majority can be reached."""
 
     def __init__(self, nodes: dict[str, str], majority: int, *, answered: bool) -> None:
         said = "; ".join(f"{node}: {answer}" for node, answer in nodes.items())
