@@ -1,7 +1,7 @@
-"""What the answer to a renewal means.
+"""Interprets the reply to a renewal.
 
-A renewal ends Renewed, Lost or Unknown. Unknown is never success and never yet loss: the lease's
-own deadline decides about it.
+A renewal ends Renewed, Lost or Unknown. Unknown is neither success nor loss: the lease's
+deadline decides.
 """
 
 import enum
@@ -19,7 +19,7 @@ class Verdict(enum.Enum):
 
 
 def judge(reply: Any) -> "Verdict | LossReason":
-    """From the raw reply of `renew.lua`; anything unexpected, error replies too, is Unknown."""
+    """Judges the raw reply of `renew.lua`; anything unexpected, error replies too, is Unknown."""
     if reply == 1 and reply.__class__ is int:
         return Verdict.RENEWED
     match reply:
@@ -30,7 +30,7 @@ def judge(reply: Any) -> "Verdict | LossReason":
 
 
 def next_ttl(ttl: float, now: float, hold_until: float | None, drift: Drift) -> float:
-    """The ttl to ask for: `max_hold` shortens the last renewals, so that the server lets go in time."""
+    """The ttl to request: `max_hold` shortens the last renewals, so that the server lets the grant expire in time."""
     if hold_until is None:
         return ttl
     return max(0.001, min(ttl, drift.ttl_for(hold_until - now)))
