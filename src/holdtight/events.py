@@ -108,7 +108,7 @@ class Released(Event):
 
 @dataclass(frozen=True, slots=True)
 class Detached(Event):
-    """The lease has ended here while the lock is still held, for the process that adopts it."""
+    """The lease has ended here while the lock is still held, for the client that adopts it."""
 
     fence: int
     held: float

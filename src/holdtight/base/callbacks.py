@@ -29,7 +29,7 @@ def get_logger() -> "logging.Logger":
 
 
 def is_logged(level: int) -> bool:
-    """Whether a log record at `level` can reach a handler. If `logging` is not loaded, nobody has configured it."""
+    """Whether a record of `level` would be logged. If `logging` is not loaded, nobody has configured it."""
     return "logging" in sys.modules and get_logger().isEnabledFor(level)
 
 

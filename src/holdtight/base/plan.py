@@ -20,8 +20,8 @@ A *driver* (one blocking, one asyncio) runs a plan. Its duties:
   carried the request is gone, it hands `otherwise` to the keeper, which tries for a while, and the plan continues at
   once.
 - It sends a Fan to all nodes at once and ends it when the outcome is certain or the patience is over. A `LinkDown`
-  stands in for a node that cannot be asked or does not answer in time; the driver drains later replies. It hands a
-  Step with `undo=True` that a node did not get to the keeper.
+  stands in for a node that cannot be asked or does not answer in time; the driver drains later replies. It hands to
+  the keeper each Step with `undo=True` that a node did not get.
 - It ends a Park with a `LinkDown` when the client is closed, also if it was closed earlier: waiting plans check that.
 - It keeps a bell that rings during a Step with `aside=True` for the next Park: such a Step says nothing about the
   bell's lock. A Park whose time has already come still checks for a bell.

@@ -259,7 +259,7 @@ class Withdrawn(NamedTuple):
 
 
 class Guarded(NamedTuple):
-    """A node of a quorum that restarted recently and votes again in `left` seconds."""
+    """A node of a quorum that started recently and votes again in `left` seconds."""
 
     left: float
 

@@ -55,7 +55,7 @@ _NEVER = float("inf")
 
 
 class Ledger(Protocol):
-    """What a store must offer for deadlock detection. Its Steps have `aside=True` (see base/plan.py)."""
+    """What a store must offer for deadlock detection. The Steps of a run have `aside=True` (see base/plan.py)."""
 
     def publish_step(self, holder: Owner, wait: Wait) -> Step: ...
     def retract_step(self, holder: Owner, waiter: Owner) -> Step: ...

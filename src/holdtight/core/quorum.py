@@ -221,7 +221,7 @@ class Poll:
     def _no_quorum(self, said: list[Any]) -> "Answer":
         refused = [each for each in said if isinstance(each, ServerSaid) and not self._ballots.is_passing(each)]
         if len(refused) >= self._ballots.majority:
-            return refused[0]  # a majority has the same problem: a missing permission, full memory, a foreign key
+            return refused[0]  # a majority refuses: a missing permission, full memory, a foreign key
         nodes = {name: say(each) for name, each in zip(self._names, said, strict=True)}
         could = sum(1 for each in said if not isinstance(each, LinkDown | ServerSaid))
         return NoQuorum(nodes, self._ballots.majority, answered=could >= self._ballots.majority)

@@ -190,7 +190,7 @@ class Tenure:
             self.deliver(hook)
 
     def on_loss(self, hook: Callable[[], object]) -> bool:
-        """Delivers `hook` when the lease is lost, at once if it is lost already. True if the loss is still to come."""
+        """Delivers `hook` when the lease is lost, at once if it is lost already. False if it is lost or ended."""
         with _deciding:
             if self.reason is None and not self.ended:
                 if self._hooks is None:

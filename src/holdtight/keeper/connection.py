@@ -82,7 +82,7 @@ class KeeperConnection:
         """Charges to send, each with its due time."""
         self._sent: deque[tuple[Charge, float, bytes]] = deque()
         self._limits: deque[list[float]] = deque()
-        """For each batch in flight: the number of unanswered requests, when to give up, and the time per extension."""
+        """For each batch in flight: unanswered requests, when to give up, and the time allowed after a reply."""
         self._outgoing = b""
         self._writing = False
         self._connect_at = 0.0
