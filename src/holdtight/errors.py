@@ -1,7 +1,7 @@
 """Every error a user can see. The one place for error texts.
 
 A message says what happened, to which lock, who holds it, and what to do next; it ends with where to read more. All
-errors pickle, so that they cross process pools and task queues whole.
+errors pickle completely, so that they can cross process pools and task queues.
 """
 
 from collections.abc import Mapping
@@ -26,21 +26,21 @@ __all__ = [
 ]
 
 PAGE = "docs/errors.md"
-"""Where every code has a section, under the root of the project."""
+"""Has a section for every code; relative to the project's root."""
 
 
 def pointed(message: str, code: str | None) -> str:
-    """The message as users see it: the one place that knows how a message ends."""
+    """The message as users see it. Only this function knows how a message ends."""
     return _then(message, f"See {PAGE}#{code.lower()}") if code else message
 
 
 def quotable(error: BaseException) -> str:
-    """What an error says, to be quoted in another's message, which has an end of its own."""
+    """An error's text without its "See …", for use inside another message."""
     return error.message if isinstance(error, LockError) else str(error)
 
 
 def _then(text: str, more: str) -> str:
-    """One sentence more, after a text that may be a server's and end in any way."""
+    """Appends a sentence to a text that may come from a server and end in any way."""
     text = text.rstrip()
     if text.endswith((".", "!", "?")):
         return f"{text} {more}"
@@ -95,7 +95,7 @@ class LockError(Exception):
 
 
 class LockTimeout(LockError, TimeoutError):
-    """The wait ended and somebody else still held the lock."""
+    """The wait ended while another owner still held the lock."""
 
     code = "LOCK_TIMEOUT"
 
@@ -103,7 +103,7 @@ class LockTimeout(LockError, TimeoutError):
     def after(
         cls, name: str, waited: float, holder: Holder | None, position: int, own: str | None = None
     ) -> "LockTimeout":
-        """`own`: the caller itself is the holder, in words."""
+        """`own` describes the holder if that is the caller itself."""
         whom = f"held by {own or holder or 'another owner'}"
         line = f", {position - 1} ahead of us in line" if position > 1 else ""
         advice = (
@@ -120,7 +120,7 @@ class LockTimeout(LockError, TimeoutError):
 
 
 class LeaseLost(LockError):
-    """The lease is not ours any more: what it protected may be running elsewhere."""
+    """The lease is no longer ours: the work that it protected may be running elsewhere."""
 
     code = "WATCHDOG_RENEWAL_FAILED"
     reason: LossReason | None = None
@@ -139,13 +139,13 @@ class LeaseLost(LockError):
 
 
 class NotOwner(LeaseLost):
-    """Release or renewal of what is no longer ours."""
+    """A release or renewal of a lease that is no longer ours."""
 
     code = "UNLOCK_FAILED"
 
     @classmethod
     def on(cls, verb: str, name: str, reason: LossReason | None) -> "NotOwner":
-        """Without a reason it is the caller who gave it back."""
+        """Without a reason, the caller itself released the lease."""
         if reason is None:
             why = "this lease has been released. Acquire the lock again for more work under it."
         else:
@@ -179,7 +179,7 @@ class Unavailable(LockError, ConnectionError):
 
 
 class NotPermitted(LockError, PermissionError):
-    """The server refused our credentials, or they lack a right."""
+    """The server refused our credentials, or the user lacks a permission."""
 
     code = "NOT_PERMITTED"
 
@@ -224,7 +224,7 @@ class QuorumNotReached(Unavailable):
 
 
 class ClockDrift(LockError):
-    """Too little of the ttl was left once the grant was complete."""
+    """The grant took so long that no usable time remains."""
 
     code = "CLOCK_DRIFT"
 
@@ -253,7 +253,7 @@ class OutOfMemory(LockError):
 
 
 class ScriptError(LockError):
-    """The key is not a lock of ours, or the server could not run a script."""
+    """The key is not one of our locks, or the server could not run a script."""
 
     code = "SCRIPT_ERROR"
 
@@ -287,13 +287,13 @@ class ScriptError(LockError):
 
 
 class DeadlockDetected(LockError):
-    """Waiting would never end: the holder waits, directly or not, for us."""
+    """The wait would never end: the holder waits, directly or through others, for us."""
 
     code = "DEADLOCK"
     cycle: tuple[str, ...] = ()
     """The names around the cycle; the first, which we hold, is also the last."""
     members: tuple[Member, ...] = ()
-    """Who holds what and waits for what, beginning with the one that got this error; empty if that one is alone."""
+    """Each member's held lock and awaited lock, beginning with the one that got this error; empty if it is alone."""
 
     @classmethod
     def with_self(cls, name: str, who: str) -> "DeadlockDetected":
@@ -307,7 +307,7 @@ class DeadlockDetected(LockError):
 
     @classmethod
     def with_loop(cls, name: str, holder: str) -> "DeadlockDetected":
-        """A blocking call that stops the event loop on which the holder depends."""
+        """A blocking call stops the event loop on which the holder depends."""
         error = cls(
             f"lock {name!r} is held by {holder}, and this blocking call stops the event loop of this very thread: "
             "waiting for it would never end. In asyncio code use AsyncLocks (async with), or call blocking code with "
@@ -340,7 +340,7 @@ class DeadlockDetected(LockError):
 
 
 class QueueFull(LockError):
-    """More are waiting than max_waiters allows."""
+    """More waiters are in line than max_waiters allows."""
 
     code = "QUEUE_FULL"
 
@@ -354,13 +354,13 @@ class QueueFull(LockError):
 
 
 class StaleFence(LockError):
-    """A higher fence has been at the resource."""
+    """The resource has already seen a higher fence."""
 
     code = "CONCURRENT_MODIFICATION"
 
     @classmethod
     def below(cls, name: str, fence: int, highest: int) -> "StaleFence":
-        """For whoever keeps the resource: what comes with `fence` is refused, since `highest` has been here."""
+        """For the code that guards the resource: refuses a write with `fence`, since `highest` has been seen."""
         return cls(
             f"lock {name!r}: fence {fence} is stale, {highest} has been at the resource. Nothing was written: the lock "
             "has another holder by now. Give up this work; acquire the lock again and read afresh before you write.",
@@ -369,7 +369,7 @@ class StaleFence(LockError):
 
 
 class NotSupported(LockError):
-    """Asked for something that would be unsafe here; the message says why."""
+    """The requested operation would be unsafe here; the message says why."""
 
     code = "NOT_SUPPORTED"
 

@@ -1,8 +1,8 @@
-"""One typed stream of what happens to locks; logs, metrics and traces hang on it.
+"""A typed stream of lock events; logs, metrics and traces build on it.
 
 Subscribers are plain functions. They are called inline in the thread that acquired or released, or in the
-callback thread for what the keeper notices. Their errors are logged and change nothing. What is no Exception, as
-SystemExit, ends the call that caused the event; a lock that it would have given is given back first. See
+callback thread for what the keeper notices. Their errors are logged and change nothing. Other exceptions, such as
+SystemExit, end the call that caused the event; a lock that it was acquiring is released first. See
 `base/event_bus.py`.
 """
 
@@ -47,7 +47,7 @@ class Acquired(Event):
 
 @dataclass(frozen=True, slots=True)
 class Waited(Event):
-    """A wait is over, one way or the other."""
+    """A wait has ended, with or without the lock."""
 
     seconds: float
     acquired: bool
@@ -61,7 +61,7 @@ class TimedOut(Event):
 
 @dataclass(frozen=True, slots=True)
 class DeadlockFound(Event):
-    """A wait was ended because it was part of a cycle: the names around it, the first also last."""
+    """A wait was ended because it was part of a cycle. `cycle` has the names around it; the first is also the last."""
 
     waited: float
     cycle: tuple[str, ...]
@@ -75,7 +75,7 @@ class Renewed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RenewalFailed(Event):
-    """Not yet a loss: the deadline decides."""
+    """Not yet a loss: the lease is lost only at its deadline."""
 
     fence: int
     remaining: float
@@ -84,9 +84,9 @@ class RenewalFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class KeeperLate(Event):
-    """Leases of this client are renewed `late` seconds after they should be, more than a sixth of their ttl: other
-    threads keep the keeper from running, or the server is slow. Nothing is lost yet for that; at four sixths it is.
-    It concerns no single lock: `name` and `owner` are empty. Told once, until a whole ttl has passed on time."""
+    """This client's leases are renewed `late` seconds too late, more than a sixth of their ttl: other threads keep the
+    keeper from running, or the server is slow. No lease is lost yet; at four sixths it is. The event concerns no single
+    lock: `name` and `owner` are empty. Emitted once, until a whole ttl has passed without a late renewal."""
 
     late: float
 
@@ -108,7 +108,7 @@ class Released(Event):
 
 @dataclass(frozen=True, slots=True)
 class Detached(Event):
-    """The lease has ended here, and the lock is still held: by whoever adopts it."""
+    """The lease has ended here while the lock is still held, for the client that adopts it."""
 
     fence: int
     held: float
@@ -116,7 +116,7 @@ class Detached(Event):
 
 @dataclass(frozen=True, slots=True)
 class Degraded(Event):
-    """A lease was given without the server, as `on_unavailable` says: `local` in this process only, or `open`."""
+    """A lease was given without the server, as `on_unavailable` allows: `local` in this process only, or `open`."""
 
     how: str
     cause: str
@@ -124,7 +124,7 @@ class Degraded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Downgraded(Event):
-    """A writer goes on as a reader, under a new fence."""
+    """A writer continues as a reader, under a new fence."""
 
     fence: int
     held: float
@@ -132,7 +132,7 @@ class Downgraded(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFailed(Event):
-    """The server could not be told; the grant ends by its ttl."""
+    """The server could not be told; the grant ends with its ttl."""
 
     fence: int
     cause: str
@@ -140,6 +140,6 @@ class ReleaseFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class PreviousExpired(Event):
-    """The holder before us never released: it crashed, hung or was cut off."""
+    """The previous holder never released: it crashed, hung or was cut off."""
 
     previous: str

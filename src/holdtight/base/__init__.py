@@ -1,1 +1,1 @@
-"""The nouns, plans, time, processes and callbacks that everything else stands on."""
+"""Values, plans, clocks, fork handling and callbacks: the lowest layer, which all others import."""

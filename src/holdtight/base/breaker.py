@@ -1,4 +1,4 @@
-"""A breaker: leaves a node alone for a while after repeated failures."""
+"""A circuit breaker for one node of a quorum."""
 
 from holdtight.base.clock import Backoff
 from holdtight.base.plan import LinkDown, ServerSaid
@@ -9,8 +9,8 @@ _PROBES = Backoff(first="50ms", cap="1s")
 
 
 class Breaker:
-    """Of one node: after failures in a row it is left alone for a while, then one probe decides. It saves time, and
-    never changes what a majority is."""
+    """Skips a node for a while after repeated failures, then lets one probe decide. It saves time; it never changes
+    the size of the majority."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -20,20 +20,20 @@ class Breaker:
         self._refused = False
 
     def failed(self, now: float, cause: str, *, refused: bool = False) -> None:
-        """`refused`: the cause is what the node itself said, to us who would come in."""
+        """`refused`: the node answered and rejected our login; `cause` is its reply."""
         self._failures += 1
         self._cause, self._refused = cause, refused
-        # The first does not open it, not even for who has looked at the clock before.
+        # One failure does not open the breaker, not even for a caller that read the clock earlier.
         self._closed_at = 0.0 if self._failures == 1 else now + _PROBES.pause(self._failures - 1)
 
     def failed_once(self, now: float, cause: str, what: object, *, refused: bool = False) -> None:
-        """As `failed`; the end of one connection is one failure, however many are told of it."""
+        """As `failed`, but counts one broken connection (`what`) once, however many requests report it."""
         if what is not self._last:
             self._last = what
             self.failed(now, cause, refused=refused)
 
     def answer(self) -> LinkDown | ServerSaid:
-        """What stands for that of a node which is left alone. A wrong password is not an outage, here as anywhere."""
+        """Stands in for the reply of a skipped node. A rejected login stays a ServerSaid: it is not an outage."""
         return ServerSaid(self._cause) if self._refused else LinkDown(self._cause or "it cannot be reached", sent=False)
 
     def worked(self) -> None:

@@ -1,7 +1,7 @@
-"""The thread for callbacks, so that nobody else's code ever runs in the keeper.
+"""The callback thread: user code never runs in the keeper's thread.
 
-Callbacks, event subscribers, log handlers and warnings that the keeper causes are queued here and run
-one after another. The thread starts with the first of them and is a daemon: it holds up no exit.
+Callbacks, event subscribers, log handlers and warnings that the keeper triggers are queued here and run
+one after another. The thread starts with the first call. It is a daemon and delays no exit.
 """
 
 import queue
@@ -19,7 +19,7 @@ __all__ = ["get_logger", "is_logged", "report", "tell"]
 
 
 def get_logger() -> "logging.Logger":
-    """Ours, silent by default. `logging` is loaded with the first client, not with the package."""
+    """The package's logger, silent by default. `logging` is loaded with the first client, not with the package."""
     import logging
 
     logger = logging.getLogger("holdtight")
@@ -29,15 +29,15 @@ def get_logger() -> "logging.Logger":
 
 
 def is_logged(level: int) -> bool:
-    """Whether anybody can want to read it: who has not loaded `logging` has not configured it."""
+    """Whether a record of `level` would be logged. If `logging` is not loaded, nobody has configured it."""
     return "logging" in sys.modules and get_logger().isEnabledFor(level)
 
 
 class _Herald:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]]] = queue.SimpleQueue()
-        self._starting = threading.RLock()  # re-entrant: a signal handler may come in the middle of it
-        self._seat = threading.Lock()  # of the one thread: an interrupt leaves open whether it was started
+        self._starting = threading.RLock()  # re-entrant: a signal handler may interrupt its owner
+        self._seat = threading.Lock()  # of the one thread, which may run although an interrupt left `_thread` None
         self._thread: threading.Thread | None = None
 
     def tell(self, function: Callable[..., object], *args: Any) -> None:
@@ -48,11 +48,11 @@ class _Herald:
                     try:
                         self._thread = process.start_thread(self._run, "holdtight-herald")
                     except RuntimeError:
-                        return  # no more threads: the next teller tries again
+                        return  # out of threads: the next tell() tries again
 
     def _run(self) -> None:
         if not self._seat.acquire(blocking=False):
-            return  # there is one already
+            return  # another callback thread runs already
         self._thread = threading.current_thread()
         while True:
             function, args = self._calls.get()
@@ -67,12 +67,12 @@ _herald = _Herald()
 
 
 def tell(function: Callable[..., object], *args: Any) -> None:
-    """Have `function(*args)` called in the callback thread. Never blocks; errors are logged."""
+    """Calls `function(*args)` in the callback thread. Never blocks; errors are logged."""
     _herald.tell(function, *args)
 
 
 def report(what: str, error: Exception, *args: Any) -> None:
-    """Has something that went wrong in the keeper logged, with its traceback."""
+    """Logs an error of the keeper with its traceback, in the callback thread."""
     tell(lambda: get_logger().error(what, *args, exc_info=error))
 
 

@@ -1,7 +1,7 @@
-"""Time as holdtight uses it: absolute deadlines on a clock that does not stop in suspend.
+"""Time in holdtight: absolute deadlines on a clock that keeps running during suspend.
 
-Inside Python a moment is a float of seconds on `boottime()`; milliseconds exist only in Lua and on
-the wire. No wall clock of this machine ever decides whether a lease is valid.
+In Python a moment is a float of seconds on `boottime()`; milliseconds exist only in Lua and on
+the wire. This machine's wall clock never decides whether a lease is valid.
 """
 
 import functools
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Duration = int | float | str | timedelta
 else:
-    Duration = object  # datetime is loaded by who uses it
+    Duration = object  # holdtight itself never imports datetime
 
 CLOCK_ID: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -45,14 +45,14 @@ _TEXT = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 
 Clock = Callable[[], float]
 boottime: Clock = functools.partial(time.clock_gettime, CLOCK_ID)
-"""Seconds on a clock that goes on while the machine is suspended."""
+"""Seconds on a clock that keeps running while the machine is suspended."""
 
 LONGEST_NAP = 3600.0
 
 
 class Sleeper:
-    """A thread that sleeps until it is woken, or until a moment. `wake` can be called from anywhere, finalizers and
-    signal handlers included; what it was woken with is kept until the next sleep."""
+    """Lets a thread sleep until it is woken or a moment comes. `wake` is safe anywhere, also in finalizers and signal
+    handlers; values passed to `wake` are kept until the next sleep."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -60,7 +60,7 @@ class Sleeper:
         self.wake: Callable[[Any], None] = self._woken.put
 
     def sleep(self, until: float) -> Any:
-        """What it was woken with; None when the time has come."""
+        """Returns the value passed to `wake`, or None once `until` has passed."""
         while True:
             left = until - self._clock()
             try:
@@ -70,13 +70,13 @@ class Sleeper:
                     return None
 
     def forget(self) -> None:
-        """All that it was woken with so far."""
+        """Drops all pending wake-ups."""
         while not self._woken.empty():
             self._woken.get()
 
 
 def _shown(value: object) -> str:
-    """A value in a message; Python refuses to print the longest numbers."""
+    """`repr` for a message, shortened; Python refuses to print very long integers."""
     try:
         text = repr(value)
     except ValueError:
@@ -85,7 +85,7 @@ def _shown(value: object) -> str:
 
 
 def seconds(value: object, argument: str) -> float:
-    """A duration as a user writes it, in seconds; ValueError or TypeError names `argument`."""
+    """Converts a user's duration to seconds; the ValueError or TypeError names `argument`."""
     datetime = sys.modules.get("datetime")
     if datetime is not None and isinstance(value, datetime.timedelta):
         number = float(cast(Any, value).total_seconds())
@@ -113,12 +113,12 @@ def seconds(value: object, argument: str) -> float:
 
 
 def wait_seconds(value: object, argument: str = "wait") -> float | None:
-    """How long to wait: None is for ever, 0 is not at all."""
+    """Converts a waiting time: None means for ever, 0 not at all."""
     return None if value is None else seconds(value, argument)
 
 
 def ttl_seconds(value: object, *, renewed: bool, argument: str = "ttl") -> float:
-    """A time to live in the range that can be kept honestly."""
+    """Converts a ttl and checks that it is in the range that holdtight can guarantee."""
     number = seconds(value, argument)
     least = SHORTEST_TTL if renewed else SHORTEST_UNRENEWED_TTL
     if not least <= number <= LONGEST_TTL:
@@ -130,7 +130,7 @@ def ttl_seconds(value: object, *, renewed: bool, argument: str = "ttl") -> float
 
 
 class _Frozen:
-    """What a frozen dataclass gives, without the milliseconds that making one costs at import."""
+    """Behaves like a frozen dataclass, without the milliseconds that creating one costs at import."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -155,7 +155,7 @@ class _Frozen:
 
 
 class Drift(_Frozen):
-    """How far two clocks may part while a lease runs: a share of the ttl plus a fixed margin."""
+    """How far two clocks may diverge while a lease runs: a share of the ttl plus a fixed margin."""
 
     __slots__ = ("rate", "fixed")  # noqa: RUF023 - in the order of the arguments
 
@@ -170,17 +170,17 @@ class Drift(_Frozen):
         object.__setattr__(self, "fixed", seconds(fixed, "drift fixed"))
 
     def valid(self, ttl: float) -> float:
-        """The part of a ttl that a holder may rely on. Never all of it, and never nothing."""
+        """The part of a ttl that a holder may rely on, at least half of it."""
         margin = ttl * self.rate + self.fixed
         return ttl - margin if margin < ttl / 2 else ttl / 2
 
     def ttl_for(self, valid: float) -> float:
-        """The ttl to ask for if `valid` seconds of it are to be relied on."""
+        """The ttl to request so that `valid` seconds of it are reliable."""
         return (valid + self.fixed) / (1 - self.rate)
 
 
 class Backoff(_Frozen):
-    """Growing pauses between tries, with jitter so that a fleet does not come back as one."""
+    """Growing pauses between tries, with jitter so that many clients do not retry at the same moment."""
 
     __slots__ = ("first", "cap")  # noqa: RUF023 - in the order of the arguments
 
@@ -199,7 +199,7 @@ class Backoff(_Frozen):
         ceiling = min(self.cap, self.first * 2.0 ** min(tries - 1, 30))
         import random
 
-        # Not from the generator that programs seed: ours is drawn from in the background, whenever a server is gone.
+        # Not the global generator, which programs may seed: background retries would disturb their sequence.
         return ceiling * random.SystemRandom().uniform(0.5, 1.0)
 
 

@@ -1,6 +1,6 @@
-"""Where what happens to locks is told: to the log, and to whoever subscribed.
+"""The event bus: passes lock events to the log and to subscribers.
 
-The events themselves stand in events.py, which is loaded with the first client (see clients/loading.py).
+The event classes are in events.py, which is loaded with the first client (see clients/loading.py).
 """
 
 import threading
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["Events"]
 
 Subscriber = Callable[[Any], object]
-_DEBUG, _WARNING = 10, 30  # as in logging, which need not be loaded
+_DEBUG, _WARNING = 10, 30  # the values of logging, which may not be loaded
 _LOUD = frozenset(
     {"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"}
 )
 
 
 class Events:
-    """What `locks.events` is. While nobody listens it is not `loud`, and the hot path skips the telling."""
+    """The type of `locks.events`. While nothing listens, `loud` is False and the hot path creates no events."""
 
     def __init__(self, tell: Callable[..., None] = tell) -> None:
         self._tell = tell
@@ -33,15 +33,16 @@ class Events:
         self.refresh()
 
     def refresh(self) -> None:
-        """Looks whether anybody wants to know. The log's level is looked at now and then, not for every lock."""
+        """Updates `loud`. Called now and then, not for every lock: checking the log level costs time."""
         self.loud = bool(self.subscribers) or is_logged(_DEBUG)
 
     def subscribe(self, function: "Callable[[Event], object]") -> Callable[[], None]:
-        """Calls `function` with every event from now on. Returns what ends the subscription."""
+        """Calls `function` with every later event. Returns a function that ends the subscription. Raises TypeError if
+        `function` is not callable."""
         if not callable(function):
             raise TypeError(f"a subscriber must be callable, not {type(function).__name__}")
 
-        def entry(event: "Event") -> object:  # one identity a subscription, also of the same function
+        def entry(event: "Event") -> object:  # a new object each time: one function may subscribe twice
             return function(event)
 
         with self._changing:
@@ -61,12 +62,12 @@ class Events:
         return self.loud
 
     def emit_later(self, event: "Event") -> None:
-        """From the keeper: in the callback thread."""
+        """Emits in the callback thread; used by the keeper."""
         self._tell(self.emit, event)
 
     def tell_late(self, by: float, now: float, ttl: float) -> None:
-        """From the keeper, for each renewal that it gets to late. One event tells of them all, until a whole ttl has
-        passed without another."""
+        """Called by the keeper for each late renewal. Emits one event for all of them, until a whole ttl has passed
+        without another."""
         if now >= self._late_until:
             self._tell(self._emit_late, by)
         self._late_until = max(self._late_until, now + ttl)
@@ -77,7 +78,7 @@ class Events:
         self.emit(KeeperLate("", "", by))
 
     def emit(self, event: "Event") -> None:
-        """To log and subscribers, in this thread."""
+        """Logs the event and calls the subscribers, in this thread."""
         kind = type(event).__name__
         level = _WARNING if kind in _LOUD else _DEBUG
         if is_logged(level):
@@ -88,10 +89,10 @@ class Events:
                 subscriber(event)
             except Exception:
                 get_logger().exception("an event subscriber failed on %r", event)
-            except BaseException as error:  # sys.exit(), Ctrl-C: it goes on once all have been told
+            except BaseException as error:  # sys.exit(), Ctrl-C: raise it after all subscribers were called
                 raised = error
         if raised is not None:
             try:
                 raise raised
             finally:
-                del raised  # it knows this frame
+                del raised  # its traceback refers to this frame: break the cycle

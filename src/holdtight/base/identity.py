@@ -1,11 +1,11 @@
-"""Who is asking: the running asyncio task if a loop runs in this thread, else the thread.
+"""The identity of a caller: the running asyncio task if a loop runs in this thread, else the thread.
 
-Neither ids, which are reused, nor context variables, which child tasks inherit, can say that. Each identity
+Ids are reused and context variables are inherited by child tasks, so neither can serve. Each identity
 remembers the leases that it holds in `with` blocks (in order), and its re-entrant grants.
 
-# Invariants:
-# - a task is in `_tasks` only while its identity remembers something;
-# - grants are remembered as tenures, blocks as leases: only a block keeps a lease alive.
+Invariants:
+- a task is in `_tasks` only while its identity remembers something;
+- grants are remembered as tenures, blocks as leases: only a block keeps a lease alive.
 """
 
 import itertools
@@ -29,9 +29,9 @@ class Identity:
     def __init__(self, task: Any = None) -> None:
         self.task = task
         self._shared = False
-        """Leases know it, so that it cannot be used for another task."""
+        """Leases refer to this identity, so it must not be reused for another task."""
         self.stack: list[tuple[Key, Any]] = []
-        """(key, lease) of every `with` block that is open, innermost last."""
+        """(key, lease) of every open `with` block, innermost last."""
         self.grants: dict[Key, Any] = {}
         """Tenures of re-entrant grants that further entries share."""
 
@@ -41,11 +41,11 @@ class Identity:
 
     @property
     def mark(self) -> object:
-        """Equal for the same thread or task, and for no other. Keeps nothing alive. A thread's is for that thread."""
+        """Equal only for the same thread or task. Keeps nothing alive. A thread's mark must be read in that thread."""
         return _threads.number if self.task is None else weakref.ref(self.task)
 
     def display(self) -> str:
-        """For people; of a thread, only in that thread."""
+        """The name shown in messages; a thread's must be read in that thread."""
         name = threading.current_thread().name if self.task is None else str(self.task.get_name())
         return f"{self.what} {' '.join(name.split())[:LONGEST_DISPLAY]}"
 
@@ -55,7 +55,7 @@ class Identity:
             _tasks[self.task] = self
 
     def leave_block(self, key: Key) -> Any:
-        """The lease of the innermost open block on this key, which ends here."""
+        """Removes the innermost open block on this key and returns its lease."""
         stack = self.stack
         if stack and stack[-1][0] is key:
             lease = stack.pop()[1]
@@ -78,24 +78,24 @@ class Identity:
         )
 
     def end_blocks(self) -> list[Any]:
-        """Of a task that has ended inside of blocks, which nobody can leave any more: their leases, kept no more."""
+        """Removes and returns the leases of a task that ended inside its blocks: no code can leave those any more."""
         left = [lease for _, lease in self.stack]
         self.stack.clear()
         self._tidy()
         return left
 
-    # An interrupt (Ctrl-C) may come between any two steps of a block's beginning and of its end. Whoever is interrupted
-    # says what he knows; what is not certain to be in the user's hands is forsaken.
+    # An interrupt (Ctrl-C) may come between any two steps of entering or leaving a block. The interrupted code reports
+    # what it knows, and every lease that the user may not have received is forsaken.
 
     def break_off(self, depth: int) -> None:
-        """The beginning of blocks was interrupted, when so many others were open."""
+        """Entering blocks was interrupted: forsakes all blocks above `depth`, the number that were open before."""
         for _, lease in self.stack[depth:]:
             lease.forsake()
         del self.stack[depth:]
         self._tidy()
 
     def break_off_end(self, key: Key, lease: Any) -> None:
-        """The end of the innermost block on this key was interrupted; it had this lease, if it had got that far."""
+        """Leaving the innermost block on this key was interrupted. `lease` is None if its lease was not found yet."""
         if lease is None:
             lease = next((each for entered, each in reversed(self.stack) if entered == key), None)
         if lease is not None:
@@ -132,7 +132,8 @@ class _Threads(threading.local):
 
 
 class _End:
-    """Goes with its thread. A block may outlive that, in a generator that somebody else has: nobody can leave it."""
+    """Finalized with its thread. A block may outlive the thread, in a suspended generator, but no code can leave it:
+    watch its lease."""
 
     __slots__ = ("_identity",)
 
@@ -140,7 +141,7 @@ class _End:
         self._identity = identity
 
     def __del__(self) -> None:
-        if hasattr(self, "_identity"):  # an interrupt may have come before it had one
+        if hasattr(self, "_identity"):  # an interrupt may come before it is set
             for _, lease in self._identity.stack:
                 lease.watch()
 
@@ -149,8 +150,8 @@ _numbers = itertools.count(1)
 _threads = _Threads()
 _tasks: dict[Any, Identity] = {}
 _spare: list[Identity] = []
-"""Identities of tasks that remember nothing any more, for the next: making one anew for every block costs the
-collector more than it looks."""
+"""Identities of tasks that no longer remember anything, for reuse: a new one for every block burdens the garbage
+collector."""
 
 
 def _forget(task: Any) -> None:
@@ -158,30 +159,30 @@ def _forget(task: Any) -> None:
 
 
 def tasks_inside(key: Key) -> list[Identity]:
-    """Of all tasks that are, or have ended, inside a block on this key."""
+    """The identities of all tasks that run, or ended, inside a block on this key."""
     return [each for each in list(_tasks.values()) if any(entered == key for entered, _ in each.stack)]
 
 
 def blocks_around(loop: Any) -> list[tuple[Identity, Key, Any]]:
-    """All blocks that cannot end before the event loop of this thread goes on, with whose they are: those of the loop's
-    tasks, and those that the thread itself is inside of."""
+    """All blocks that cannot end before this thread's event loop continues, each with its identity: the blocks of the
+    loop's tasks and those of the thread itself."""
     inside = [_threads.identity]
     for each in list(_tasks.values()):
-        task = each.task  # None if that identity was given up just now, by another loop
+        task = each.task  # None if another loop has just put the identity into `_spare`
         if task is not None and not task.done() and task.get_loop() is loop:
             inside.append(each)
     return [(who, key, lease) for who in inside for key, lease in list(who.stack)]
 
 
 def running_loop() -> Any:
-    """The event loop that runs in this thread; None if there is none."""
+    """The event loop that runs in this thread, or None."""
     if _running_loop is None:
-        identity()  # looks whether asyncio has been loaded
+        identity()  # checks whether asyncio has been loaded
     return None if _running_loop is None else _running_loop()
 
 
 def task_identity(task: Any) -> Identity:
-    """For asyncio code, which knows its task."""
+    """The identity of a task, for asyncio code that knows its task."""
     found = _tasks.get(task)
     if found is not None:
         return found
@@ -207,7 +208,7 @@ _running_loop: Any = None
 
 
 def _with_asyncio() -> Identity:
-    """From the moment that somebody has loaded it."""
+    """Looks up asyncio's function once asyncio is loaded."""
     global _running_loop
     _running_loop = getattr(sys.modules["asyncio.events"], "_get_running_loop", None)
-    return _threads.identity if _running_loop is None else identity()  # which is not there while it is being loaded
+    return _threads.identity if _running_loop is None else identity()  # None while asyncio is still being imported

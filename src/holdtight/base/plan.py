@@ -1,33 +1,32 @@
 """Theory of operation.
 
-What a lock does is decided in pure code that neither blocks nor awaits. That code speaks in five
-words:
+Pure code that neither blocks nor awaits decides what a lock does. That code uses five terms:
 
 Step   one request to one server, as data: the bytes before and after the sender's inbox, and how
-       to read the reply. A verb that needs one round trip *is* a Step.
-Fan    Steps to the nodes of a quorum, one for each, asked at once.
+       to read the reply. An operation that needs one round trip *is* a Step.
+Fan    Steps to the nodes of a quorum, one for each, sent at once.
 Park   sleep until a bell rings for this owner, or until a moment on the place's clock.
-Plan   a generator that yields Steps, Fans and Parks, is sent what came of them, and returns the result.
-Bell   what a Park is answered with when it was rung; None when the time came instead.
+Plan   a generator that yields Steps, Fans and Parks, receives their results, and returns its own.
+Bell   the result of a Park that was rung; it is None when the time came instead.
 
 A *driver* (one blocking, one asyncio) runs a plan. Its duties:
 
-- a Step goes out on the connection that carried the plan's earlier Steps as long as that lives: its
-  inbox is the one the server rings, and the server sees the Steps in order;
-- whatever goes wrong while a Step or a Park is under way is *thrown into* the plan at that point: a
-  `LinkDown` of the transport as well as a KeyboardInterrupt or a cancellation. A plan is never just
-  closed. Undo stands in the plan's own `except`, next to the deed;
-- a Step with `undo=True` gets a second and is shielded from further cancellation. When the connection that
-  carried the deed is gone, `otherwise` is handed to the keeper, which tries for a while, and the plan goes
-  on at once;
-- a Fan goes to all nodes at once and ends as soon as its outcome is certain, or its patience is over. A node that
-  cannot be asked, or does not answer in time, is answered for by a `LinkDown`; replies that come later are drained. A
-  Step with `undo=True` that a node did not get is handed to the keeper;
-- a Park ends with a `LinkDown` when the client is closed, also if that was before: plans that wait ask whether it was;
-- a bell that rings while a Step with `aside=True` is under way is kept for the next Park: the Step says nothing about
-  what the bell is for. A Park whose time has come already asks whether anybody has rung.
+- It sends a Step on the connection that carried the plan's earlier Steps while that connection lives: the server
+  rings that connection's inbox and sees the Steps in order.
+- It *throws* every failure of a Step or a Park *into* the plan at that point: a `LinkDown` of the transport as well
+  as a KeyboardInterrupt or a cancellation. It never just closes a plan. The plan undoes a request in its own `except`,
+  next to the request.
+- It gives a Step with `undo=True` one second and shields it from further cancellation. When the connection that
+  carried the request is gone, it hands `otherwise` to the keeper, which tries for a while, and the plan continues at
+  once.
+- It sends a Fan to all nodes at once and ends it when the outcome is certain or the patience is over. A `LinkDown`
+  stands in for a node that cannot be asked or does not answer in time; the driver drains later replies. It hands to
+  the keeper each Step with `undo=True` that a node did not get.
+- It ends a Park with a `LinkDown` when the client is closed, also if it was closed earlier: waiting plans check that.
+- It keeps a bell that rings during a Step with `aside=True` for the next Park: such a Step says nothing about the
+  bell's lock. A Park whose time has already come still checks for a bell.
 
-Only a plan asks again: it alone knows that asking again is safe.
+Only a plan repeats a request: only the plan knows that repeating is safe.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -48,18 +47,18 @@ class LinkDown(Exception):
         self.cause = cause
         self.sent = sent
         self.stale = stale
-        """The connection had been lying idle: it may have died long ago, and one more try is fair."""
+        """The connection had been idle and may have died long ago: one more try is fair."""
         self.silent = silent
-        """Nothing broke: no answer came in time."""
+        """Nothing broke, but no answer came in time."""
 
 
 def client_closed() -> LinkDown:
-    """What a Park ends with when the client is closed; the plan then asks whether it was."""
+    """Ends a Park when the client is closed; the plan then checks whether it was."""
     return LinkDown("the client was closed", sent=False)
 
 
 class NoQuorum(LinkDown):
-    """Too few nodes of a quorum can vote. `nodes` says why, one by one; `answered`: they would, if they could soon."""
+    """Too few nodes of a quorum can vote; `nodes` says why for each. `answered`: a majority can be reached."""
 
     def __init__(self, nodes: dict[str, str], majority: int, *, answered: bool) -> None:
         said = "; ".join(f"{node}: {answer}" for node, answer in nodes.items())
@@ -70,7 +69,7 @@ class NoQuorum(LinkDown):
 
 
 class ServerSaid(Exception):
-    """An error reply, with the server's own words."""
+    """An error reply, in the server's words."""
 
     @property
     def word(self) -> str:
@@ -78,14 +77,14 @@ class ServerSaid(Exception):
 
 
 class Step:
-    """One request. `packed(inbox)` is what goes on the wire; `read(reply, sent)` makes a value of the answer."""
+    """One request. `packed(inbox)` goes on the wire; `read(reply, sent)` turns the reply into a value."""
 
     __slots__ = ("after", "aside", "before", "limit", "otherwise", "patience", "read", "script", "undo")
 
     persistence = 5.0
-    """For how long the keeper tries an undo that is left to it, before the ttl must do."""
+    """Seconds for which the keeper tries a deferred undo before it leaves the rest to the ttl."""
     until = 0.0
-    """What is undone may still arrive until then (the place's clock): the keeper undoes it again until that is past."""
+    """The undone request may still arrive until then (place's clock): the keeper repeats the undo until it is past."""
 
     def __init__(
         self,
@@ -108,15 +107,15 @@ class Step:
         """Which script it runs: drivers of a quorum remember which ones a node knows."""
         self.undo = undo
         self.otherwise = otherwise
-        """What to send instead when the connection of the plan's earlier Steps is gone."""
+        """Sent instead when the connection of the plan's earlier Steps is gone."""
         self.aside = aside
-        """Asked by somebody who stands in line, about something else."""
+        """Sent by an owner that waits in line, but about something else."""
         self.limit = limit
-        """Of a request that takes something: until when it may arrive, in the server's ms and rounded up. A marker
-        must outlive that."""
+        """For a request that takes something: the latest arrival, in the server's ms, rounded up. A withdrawal marker
+        must outlive it."""
 
     def made_of(self, reply: Any, sent: float) -> Any:
-        """As `read`; a reply that makes no sense is what a server said, not an error of ours."""
+        """As `read`, but turns an unreadable reply into a ServerSaid: the server is at fault, not our code."""
         try:
             return self.read(reply, sent)
         except Exception as error:
@@ -127,8 +126,8 @@ class Step:
 
 
 class Fan(NamedTuple):
-    """`steps` has one for each node in order, None for a node that is not asked. `certain` is given what each node has
-    answered so far: a value, a LinkDown, a ServerSaid, or None if there is nothing yet. `read` makes the outcome of it.
+    """`steps` has one entry per node in order, None for a node that is not asked. `certain` gets each node's answer so
+    far: a value, a LinkDown, a ServerSaid, or None if there is none yet. `read` makes the outcome from the answers.
     """
 
     steps: "Sequence[Step | None]"
@@ -136,15 +135,16 @@ class Fan(NamedTuple):
     read: Callable[[list[Any]], Any]
     patience: float
     ways: list[Any] | None = None
-    """The driver leaves here by which connection each node was asked."""
+    """The driver stores here the connection by which it asked each node."""
     after: Sequence[Any] | None = None
-    """The ways of an earlier Fan: a Step with an `otherwise` goes by the same way, and the other if that is gone."""
+    """The `ways` of an earlier Fan: a Step with `otherwise` uses the same connection; if that is gone, `otherwise` is
+    sent on another."""
     undo: bool = False
-    """To be seen through, as a Step with `undo=True` is."""
+    """The driver completes it under shield, as it does a Step with `undo=True`."""
 
 
 class Park(NamedTuple):
-    """`touch(inbox)` is the heartbeat that keeps the owner's place in line meanwhile; None outside a line."""
+    """`touch(inbox)` is the heartbeat that keeps the owner's place in line meanwhile; None if it is not in line."""
 
     owner: Owner
     until: float
@@ -152,7 +152,7 @@ class Park(NamedTuple):
 
 
 class Bell(NamedTuple):
-    """`look` is None to look at once, or the number of seconds after which to look."""
+    """`look`: seconds after which to ask again; None means at once."""
 
     look: float | None = None
 

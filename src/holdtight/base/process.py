@@ -1,7 +1,7 @@
-"""What changes when this process forks. A child owns nothing of its parent's.
+"""Fork handling: a child process owns nothing of its parent's.
 
-`epoch` counts forks; state that belongs to one process carries the epoch in which it was made. Whoever
-keeps threads, descriptors or identities registers here and is told once, in the child, before any
+`epoch` counts forks; state that belongs to one process carries the epoch in which it was made. Code that
+keeps threads, descriptors or identities registers here and is called once, in the child, before any
 other code of the child runs.
 """
 
@@ -33,12 +33,12 @@ _functions: list[Callable[[], None]] = []
 
 
 def on_fork(function: Callable[[], None]) -> None:
-    """For a module: called first, in the child."""
+    """Registers a module's function; in the child these run first."""
     _functions.append(function)
 
 
 def tell_of_fork(forkable: Forkable) -> None:
-    """For an object, which is held weakly: its `after_fork` is called in the child."""
+    """Registers an object, weakly; its `after_fork` is called in the child."""
     _told.add(forkable)
 
 
@@ -48,7 +48,7 @@ def _after_fork() -> None:
         try:
             tell()
         except Exception as error:
-            sys.excepthook(type(error), error, error.__traceback__)  # and on: the others must be told as well
+            sys.excepthook(type(error), error, error.__traceback__)  # continue: the others must be told as well
 
 
 if hasattr(os, "register_at_fork"):
@@ -56,9 +56,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
-    """A daemon thread in the background. Signals are kept out of it: one that the kernel gives to a thread of ours
-    would leave the main thread asleep, and a Ctrl-C without effect until it wakes. RuntimeError if there can be no
-    more threads."""
+    """Starts a daemon thread with signals blocked: if the kernel delivered one to it, the main thread would sleep on,
+    and Ctrl-C would have no effect until it wakes. Raises RuntimeError if no more threads can be started."""
 
     def run() -> None:
         import signal
@@ -73,8 +72,8 @@ def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
 
 
 def abandon_descriptor(fd: int) -> None:
-    """Lets go of an inherited connection without a word on it, and without pulling the number from
-    under a Python object that will close it once more."""
+    """Drops an inherited connection without sending anything on it. The number stays open, on /dev/null, because a
+    Python object still refers to it and will close it."""
     with suppress(OSError):
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:

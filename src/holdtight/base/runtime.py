@@ -1,8 +1,7 @@
-"""Time as it passes for the clients of a place: the clock, the keeper that goes by it, and the ways to sleep and to
-have something called.
+"""The runtime of a place's clients: the clock, the keeper that follows it, and ways to sleep and to schedule calls.
 
-`keeper.runtime` is this process's own: there time passes by itself. In those of `holdtight.testing` time passes when
-the test says so.
+`keeper.runtime` is this process's own and runs on real time. In the runtimes of `holdtight.testing` the test advances
+the time.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ class Timer(Protocol):
 
 
 class Keeping(Protocol):
-    """What other layers ask of the keeper (see keeper/keeper.py). A charge is what it keeps, a place is a server."""
+    """The keeper as other layers use it (see keeper/keeper.py). A charge is what it keeps, a place is a server."""
 
     @property
     def running(self) -> bool: ...
@@ -44,18 +43,19 @@ class Runtime:
         self.clock = clock
         self.keeper = keeper
         self.tell = tell
-        """Has something called in the thread for callbacks."""
+        """Calls a function in the callback thread."""
 
     def sleeper(self) -> Sleeper:
         return Sleeper(self.clock)
 
     def call_soon(self, loop: "AbstractEventLoop", function: Callable[..., object], *args: Any) -> None:
-        """From any thread, on that event loop; not at all if that is closed, and with it all who could be told."""
+        """Calls the function on that event loop, from any thread. Does nothing if the loop is closed: then nothing on
+        it can be waiting."""
         try:
             loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
             pass
 
     def call_at(self, loop: "AbstractEventLoop", when: float, function: Callable[..., object], *args: Any) -> Timer:
-        """On the event loop that runs in this thread, at a moment on our clock."""
+        """Calls the function at a moment on our clock, on the event loop that runs in this thread."""
         return loop.call_later(max(0.0, min(when - self.clock(), LONGEST_TIMER)), function, *args)

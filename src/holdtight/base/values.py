@@ -1,6 +1,6 @@
-"""The nouns: frozen values that every layer speaks in. See `base/plan.py` for how they move.
+"""Frozen values that all layers share. See `base/plan.py` for how they are used.
 
-Named tuples rather than dataclasses: making a dataclass costs a millisecond at import, each.
+Named tuples rather than dataclasses: each dataclass costs a millisecond at import.
 """
 
 import base64
@@ -44,13 +44,13 @@ LONGEST_LABEL = 128
 
 class Kind(enum.Enum):
     EXCLUSIVE = "exclusive"
-    """Also what `rwlock(name).write()` asks for."""
+    """Also the kind of `rwlock(name).write()`."""
     SHARED = "shared"
-    """A reader's."""
+    """The kind of a reader."""
     PERMITS = "permits"
-    """A semaphore's."""
+    """The kind of a semaphore."""
     MULTI = "multi"
-    """Several at once."""
+    """Several locks at once."""
 
     @property
     def text(self) -> str:
@@ -96,7 +96,7 @@ _REASONS = {
 
 
 def check_name(name: object, argument: str = "name") -> bytes:
-    """The name as UTF-8, or an error before anything is sent."""
+    """Returns the name as UTF-8, or raises before anything is sent."""
     if not isinstance(name, str):
         raise TypeError(f"{argument} must be a str, not {type(name).__name__}")
     if not name:
@@ -113,7 +113,7 @@ def check_name(name: object, argument: str = "name") -> bytes:
 
 
 def check_label(label: object) -> str | None:
-    """A short text that rides along, for people who look from outside."""
+    """Checks the short text that is stored with a lock for people who inspect it."""
     if label is None:
         return None
     if not isinstance(label, str):
@@ -125,7 +125,7 @@ def check_label(label: object) -> str | None:
 
 
 def owner_text(owner: Owner) -> str:
-    """An owner as people see it."""
+    """An owner as shown to people."""
     return base64.urlsafe_b64encode(owner).decode()
 
 
@@ -134,15 +134,15 @@ _shared: dict[float, float] = {}
 
 
 def shared(number: float) -> float:
-    """The same object for the same number: of a ttl and what is derived from it, a hundred thousand locks have equal
-    ones."""
+    """Returns one object for equal numbers: a hundred thousand locks share the same ttl and the numbers derived from
+    it."""
     if len(_shared) >= MOST_SHARED:
         _shared.clear()
     return _shared.setdefault(number, number)
 
 
 class Claim(NamedTuple):
-    """What is asked: which name, for how long, in which mode. `n` of `permits` are asked for, of a semaphore only."""
+    """One request for a lock. `n` of `permits` are requested, of a semaphore only."""
 
     name: str
     ttl: float
@@ -153,7 +153,7 @@ class Claim(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """Somebody who holds a lock, as seen from outside."""
+    """A holder of a lock, as seen from outside."""
 
     owner: str
     fence: int | None = None
@@ -165,7 +165,7 @@ class Holder(NamedTuple):
     entered: int | None = None
     kind: Kind = Kind.EXCLUSIVE
     n: int = 1
-    """How many permits, of a semaphore."""
+    """The number of permits, for a semaphore."""
 
     def __str__(self) -> str:
         who = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}…"
@@ -175,7 +175,7 @@ class Holder(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """Somebody in line."""
+    """A waiter in line."""
 
     owner: str
     host: str | None = None
@@ -183,13 +183,13 @@ class Waiter(NamedTuple):
     label: str | None = None
     since: float | None = None
     kind: Kind = Kind.EXCLUSIVE
-    """What is waited for: to write, to read, or permits."""
+    """What it waits for: to write, to read, or permits."""
     n: int = 1
 
 
 class LockInfo(NamedTuple):
-    """A look at one name: who holds it, who waits, in order. `waiting` counts all in line, also
-    those beyond the first few hundred that are listed."""
+    """The state of one name: its holders, and its waiters in order. `waiting` counts the whole line, also
+    waiters beyond the few hundred that are listed."""
 
     name: str
     kind: Kind | None = None
@@ -198,7 +198,7 @@ class LockInfo(NamedTuple):
     waiting: int = 0
     fence: int | None = None
     nodes: dict[str, str] | None = None
-    """Of a quorum: what each node says, and whether its restart guard keeps it from voting."""
+    """Of a quorum: each node's answer, and whether its restart guard keeps it from voting."""
 
     @property
     def locked(self) -> bool:
@@ -206,7 +206,7 @@ class LockInfo(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Somebody waits for `name` as the owner `waiter`; `who` is the thread or task, for people."""
+    """A thread or task (`who`, for people) waits for `name` as the owner `waiter`."""
 
     waiter: Owner
     name: str
@@ -234,7 +234,7 @@ class Member(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """The server's yes. `sent` is when the request that was answered left, on the place's clock."""
+    """The server granted the lock. `sent` is when the answered request was sent, on the place's clock."""
 
     fence: int
     sent: float
@@ -242,7 +242,7 @@ class Grant(NamedTuple):
 
 
 class Denied(NamedTuple):
-    """Held by another; we are not in line. `look`: the store keeps no line, ask again after so many seconds."""
+    """Another owner holds it; we are not in line. `look`: the store keeps no line, ask again after so many seconds."""
 
     holder: Owner | None
     left: float
@@ -250,7 +250,7 @@ class Denied(NamedTuple):
 
 
 class Queued(NamedTuple):
-    """Held by another; we are in line at `position` (1 is next) and should look again in `look` seconds."""
+    """Another owner holds it; we are in line at `position` (1 is next) and should ask again in `look` seconds."""
 
     holder: Owner | None
     left: float
@@ -259,15 +259,15 @@ class Queued(NamedTuple):
 
 
 class Late(NamedTuple):
-    """The request arrived after its `not_after` and did nothing. The clock has been learned; ask again."""
+    """The request arrived after its `not_after` and did nothing. The reply taught us the server's clock; ask again."""
 
 
 class Withdrawn(NamedTuple):
-    """A marker refused the request."""
+    """A withdrawal marker made the server refuse the request."""
 
 
 class Guarded(NamedTuple):
-    """A node of a quorum that started a short while ago, and votes again in `left` seconds."""
+    """A node of a quorum that started recently and votes again in `left` seconds."""
 
     left: float
 

@@ -1,1 +1,1 @@
-"""What a client is told: options, profiles, targets, URLs, credentials. Belongs to no store."""
+"""A client's configuration: options, profiles, targets, URLs, credentials. Independent of any store."""

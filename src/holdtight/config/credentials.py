@@ -1,4 +1,4 @@
-"""Who to log in as: fixed, or asked for at every connect."""
+"""Credentials: a fixed login, or a callable that is called at every connect."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Credentials: TypeAlias = "Login | Callable[[], object]"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What AUTH is given; without a user, the server's `default` user is meant."""
+    """The arguments of AUTH; without a user it is the server's `default` user."""
 
     user: str | None
     password: str = field(repr=False)
 
 
 def check_credentials(value: object, argument: str = "credentials") -> Credentials | None:
-    """What the caller gave as credentials: a fixed Login, a callable to ask at every connect, or None."""
+    """Converts the caller's credentials to a fixed Login, a callable to call at every connect, or None."""
     if value is None or isinstance(value, Login):
         return value
     if isinstance(value, str):
@@ -38,7 +38,7 @@ def check_credentials(value: object, argument: str = "credentials") -> Credentia
 
 
 def check_login(value: object, argument: str = "credentials") -> Login:
-    """What a credentials callable answered; (password,) is accepted too, as redis-py's providers give it."""
+    """Converts the result of a credentials callable; accepts (password,) too, as redis-py's providers return it."""
     if isinstance(value, Login):
         return value
     if isinstance(value, str):
@@ -75,10 +75,10 @@ class FromProvider:
 
 
 def from_provider(provider: object, *, asynchronous: bool, where: str) -> FromProvider:
-    """Asks as the client would: an asyncio client prefers `get_credentials_async`, if that is written out."""
+    """Chooses the method as the client would: an asyncio client prefers an implemented `get_credentials_async`."""
 
     def written(method: str) -> bool:
-        # The libraries' base class has both methods, and neither does anything of its own.
+        # The libraries' base class has both methods, but implements neither.
         makers = [cls for cls in type(provider).__mro__ if method in cls.__dict__]
         return bool(makers) and makers[0].__name__ != "CredentialProvider"
 

@@ -1,6 +1,6 @@
 """Defaults per name pattern: `profiles={"orders:*": Profile(ttl=10, wait=2)}`.
 
-The most specific pattern that fits a name counts, alone: a name without wildcards before one with, then the one with
+Only the most specific matching pattern applies: a pattern without wildcards before one with, then the one with
 more fixed characters, then the one that was given first.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["UNSET", "Profile", "Unset", "check_profiles", "profile_for"]
 
 
 class Unset:
-    """Stands for an argument that was not given."""
+    """Marks an argument that was not given."""
 
     def __repr__(self) -> str:
         return "…"
@@ -27,7 +27,7 @@ UNSET = Unset()
 
 
 class Profile(NamedTuple):
-    """What locks of some names are made with where the call does not say. What is left out comes from the client."""
+    """Defaults for locks whose names match a pattern. Fields that are left out come from the client."""
 
     ttl: Any = UNSET
     wait: Any = UNSET
@@ -40,7 +40,7 @@ _PLAIN = Profile()
 
 
 def check_profiles(profiles: object) -> tuple[tuple[str, Profile], ...]:
-    """The profiles, the most specific pattern first; ValueError or TypeError names the pattern."""
+    """Returns the profiles, most specific pattern first; the ValueError or TypeError names the pattern."""
     if profiles is None:
         return ()
     if not isinstance(profiles, Mapping):

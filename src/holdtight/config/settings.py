@@ -1,4 +1,4 @@
-"""What a client was opened with: checked once, frozen, comparable, and what is pickled in its place."""
+"""A client's settings: checked once, frozen, comparable, and pickled in place of the client."""
 
 import sys
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -36,7 +36,7 @@ class Settings(NamedTuple):
     profiles: tuple[tuple[str, Profile], ...]
     on_unavailable: str = "raise"
     max_ttl: float | None = None
-    """Of a quorum only: the longest ttl that any client of it may ask for, which is how long its nodes are guarded."""
+    """Of a quorum only: the longest ttl that its clients may ask for; a restarted node is guarded for that long."""
     restart_guard: bool = False
     spin: bool = True
 
@@ -45,7 +45,7 @@ class Settings(NamedTuple):
         return self.max_ttl is not None
 
     def check_ttl(self, ttl: float) -> float:
-        """A ttl above max_ttl would outlive the restart guard of a quorum."""
+        """Raises ValueError for a ttl above max_ttl: it would outlive the restart guard of a quorum."""
         if self.max_ttl is not None and ttl > self.max_ttl:
             raise ValueError(
                 f"ttl={ttl:g} is above max_ttl={self.max_ttl:g}: a node that restarts keeps out of votes for max_ttl, "
@@ -70,7 +70,7 @@ class Settings(NamedTuple):
         return Settings, tuple(self)
 
     def __deepcopy__(self, memo: object) -> "Settings":
-        return self  # in this process it can stand for itself
+        return self  # frozen, so a copy in the same process is not needed
 
     @classmethod
     def checked(
@@ -157,7 +157,7 @@ _WHY_NOT = {
 
 
 def refuse_monkey_patches() -> None:
-    """Green threads would run our keeper in the caller's thread, where a busy caller starves it."""
+    """Raises NotSupported: green threads run the keeper in the caller's thread, where a busy caller starves it."""
     for module, question, names in _PATCHERS:
         patcher = sys.modules.get(module)
         for what, name in names.items():
@@ -237,7 +237,7 @@ def _with_settings(found: "Single", login: "Credentials | None", tls: bool) -> "
 
 
 class Options(NamedTuple):
-    """What one lock object was made with, checked."""
+    """The checked options of one lock object."""
 
     ttl: float
     wait: float | None
@@ -264,7 +264,7 @@ class Options(NamedTuple):
         kind: Kind = Kind.EXCLUSIVE,
         permits: object = 0,
     ) -> "Options":
-        """What the call says; else what the name's profile says; else what the client was opened with."""
+        """Takes each option from the call, else from the name's profile, else from the client's settings."""
         profile = profile_for(settings.profiles, name)
         ttl = profile.ttl if ttl is UNSET else ttl
         wait = profile.wait if wait is UNSET else wait
@@ -302,7 +302,7 @@ class Options(NamedTuple):
         )
 
     def asking_for(self, n: object) -> "Options":
-        """The same with another number of permits."""
+        """Returns the same options with `n` permits."""
         number = _whole(n, "n")
         if number > self.permits:
             raise ValueError(f"n={number} is more than the semaphore's permits={self.permits}: it would wait for ever")

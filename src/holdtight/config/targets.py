@@ -1,8 +1,8 @@
-"""Targets as values: where a server is, how to log in to it, how to speak TLS with it.
+"""Targets as values: a server's address, login and TLS settings.
 
-Everything here is frozen and can be compared, hashed and pickled, so that a configuration can stand for the
-one client that a process keeps for it. Nothing here connects. Passwords never show in a repr or in an error;
-they are in the pickle.
+All values here are frozen and can be compared, hashed and pickled, so that a configuration identifies the
+one client that a process keeps for it. Nothing here connects. Passwords never appear in a repr or an error,
+but they are in the pickle.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """How to check the server and show who we are. Files, except for `ca_data` (PEM text or DER bytes).
+    """How to verify the server and authenticate to it. All are files, except `ca_data` (PEM text or DER bytes).
 
-    Given any `ca_*`, only those authorities are trusted; otherwise, the system's.
+    If any `ca_*` is given, only those authorities are trusted; otherwise the system's.
     """
 
     ca_file: str | None = None
@@ -45,7 +45,7 @@ class TlsSettings:
     no_verify_flags: tuple[str, ...] = ()  # and to clear
 
     def context(self) -> ssl.SSLContext:
-        """A new context. Reads the files, so it may block; OSError or ssl.SSLError if they are bad."""
+        """Creates a context. Reads the files, so it may block; raises OSError or ssl.SSLError if they are bad."""
         import ssl
 
         context = ssl.create_default_context(cafile=self.ca_file, capath=self.ca_path, cadata=self.ca_data)
@@ -66,7 +66,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One server and how to get in. With `path`, a unix socket: host and port then mean nothing."""
+    """One server and how to log in. With `path` it is a unix socket; host and port are then ignored."""
 
     host: str = "localhost"
     port: int = 6379
@@ -77,25 +77,25 @@ class Address:
     tls: bool = False
     tls_settings: TlsSettings = TlsSettings()
     client_name: str | None = None
-    protocol: Literal[2, 3] | None = None  # the RESP version to insist on
-    # Asked at every connect, before `user` and `password`. Not hashed: any callable will do.
+    protocol: Literal[2, 3] | None = None  # the required RESP version
+    # Called at every connect; replaces `user` and `password`. Not hashed: a callable need not be hashable.
     credentials: Callable[[], object] | None = field(default=None, repr=False, hash=False)
 
     def display(self) -> str:
-        """For people and error messages: no user, no password."""
+        """The address for people and error messages, without user and password."""
         if self.path is not None:
             return f"unix://{self.path}" + (f"?db={self.db}" if self.db else "")
         return f"{'rediss' if self.tls else 'redis'}://{self.endpoint}/{self.db}"
 
     @property
     def endpoint(self) -> str:
-        """Which server, whatever the database or the user."""
+        """Identifies the server, regardless of database and user."""
         if self.path is not None:
             return self.path
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def with_credentials(self, credentials: Credentials | None) -> Address:
-        """The same server with other credentials, as `check_credentials` gave them; None changes nothing."""
+        """Returns the same server with the given result of `check_credentials`; None changes nothing."""
         if credentials is None:
             return self
         if isinstance(credentials, Login):
@@ -103,7 +103,7 @@ class Address:
         return replace(self, user=None, password=None, credentials=credentials)
 
     def login(self) -> Login | None:
-        """Who to log in as. May block, and runs a coroutine to its end: not in a thread that runs a loop."""
+        """Returns the login. May block, and runs a coroutine to its end: do not call it while a loop runs."""
         if self.credentials is None:
             return self._fixed_login()
         return check_login(_finished(self.credentials()))
@@ -159,7 +159,7 @@ class Embedded:
 
 
 class Realm(Protocol):
-    """Stores that are not this process's own, and the time that passes there."""
+    """Stores that are separate from this process's own, with a runtime of their own."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -169,7 +169,7 @@ class Realm(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A store in this process, one per name; in a `realm` of its own time if it has one (`holdtight.testing`)."""
+    """A store in this process, one per name. With a `realm` it has its own stores and time (`holdtight.testing`)."""
 
     name: str = ""
     realm: Realm | None = field(default=None, repr=False)
@@ -180,7 +180,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Sentinel:
-    """The master that the sentinels name for `service`. `node` says how to get in; its host is left open."""
+    """The master that the sentinels name for `service`. `node` has the login and TLS settings; its host is empty."""
 
     sentinels: tuple[Address, ...]
     service: str
@@ -196,7 +196,7 @@ class Sentinel:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster, found through any of its `seeds`."""
+    """A cluster, discovered through any of its `seeds`."""
 
     seeds: tuple[Address, ...]
 
@@ -224,12 +224,12 @@ def _endpoints(addresses: tuple[Address, ...]) -> str:
     return ",".join(address.endpoint for address in addresses)
 
 
-# Settings under redis-py's names, as a URL or a client object brings them, become an Address.
+# Conversion of settings under redis-py's names, from a URL or a client object, to an Address.
 # `where` names the argument in errors; values are not shown.
 
 
 def address_from(settings: Mapping[str, object], *, tls: bool, where: str) -> Address:
-    """Values may be text, as in a URL, or what the keyword arguments of a client would be."""
+    """Values may be text, as in a URL, or have the types of a client's keyword arguments."""
 
     def text(name: str) -> str | None:
         return _text(settings.get(name), f"{where}: {name}")
@@ -283,7 +283,7 @@ def _tls_from(settings: Mapping[str, object], where: str) -> TlsSettings:
     )
 
 
-# Spellings of redis-py, of its enums as numbers, and of Celery (CERT_…); False and None stand for themselves.
+# The spellings of redis-py, its enums as numbers, and Celery's (CERT_…). False becomes "0" and None "none".
 _VERIFY: dict[str, VerifyMode] = {
     **dict.fromkeys(("required", "cert_required", "2"), "required"),
     **dict.fromkeys(("optional", "cert_optional", "1"), "optional"),
@@ -297,7 +297,7 @@ _TLS_VERSION = {"none": 0, "tlsv1.2": 771, "tlsv1.3": 772, **{str(n): n for n in
 
 
 def _flag_names(value: object, what: str) -> tuple[str, ...]:
-    """From a list of ssl.VerifyFlags or of their names, or from such a list as text."""
+    """Accepts a list of ssl.VerifyFlags or of their names, or such a list as text."""
     if not value:
         return ()
     import ssl
@@ -311,7 +311,7 @@ def _flag_names(value: object, what: str) -> tuple[str, ...]:
 
 
 def whole(value: object, low: int, high: int, what: str) -> int:
-    """A whole number in a range, from an int or from ASCII digits."""
+    """Converts an int or ASCII digits to an int within the range."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,10}", value):
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
@@ -320,7 +320,7 @@ def whole(value: object, low: int, high: int, what: str) -> int:
 
 
 def _host_name(host: str, what: str) -> str:
-    """As Python can look it up. What it cannot is an error of its own kind there, in the middle of connecting."""
+    """Refuses a name that Python cannot encode: the lookup would raise UnicodeError in the middle of connecting."""
     try:
         labels = host.removesuffix(".").split(".") if host.isascii() else host.encode("idna").split(b".")
     except UnicodeError:
@@ -331,7 +331,7 @@ def _host_name(host: str, what: str) -> str:
 
 
 def _text(value: object, what: str) -> str | None:
-    """Text that is there; empty counts as not given."""
+    """Converts to str; empty text counts as not given."""
     if isinstance(value, bytes):
         try:
             value = value.decode()

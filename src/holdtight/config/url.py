@@ -1,12 +1,12 @@
-"""From what a caller gives as *target* to a Target value: URLs, lists, client objects, the environment.
+"""Converts what a caller gives as *target* to a Target: URLs, lists, client objects, the environment.
 
 A URL and a client object of redis-py or valkey-py both become *settings* under redis-py's names, and one
-function turns settings into an Address. Client objects are told by the names of their classes, read and let
-go; their packages are never imported. Their timeouts, retries and RESP version are not taken over: ours come
-from ttl and wait, and from what the server can do.
+function turns settings into an Address. Client objects are recognized by their class names, read, and not
+kept; their packages are never imported. Their timeouts, retries and RESP version are ignored: ours come
+from ttl and wait, and from what the server supports.
 
-Whatever is wrong is a ValueError or TypeError that names the argument and says what is accepted. No error
-repeats what was given, except for names of schemes and parameters: a password with an unescaped '/', '?' or
+Every mistake raises ValueError or TypeError, which names the argument and says what is accepted. No error
+repeats the given text, except names of schemes and parameters: a password with an unescaped '/', '?' or
 ':' can be mistaken for any other part.
 """
 
@@ -41,7 +41,7 @@ ACCEPTED = (
 )
 _TLS_SCHEME = {"redis": False, "valkey": False, "rediss": True, "valkeys": True}
 
-# Parameters of a URL: understood; understood with TLS only; known from other clients, without a meaning here.
+# URL parameters: supported; supported with TLS only; known from other clients and ignored.
 _PLAIN = {"db", "username", "password", "client_name", "protocol"}
 _TLS = {
     *("ssl_cert_reqs", "ssl_check_hostname", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_certfile"),
@@ -56,7 +56,7 @@ _IGNORED = {
 
 
 def parse(target: object = None, *, env: Mapping[str, str] = os.environ) -> Target:
-    """What `target` means, by the table «Opening» of the public surface. Sends nothing, reads no file."""
+    """Resolves `target` as the table «Opening» of the public surface says. Sends nothing, reads no file."""
     if target is None:
         for name in ("HOLDTIGHT_URL", "REDIS_URL"):
             if url := env.get(name):
@@ -284,7 +284,7 @@ def _client(client: Any, where: str) -> Target:
 
 
 def _library_classes(cls: type[Any]) -> set[str]:
-    """Names of those classes that `cls` has from redis-py or valkey-py, known without importing either."""
+    """The names of the classes of redis-py or valkey-py among the bases of `cls`, found without importing either."""
     return {each.__name__ for each in cls.__mro__ if each.__module__.partition(".")[0] in {"redis", "valkey"}}
 
 
@@ -308,7 +308,7 @@ def _cluster_client(client: Any, where: str) -> Cluster:
         raise ValueError(f"{where}: address_remap of a cluster client is not supported; give redis+cluster://")
     seeds = tuple(manager.startup_nodes.values())
     for node in (*seeds, *manager.nodes_cache.values()):
-        # asyncio: the node is its own pool. Blocking: it has a client, once it was used.
+        # asyncio: the node is its own pool. Blocking: the node has a client once it has been used.
         inner = getattr(node, "redis_connection", None) or getattr(node, "valkey_connection", None)
         pool = node if hasattr(node, "connection_kwargs") else inner and inner.connection_pool
         if pool is not None:
@@ -323,7 +323,7 @@ def _cluster_client(client: Any, where: str) -> Cluster:
 
 
 def _from_settings(connection: type, given: Mapping[str, Any], where: str) -> Address:
-    """What a client's pool gives to each new connection of that class, and what the class has as defaults."""
+    """Reads the arguments that a client's pool passes to new connections, and the defaults of their class."""
     for cls in connection.__mro__:
         if not _library_classes(cls) & {cls.__name__} and {"connect", "_connect"} & cls.__dict__.keys():
             raise ValueError(

@@ -1,1 +1,1 @@
-"""What locks do, decided in pure code: knows no server and no event loop."""
+"""The logic of locks, as pure code that knows no server and no event loop."""

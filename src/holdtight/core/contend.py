@@ -1,18 +1,18 @@
-"""The only wait loop: from a first answer that was not a yes, to a grant or an error.
+"""The only wait loop: from a first answer other than Grant to a grant or an error.
 
     attempt ──► Grant ─────────────────────────────► return
        ▲  │
        │  ├──► Queued ──► Park until rung, due, or the wait ends
-       │  │                 │ note: a later moment to look ──► Park again
-       │  │                 │ now and then: a look for a deadlock (deadlock.py) ──► Park again
+       │  │                 │ bell with `look`: ask at that moment ──► Park again
+       │  │                 │ now and then: search for a deadlock (deadlock.py) ──► Park again
        │  ├──► Denied, look ┤ Park until due, rung, or the wait ends: then once more
        │  ├──► Late ────────┤
        │  └──► LinkDown ────┤ pause, with backoff
        └───────────────────┘
 
-The same attempt, with the same owner, is the first request, the confirmation of a hand-over and the
-retry after a lost reply: the server answers it alike. Every way of giving up withdraws: see `_undo`. On a quorum a
-round of votes (quorum.py) stands for the attempt, and its withdrawal for the undo.
+One attempt, with the same owner, serves as the first request, as the confirmation of a hand-over and as the
+retry after a lost reply: the server answers all three alike. Every way of giving up withdraws: see `_undo`. On a
+quorum a round of votes (quorum.py) replaces the attempt, and its withdrawal the undo.
 """
 
 from collections.abc import Callable, Generator
@@ -49,7 +49,7 @@ Answer = Outcome | LinkDown | ServerSaid
 
 
 class Bounded(Protocol):
-    """What a request for a claim must come back in time for."""
+    """The limits of a claim within which a reply must arrive."""
 
     claim: Claim
     valid: float
@@ -69,37 +69,37 @@ class Question(Bounded, Protocol):
 
 
 class Granted(NamedTuple):
-    """`marker`: until when an unanswered attempt may still arrive, in the server's ms; 0 for none."""
+    """`marker`: the latest moment at which an unanswered attempt may still arrive, in the server's ms; 0 for none."""
 
     grant: Grant
     marker: int
 
 
 class Asking:
-    """One acquisition under way."""
+    """One acquisition in progress."""
 
     in_line = False
-    """The server may know us as waiter or holder."""
+    """The server may know us as a waiter or holder."""
     answered = False
     queued = False
-    """We have stood in line."""
+    """We have been in line."""
     marker = 0
-    """Until when an unanswered attempt of ours may still arrive, in the server's ms; 0 for none."""
+    """The latest moment at which an unanswered attempt may still arrive, in the server's ms; 0 for none."""
     pending = 0
-    """The same for the attempt that is under way."""
+    """The same for the attempt in progress."""
     failures = 0
     slow_grants = 0
     sweeps = 0
     position = 0
     before_waiting: Callable[[Owner | None], None] | None = None
-    """Called once with the holder's owner, before the first wait; whatever it raises ends the acquisition."""
+    """Called once with the holder's owner before the first wait; an exception from it ends the acquisition."""
     own: Callable[[Owner | None], str | None] | None = None
-    """Says in words that the caller itself is the holder, if it is: a lease that it took with `acquire()`."""
+    """Returns a description if the caller itself is the holder, by a lease that it took with `acquire()`."""
     doubt: Callable[[Owner | None], None] | None = None
-    """Called once with the holder's owner at `doubt_at`, if the wait is not over by then."""
+    """Called once with the holder's owner at `doubt_at`, if the wait still lasts."""
     doubt_at = float("inf")
     longest: float | None = None
-    """The patience with every further request, once it is known that it does not change any more."""
+    """The patience for all further requests, set once it cannot change any more."""
 
     def __init__(
         self,
@@ -126,11 +126,11 @@ class Asking:
         self.retry = retry
         self.clock = clock
         self.or_none = or_none
-        """A lock that is held is an answer, not an error: `try_acquire`."""
+        """Return None instead of raising if the lock is held: `try_acquire`."""
         self.watch = watch
-        """Looks for deadlocks; None if we can be part of none, because we hold nothing."""
+        """Searches for deadlocks; None if we hold nothing and so cannot be part of one."""
         self.poll = poll
-        """Asks a quorum; None if there is one server."""
+        """Asks a quorum; None for one server."""
         self.check_open = check_open
         """Raises if the client has been closed; None if that cannot happen."""
 
@@ -155,7 +155,7 @@ class Asking:
         return found
 
     def looks_again(self, denied: Denied) -> bool:
-        """A store without a line is asked again until the wait has ended, the last time right then."""
+        """A store without a line is asked again until the wait ends; the last attempt is made at that moment."""
         return denied.look is not None and self.clock() < self.wait_until
 
     def unavailable(self, cause: object) -> Unavailable:
@@ -168,8 +168,8 @@ class Asking:
 def patience(question: Bounded, wait: float | None, connect_timeout: float | None) -> float:
     """How long to wait for one reply when `wait` seconds are left in all.
 
-    `connect_timeout` bounds what is spent before the first answer, None after it. Half of the time is for the first
-    try, so that a reply that was lost on the way can be asked for again.
+    `connect_timeout` bounds the time before the first answer and is None after it. The first try gets half of the
+    time, so that there is time to ask again after a lost reply.
     """
     if wait == 0:
         return min(question.claim.ttl / 3, LONGEST_PATIENCE)
@@ -181,9 +181,9 @@ def patience(question: Bounded, wait: float | None, connect_timeout: float | Non
 
 
 def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan[Granted | None]:
-    """Goes on from what a first attempt brought, if there was one; `limit` is the arrival limit it carried.
+    """Continues from the result of a first attempt, if there was one; `limit` is its arrival limit.
 
-    None only if `or_none` was asked for and somebody else holds the lock.
+    Returns None only if `or_none` is set and another owner holds the lock.
     """
     answer = first
     if isinstance(first, LinkDown) and first.sent:
@@ -198,9 +198,9 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
                         yield from asking.watch.retract()
                     return granted
             elif isinstance(answer, Denied) and answer.holder is None and asking.sweeps < MOST_SWEEPS:
-                asking.sweeps += 1  # nobody holds it: many dead waiters were in the way, and there are fewer now
+                asking.sweeps += 1  # nobody holds it: the server cleared some of many dead waiters; ask again
             elif isinstance(answer, Denied) and asking.or_none and not asking.looks_again(answer):
-                yield from _undo(asking)  # an earlier attempt may still be on its way
+                yield from _undo(asking)  # an earlier attempt may still arrive
                 return None
             elif answer is not None:
                 yield from _wait_after(asking, answer)
@@ -212,14 +212,14 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
 
 
 def _refuse_if_closed(asking: Asking, answer: Answer | None) -> None:
-    """Whoever waits gets the error of new calls, and takes back what was sent."""
+    """Raises for a waiter what a new call on a closed client raises; `in_line` makes the undo withdraw it."""
     if asking.check_open is not None:
         asking.in_line = asking.in_line or isinstance(answer, (Grant, Queued))
         asking.check_open()
 
 
 def abandon(asking: Asking, limit: int) -> Plan[None]:
-    """Gives up while the first attempt is still unanswered on its connection."""
+    """Gives up while the first attempt is unanswered on its connection."""
     asking.pending = limit
     yield from _undo(asking)
 
@@ -246,11 +246,11 @@ def _attempt(asking: Asking) -> Generator[Wish, Any, Answer]:
 
 
 def _check(asking: Asking, grant: Grant) -> Granted | None:
-    """A grant whose answer took most of its ttl is asked for once more: the same owner gets a ttl from now."""
+    """Returns None if the reply took most of the ttl: the same owner then asks once more and gets a ttl from now."""
     spent = asking.clock() - grant.sent
     if spent < asking.question.valid:
         return Granted(grant, asking.marker)
-    asking.in_line = True  # it is ours, and must be given back if we stop here
+    asking.in_line = True  # we hold it, and must release it if we stop here
     asking.slow_grants += 1
     if asking.slow_grants >= 3 or asking.clock() >= asking.wait_until:
         raise ClockDrift.on(asking.question.claim.name, asking.question.claim.ttl, spent)
@@ -258,7 +258,7 @@ def _check(asking: Asking, grant: Grant) -> Granted | None:
 
 
 def _wait_after(asking: Asking, answer: Answer) -> Generator[Wish, Any, None]:
-    """Until it is worth asking again; raises when it never will be."""
+    """Waits until another attempt makes sense; raises if none ever will."""
     match answer:
         case Queued():
             asking.answered = asking.in_line = asking.queued = True
@@ -269,7 +269,7 @@ def _wait_after(asking: Asking, answer: Answer) -> Generator[Wish, Any, None]:
                 check(answer.holder)
             yield from _stand_in_line(asking, answer)
         case Denied():
-            # With `or_none` the wait was not over a moment ago: the last look is still to come.
+            # `or_none`: acquire() has just seen time left, so the last attempt is still to be made.
             if not (asking.or_none or asking.looks_again(answer)):
                 raise (yield from _timed_out(asking, answer.holder, answer.left))
             yield from _look_later(asking, answer.look or 0.0)
@@ -294,7 +294,7 @@ def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Wish, Any, None]
         try:
             bell = yield Park(asking.rung_as, min(until, watch_at, asking.doubt_at), touch)
         except LinkDown:
-            return  # the inbox is gone: look, from a new connection
+            return  # the inbox is gone: ask again on a new connection
         now = asking.clock()
         if now >= asking.wait_until and not (bell and bell.look is None):
             raise (yield from _timed_out(asking, queued.holder, queued.left))
@@ -341,7 +341,7 @@ def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Wish, An
 
 
 def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[Wish, Any, LockError]:
-    """The error to raise, with the holder named as well as can be had."""
+    """Returns the error to raise, with what can be found out about the holder."""
     waited = asking.clock() - asking.started
     heard = yield from _undo(asking)
     if not heard:
@@ -359,10 +359,10 @@ def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[W
 
 
 def _undo(asking: Asking) -> Generator[Wish, Any, bool]:
-    """Leaves the line, or passes a grant that has just come on to the next. False if the server did not answer.
+    """Leaves the line, or passes a grant that has just come to the next waiter. False if the server did not answer.
 
-    On the connection of the deed the server sees both in order. From elsewhere a marker goes along that
-    refuses the deed should it still be on its way.
+    On the connection of the attempt the server sees both in order. On another one, a marker goes along that
+    makes the server refuse the attempt should it still arrive.
     """
     if asking.poll is not None:
         return (yield from asking.poll.undo())
@@ -375,7 +375,7 @@ def _undo(asking: Asking) -> Generator[Wish, Any, bool]:
     try:
         return (yield own) is not None
     except (LinkDown, ServerSaid):
-        return False  # the ttl and the heartbeat end it
+        return False  # the ttl ends a grant, and a missing heartbeat a place in line
     finally:
         if asking.watch is not None:
             yield from asking.watch.retract()

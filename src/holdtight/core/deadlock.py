@@ -1,35 +1,35 @@
-"""Deadlocks: found by the waiters themselves, across locks, processes and machines.
+"""Deadlock detection by the waiters themselves, across locks, processes and machines.
 
-Whoever waits with locks in hand (of `with` blocks: only those end nowhere else) now and then
+Now and then a waiter that holds locks (in `with` blocks: only there is it certain that no other code releases them)
 
 1. *publishes* for each of them: the owner of this grant waits for that name, as that waiter;
-2. *follows*: who keeps me from the name I wait for → what has that owner published → does that waiter stand in line
-   there → who keeps it from that name → … until a grant of its own turns up. That is a cycle, if it is true;
-3. *reads* the cycle once more from end to end. Only if nothing has changed is it believed.
+2. *follows* the chain: which owner blocks me → what has that owner published → is that waiter in line there → which
+   owner blocks it → … until a grant of its own turns up. That is a possible cycle;
+3. *reads* the cycle once more from end to end, and believes it only if nothing has changed.
 
-A waiter publishes before it looks, so the last of a cycle to publish sees all of it.
+A waiter publishes before it searches, so the last member of a cycle to publish sees all of it.
 
-Why two readings are proof. An edge of the cycle is "grant G keeps waiter W from a name, and the task or thread that has
-G waits as V". Owners are fresh for every acquisition, and what has been published about G was published once G was
-safely held; so an edge that ends never comes back. One that is there in the first reading and in the second was there
-at every moment in between. So all of them were there at once: at the moment when the first reading ended. One
-reading alone proves nothing: its first edge may be gone before its last one comes to be.
+Why two readings are proof. An edge of the cycle is "grant G blocks waiter W on a name, and the task or thread that has
+G waits as V". Owners are fresh for every acquisition, and a wait is published for G only once G is safely held; so an
+edge that ends never comes back. An edge that is present in both readings was present at every moment in between. So
+all edges were present at the same time: at the moment when the first reading ended. One reading alone proves nothing:
+its first edge may end before its last one begins.
 
-What is published binds G to V and nothing more; it may outlive the wait. That V still waits is said by the line of its
-name (see blockers.lua), in the same breath as who keeps it from there. Whoever was handed a name and has not confirmed
-is about to run, and a process that was killed waits no more: both end the search.
+A published record only binds G to V; it may outlive the wait. The line of V's name says whether V still waits, in the
+same step as which owners block it (see blockers.lua). A waiter that was handed the name and has not confirmed is about
+to run, and a killed process no longer waits: both end the search.
 
-The *victim* is the member with the highest waiter, which all members know alike: it gives up, the others go on
-waiting. A victim that does not act (its event loop is blocked) is stood in for by the next after GRACE seconds, and so
-on. A cycle ends just as well when one of its waits ends, or the ttl of a member that died.
+The *victim* is the member with the highest waiter id, on which all members agree: it gives up, and the others keep
+waiting. If it does not act (its event loop is blocked), the next member gives up after GRACE seconds, and so on. A
+cycle also ends when one of its waits ends, or with the ttl of a member that died.
 
-A waiter that several owners keep from a name (a writer, by readers) needs all of them to end, so a cycle through any
-one of them is a deadlock: `blockers_step` returns them all. A waiter for whom it is enough that some of them end
-(permits) must be answered with nobody.
+A waiter that several owners block (a writer, by readers) needs all of them to release, so a cycle through any one of
+them is a deadlock: `blockers_step` returns them all. For a waiter that needs only some of them to release (permits) it
+must return none.
 
-# Invariants:
-# - a run is not parked: after every Step it asks whether a bell has rung meanwhile, and if so ends at once;
-# - no failure of a run fails the acquisition: without an answer, the waiter just goes on waiting.
+Invariants:
+- a run does not sleep: after every Step it checks whether a bell has rung meanwhile, and if so ends at once;
+- no failure of a run fails the acquisition: without an answer, the waiter keeps waiting.
 """
 
 import random
@@ -44,18 +44,18 @@ from holdtight.errors import DeadlockDetected
 __all__ = ["Ledger", "Tally", "Watch"]
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 3.0
-"""Between two runs of one waiter; well below the life of what it has published."""
+"""Pause between two runs of one waiter; well below the lifetime of its published records."""
 MOST_WAITERS = 64
 MOST_REQUESTS = 2 * MOST_WAITERS
 MOST_PUBLISHED = 64
-"""Of the locks in hand, the last taken. A cycle through one of the others is seen by nobody but us, and in the end (see
-GRACE) it is us who ends it."""
+"""Only the held locks that were taken last are published. Only we can see a cycle through one of the others, and after
+GRACE we end it."""
 GRACE = 5.0
 _NEVER = float("inf")
 
 
 class Ledger(Protocol):
-    """What a store offers where deadlocks can be found. What a run asks is asked aside (see base/plan.py)."""
+    """What a store must offer for deadlock detection. The Steps of a run have `aside=True` (see base/plan.py)."""
 
     def publish_step(self, holder: Owner, wait: Wait) -> Step: ...
     def retract_step(self, holder: Owner, waiter: Owner) -> Step: ...
@@ -65,38 +65,38 @@ class Ledger(Protocol):
 
 
 class Tally:
-    """Of all waiters of one client. Threads add without a lock: what is lost that way makes it too low."""
+    """Counts for all waiters of one client. Threads add without a lock, so the counts may be too low."""
 
     __slots__ = ("dismissed", "failures", "found", "runs")
 
     def __init__(self) -> None:
         self.runs = 0
-        """Runs that came to an end: neither broken off by a bell nor failed."""
+        """Completed runs: neither interrupted by a bell nor failed."""
         self.failures = 0
-        """Runs that the server refused, for lack of memory or rights."""
+        """Runs that the server refused, for lack of memory or permissions."""
         self.dismissed = 0
-        """Cycles that the first reading found and the second did not."""
+        """Cycles that the first reading found and the second did not confirm."""
         self.found = 0
-        """Cycles that ended a wait of ours."""
+        """Cycles that ended one of our waits."""
 
 
 class Edge(NamedTuple):
-    """`holder` keeps `wait.waiter` from `wait.name`."""
+    """`holder` blocks `wait.waiter` on `wait.name`."""
 
     wait: Wait
     holder: Owner
 
 
 Cycle = tuple[Edge, ...]
-"""The first edge's wait is our own, the last one's holder is ours; each holder between them has the next wait."""
+"""The first edge's wait and the last edge's holder are ours; each other edge's holder has the next edge's wait."""
 
 
 class _BrokenOff(Exception):
-    """There is something better to do."""
+    """A bell has rung, or the wait has ended: the run stops."""
 
 
 class Watch:
-    """The detector of one wait. `held` tells the owners of the grants in hand, each time anew."""
+    """The deadlock detector of one wait. `held` returns the owners of the grants that the waiter holds now."""
 
     def __init__(
         self,
@@ -120,15 +120,15 @@ class Watch:
         """When to run next."""
         self._published: dict[Owner, None] = {}
         self._first_seen: tuple[Cycle, float] | None = None
-        """A cycle of which another is the victim, and since when we know it."""
+        """A cycle with another victim, and when we first saw it."""
         self._touch: Callable[[bytes], bytes] | None = None
         self._look_at = _NEVER
         self._until = _NEVER
 
     def run(self, touch: Callable[[bytes], bytes], until: float) -> Generator[Step | Park, Any, float]:
-        """Returns when to attempt again because of a bell that has rung meanwhile; at the latest at `until` it ends.
+        """Returns when to attempt again because of a bell that rang meanwhile. Ends at `until` at the latest.
 
-        DeadlockDetected if there is a cycle and we are its victim. LinkDown goes through: the inbox is gone as well.
+        Raises DeadlockDetected if there is a cycle and we are its victim. LinkDown passes through: the inbox is gone.
         """
         self._touch, self._until, self._look_at = touch, until, _NEVER
         try:
@@ -150,13 +150,13 @@ class Watch:
         return self._look_at
 
     def retract(self) -> Generator[Step | Park, Any, None]:
-        """The wait is over, one way or the other."""
+        """Removes the published records after the wait."""
         while self._published:
             holder, _ = self._published.popitem()
             try:
                 yield self._ledger.retract_step(holder, self._wait.waiter)
             except (LinkDown, ServerSaid):
-                pass  # it lapses
+                pass  # the record expires
 
     def _pause(self) -> float:
         return min(max(self._after, SHORTEST_PAUSE), LONGEST_PAUSE) * random.uniform(0.75, 1.25)
@@ -175,11 +175,11 @@ class Watch:
 
     def _publish(self, held: Sequence[Owner]) -> Generator[Step | Park, Any, None]:
         for holder in held[-MOST_PUBLISHED:]:
-            self._published[holder] = None  # from here on: the request may arrive though its answer does not
+            self._published[holder] = None  # before the request: it may arrive though its answer does not
             yield from self._ask(self._ledger.publish_step(holder, self._wait))
 
     def _find(self, own: frozenset[Owner]) -> Generator[Step | Park, Any, Cycle | None]:
-        """The shortest way from our wait to a grant of our own."""
+        """Finds the shortest path from our wait to a grant of our own."""
         ways: deque[tuple[Cycle, Wait]] = deque([((), self._wait)])
         seen = {self._wait.waiter}
         requests = 0
@@ -222,7 +222,7 @@ class Watch:
             raise (yield from self._error(cycle))
 
     def _error(self, cycle: Cycle) -> Generator[Step | Park, Any, DeadlockDetected]:
-        """With everybody named as well as can be had."""
+        """The error, with what can be found out about each member."""
         owners = [cycle[-1].holder, *(edge.holder for edge in cycle[:-1])]
         try:
             records: list[dict[str, Any]] = yield self._ledger.records_step(owners)

@@ -1,4 +1,4 @@
-"""Plans for the end of a grant: release, adoption by somebody else, and a writer that goes on as a reader."""
+"""Plans for the end of a grant: release, adoption by another client, and a writer that becomes a reader."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -25,10 +25,10 @@ class Ending(Protocol):
 
 
 def release(ending: Ending, owner: Owner, *, marker: int, first: Any = None) -> Plan[LossReason | None]:
-    """None if it was ours and is released, else the reason why it was not ours.
+    """Returns None if the grant was ours and is released, else why it was not ours.
 
-    `first` is what a first request brought, if there was one: the raw reply, or the LinkDown. Asked again once after
-    a broken connection: "not ours" then means that the first request went through.
+    `first` is the result of a first request, if there was one: the raw reply, or the LinkDown. After a broken
+    connection the plan asks once more: "not ours" then means that the first request went through.
     """
     failed = first if isinstance(first, LinkDown) else None
     answer = ending.read_release(first) if first is not None and failed is None else None
@@ -42,7 +42,7 @@ def release(ending: Ending, owner: Owner, *, marker: int, first: Any = None) -> 
             may_have_arrived = down.sent
             answer = yield ending.release_step(owner)
     if marker:
-        # An attempt of ours may still be on its way: it is refused, or passed on if it came in between.
+        # An attempt of ours may still arrive. The marker makes the server refuse it, or pass the grant on if it came.
         yield ending.marker_step(owner, marker)
     if isinstance(answer, Denied):
         if may_have_arrived:
@@ -54,9 +54,9 @@ def release(ending: Ending, owner: Owner, *, marker: int, first: Any = None) -> 
 
 
 def _sweep(ending: Ending, owner: Owner) -> Plan[None]:
-    """Dead waiters stood before the first live one: clears them away, some at a time.
+    """Clears dead waiters ahead of the first live one, some at a time.
 
-    It is done for the others: if it cannot be done, their own looks do it, and the release stands.
+    This serves the other waiters: if it fails, their own attempts do it, and the release stands.
     """
     for _ in range(MOST_SWEEPS):
         try:
@@ -68,16 +68,16 @@ def _sweep(ending: Ending, owner: Owner) -> Plan[None]:
 
 
 def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float]) -> Plan[Grant]:
-    """Takes a detached grant over. The same owner asks again after a lost reply and gets the same grant.
+    """Takes over a detached grant. After a lost reply the same owner asks again and gets the same grant.
 
-    Who gives up passes on what he may have got: nobody could adopt it any more. A marker refuses a request that is
-    still on its way.
+    On failure the plan releases what it may have got, since nobody could adopt that any more. A marker makes the
+    server refuse a request that still arrives.
     """
     unanswered: list[int] = []
     try:
         return (yield from _turned(lambda: ending.adopt_step(old, owner, now=clock()), ending.claim.name, unanswered))
     except LeaseLost:
-        raise  # what is gone, or another's, stays so
+        raise  # the grant is gone or another owner's: nothing to undo
     except BaseException as error:
         if unanswered or not isinstance(error, ServerSaid):
             try:
@@ -88,8 +88,8 @@ def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float
 
 
 def downgrade(ending: Ending, owner: Owner, *, clock: Callable[[], float], marker: bytes = b"") -> Plan[Grant]:
-    """Turns a writer's grant into a reader's, under the same owner; safe to ask again. `marker` refuses what the writer
-    sent before. A ServerSaid means that nothing has changed, nor will: the writer may go on."""
+    """Turns a writer's grant into a reader's, under the same owner; safe to repeat. `marker` makes the server refuse
+    earlier requests of the writer. ServerSaid means that nothing has changed or will: the writer may continue."""
     unanswered: list[int] = []
     try:
         return (
@@ -104,7 +104,7 @@ def downgrade(ending: Ending, owner: Owner, *, clock: Callable[[], float], marke
 
 
 def _turned(step: Callable[[], Step], name: str, unanswered: list[int]) -> Plan[Grant]:
-    """`unanswered` has, at any time, the arrival limits of the requests that may have left and were not answered."""
+    """`unanswered` always has the arrival limits of the requests that may have been sent and were not answered."""
     tries = 0
     while True:
         tries += 1

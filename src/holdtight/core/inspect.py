@@ -1,4 +1,4 @@
-"""The plan behind `inspect`: the name's state first, then the records of the clients that show up in it."""
+"""The plan behind `inspect`: reads the name's state, then the records of the clients that appear in it."""
 
 import base64
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ class Inspected(Protocol):
 
 
 def look(records: Records, lock: Inspected, entered: dict[str, int]) -> Plan[LockInfo]:
-    """`entered` maps our own owners to how often they have been entered."""
+    """`entered` maps our own owners to their number of entries."""
     try:
         info: LockInfo = yield lock.inspect_step()
     except LinkDown as down:

@@ -1,4 +1,4 @@
-"""The plan behind `inspect` on a quorum: who holds a name on a majority of nodes, and what each node knows of it."""
+"""The plan behind `inspect` on a quorum: the holders on a majority of nodes, and each node's state."""
 
 import base64
 from collections import Counter
@@ -20,7 +20,7 @@ def inspect(
     guarded: Callable[[int, Any], float],
     entered: dict[str, int],
 ) -> Plan[LockInfo]:
-    """Who holds it on a majority of nodes. `nodes` of the answer says what each node knows, and of its guard."""
+    """Finds the holders on a majority of nodes. The answer's `nodes` has each node's state and restart guard."""
     step = ballots.inspect_step()
     said: list[Any] = yield _all([step] * ballots.count, step.patience)
     infos = [each for each in said if isinstance(each, LockInfo)]
@@ -55,7 +55,7 @@ def inspect(
 def _named(
     ballots: Ballots, records: Callable[[list[Owner]], Step], holders: list[Holder]
 ) -> Generator[Wish, Any, list[Holder]]:
-    """With the host and pid that any node knows."""
+    """Adds the host and pid that any node knows."""
     step = records([base64.urlsafe_b64decode(each.owner) for each in holders])
     said: list[Any] = yield _all([step] * ballots.count, step.patience)
     found = [cast("list[dict[str, Any]]", each) for each in said if isinstance(each, list)]
@@ -67,7 +67,7 @@ def _named(
 
 
 def _most_told(found: list[Holder]) -> Holder:
-    """With the fence that most nodes have: one that was healed may have given another."""
+    """Returns the holder with the fence that most nodes have: a healed node may have given another."""
     fence = Counter(each.fence or 0 for each in found).most_common(1)[0][0]
     return next(each for each in found if (each.fence or 0) == fence)
 

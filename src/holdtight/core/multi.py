@@ -1,4 +1,4 @@
-"""The plan for taking several names in one step, if all are free and nobody stands in line for any of them."""
+"""The plan that takes several names in one step, if all are free and have no waiters."""
 
 from collections.abc import Callable
 from typing import Protocol, cast
@@ -20,13 +20,14 @@ class Several(Protocol):
 
 
 def at_once(several: Several, owner: Owner, *, clock: Callable[[], float]) -> Plan[list[Grant] | None]:
-    """A grant for each, or None if it has to be done one by one. What was not answered is undone for every name."""
+    """Returns a grant for each name, or None if they must be taken one by one. Undoes an unanswered request for every
+    name."""
     now = clock()
     limit = several.arrival_limit(now)
     try:
         answer = yield several.attempt_step(owner, now=now)
     except ServerSaid:
-        return None  # the parts, asked one by one, say what is wrong and with which
+        return None  # taking the names one by one shows which of them fails and why
     except LinkDown as down:
         if down.sent:
             yield from _undo(several, owner, limit)
@@ -37,7 +38,7 @@ def at_once(several: Several, owner: Owner, *, clock: Callable[[], float]) -> Pl
     if not isinstance(answer, list):
         return None
     grants = cast(list[Grant], answer)
-    if clock() - now >= several.valid:  # we were paused: little is left of what was granted
+    if clock() - now >= several.valid:  # we were paused: too little of the ttl remains
         yield from _undo(several, owner, 0)
         return None
     return grants

@@ -1,19 +1,19 @@
-"""Plans for a quorum: a majority of independent nodes, N fixed by configuration, decided as soon as it is certain.
+"""Plans for a quorum: a majority of N independent nodes, N fixed by configuration, decided as soon as it is certain.
 
-One *round* asks all nodes for their vote at once, under an owner of its own: a withdrawal of one round that comes late
-can then never take back a vote of the next. A round that has no majority is withdrawn from every node that may have
+One *round* asks all nodes for their vote at once, under an owner of its own: a late withdrawal of one round can then
+never take back a vote of the next. A round without a majority is withdrawn from every node that may have
 voted; the wait loop in contend.py does the waiting.
 
     vote ──► majority of yes ──► all agree on one fence ─────────────► Grant
        │                    └──► else the largest is written back, where still owned, to a majority ──► Grant
-       ├──► a majority is alive, others hold it or voted for others ──► Denied, or Queued to look again soon
-       └──► no majority could have voted ──► NoQuorum, with what every node answered
+       ├──► a majority is alive, others hold it or voted for others ──► Denied, or Queued to ask again soon
+       └──► no majority could have voted ──► NoQuorum, with the answer of every node
 
-A node that is down, silent, or freshly started is a *no*, and never changes what a majority is: nodes that cannot be
-reached from here may be voting for somebody else.
+A node that is down, silent, or freshly started counts as *no* and never changes the size of the majority: nodes that
+we cannot reach may be voting for another owner.
 
-Each node keeps its vote for us until a moment, counted from before it was asked. What a majority keeps is ours: the
-lease's deadline is the majority-th largest of those moments.
+Each node keeps its vote for us until a moment, counted from before it was asked. The lock is ours while a majority
+keeps its votes: the lease's deadline is the majority-th largest of those moments.
 """
 
 from collections import Counter
@@ -43,10 +43,10 @@ __all__ = [
 
 RELEASE_SECONDS = 2.0
 NOBODY: Owner = b""
-"""Is rung: a renewal does not wait."""
+"""Nobody to ring: used by renewals."""
 MOST_LATE = 3
 LONGEST_LOOK = 2.5
-"""A node forgets after five seconds whom it should ring."""
+"""A node forgets a waiter's inbox after five seconds."""
 
 
 class Ballots(Protocol):
@@ -72,7 +72,7 @@ class Ballots(Protocol):
 
 
 class Round:
-    """One asking of all nodes. `limits`: until when each may still carry the request out, in its own ms."""
+    """One request to all nodes. `limits`: until when each node may carry it out, in the node's own ms."""
 
     def __init__(self, owner: Owner, limits: list[int], ways: Sequence[Any] | None = None) -> None:
         self.owner = owner
@@ -84,7 +84,7 @@ class Round:
         return {index: each for index, each in enumerate(self.answers) if each.__class__ is Grant}
 
     def open(self) -> dict[int, int]:
-        """Nodes that may have voted for us without our knowing, or may do so yet."""
+        """Nodes that may have voted for us without our knowledge, or may still do so."""
         return {index: self.limits[index] for index, each in enumerate(self.answers) if _may_come(each)}
 
 
@@ -114,9 +114,9 @@ class Poll:
         self._late = 0
         self._begun: Round | None = None
         self.round: Round | None = None
-        """Under way, or granted; None once it is undone."""
+        """In progress, or granted; None once it is undone."""
 
-    # The attempt, as the wait loop knows it.
+    # The attempt, as the wait loop calls it.
 
     def attempt(self, asking: "Asking") -> Generator[Wish, Any, "Answer"]:
         current, self._begun = self._begun, None
@@ -132,7 +132,7 @@ class Poll:
         return self._refusal(asking, said)
 
     def begin(self, begun: Round) -> None:
-        """All nodes have been asked once already, in this round."""
+        """Starts with a round in which all nodes have already been asked."""
         self._waiter = begun.owner
         self.round = self._begun = begun
 
@@ -140,7 +140,7 @@ class Poll:
         if self.round is not None:
             yield from self.undo()
         if self._waiter is None:
-            self._waiter = asking.owner  # it is rung under this name as long as it waits
+            self._waiter = asking.owner  # nodes ring this owner for the whole wait
         else:
             asking.owner = self._fresh()
         now = self._clock()
@@ -165,11 +165,11 @@ class Poll:
                 yes += 1
             elif kind is Denied:
                 held += 1
-        # Without a majority there is no hurry: everybody's answer is worth knowing.
+        # Without a majority, wait for all: every node's answer goes into the error.
         return yes >= majority or held > self._ballots.count - majority or None not in answers
 
     def _agreed(self, current: Round, granted: dict[int, Grant]) -> Generator[Wish, Any, Grant | None]:
-        """The grant, once a majority has one fence; None if that cannot be had."""
+        """Returns the grant once a majority has the same fence; None if that fails."""
         majority = self._ballots.majority
         found = [each.fence for each in granted.values()]
         fence = found[0]
@@ -194,7 +194,7 @@ class Poll:
             written: list[Any] = yield Fan(steps, certain, list, step.patience)
             if already + written.count(True) < majority:
                 return None
-        # What counts is what a majority keeps: the majority-th latest of the moments at which they were asked.
+        # The grant counts from the majority-th latest moment at which the nodes were asked.
         sent = sorted((each.sent for each in granted.values()), reverse=True)[majority - 1]
         expired = next((each.expired for each in granted.values() if each.expired is not None), None)
         return Grant(fence, sent, expired)
@@ -208,7 +208,7 @@ class Poll:
             return self._no_quorum(said)
         if not held:
             self._late += 1
-            # Clocks, or a fence that could not be written: ask again. A clock that stays wrong is said, node by node.
+            # A late clock, or a fence that was not written: ask again. If it persists, report it node by node.
             return Late() if self._late <= MOST_LATE else self._no_quorum(said)
         holder = Counter(each.holder for each in held).most_common(1)[0][0] or held[0].holder
         left = max(each.left for each in held)
@@ -221,13 +221,13 @@ class Poll:
     def _no_quorum(self, said: list[Any]) -> "Answer":
         refused = [each for each in said if isinstance(each, ServerSaid) and not self._ballots.is_passing(each)]
         if len(refused) >= self._ballots.majority:
-            return refused[0]  # all say the same: a right that is missing, memory that is full, a key of others
+            return refused[0]  # a majority refuses: a missing permission, full memory, a foreign key
         nodes = {name: say(each) for name, each in zip(self._names, said, strict=True)}
         could = sum(1 for each in said if not isinstance(each, LinkDown | ServerSaid))
         return NoQuorum(nodes, self._ballots.majority, answered=could >= self._ballots.majority)
 
     def undo(self) -> Generator[Wish, Any, bool]:
-        """Withdraws the round from every node that may have voted. True: what has surely been granted is given back."""
+        """Withdraws the round from every node that may have voted. True if all known votes have been taken back."""
         current = self.round
         if current is None:
             return True
@@ -250,12 +250,12 @@ class Poll:
         except (LinkDown, ServerSaid):
             return False
         finally:
-            self.round = None  # from here on it is the driver's, and the keeper's
+            self.round = None  # from here on the driver and the keeper see to it
         return not any(isinstance(answers[index], LinkDown) for index in granted)
 
 
 def say(answer: Any) -> str:
-    """What a node answered, for people."""
+    """A node's answer, for people."""
     match answer:
         case None:
             return "no answer yet"
@@ -275,11 +275,11 @@ def say(answer: Any) -> str:
 
 
 def deadline_of(good_until: Sequence[float], majority: int) -> float:
-    """Until when a majority keeps it."""
+    """The moment until which a majority keeps its votes."""
     return sorted(good_until, reverse=True)[majority - 1]
 
 
-# The end.
+# Release.
 
 
 def release(
@@ -291,10 +291,10 @@ def release(
     markers: dict[int, int],
     ways: Sequence[Any],
 ) -> Plan[LossReason | None]:
-    """Gives the votes back on all nodes. None if it was ours, else the reason why it was not.
+    """Takes the votes back on all nodes. Returns None if the lock was ours, else why it was not.
 
-    `holding` are the nodes that may have our vote; `markers` those where a request of ours may still be on its way,
-    by the way that `ways` has for it, if it has one.
+    `holding` has the nodes that may have our vote. `markers` has those where a request of ours may still arrive, on
+    the connection in `ways` if there is one. Raises NoQuorum if too few nodes answer to tell.
     """
     steps = release_steps(ballots, owner, holding, markers, ways)
     asked = [index for index, step in enumerate(steps) if step is not None]
@@ -322,7 +322,7 @@ def release_steps(
 
 
 def judge_release(answers: list[Any], names: Sequence[str], majority: int) -> LossReason | None:
-    """None in `answers` for a node that was not asked."""
+    """`answers` has None for a node that was not asked."""
     ours = sum([each.__class__ is int for each in answers])
     if ours >= majority:
         return None
@@ -340,11 +340,11 @@ def _told(answer: Any) -> str:
     return "was not held there" if answer is None else say(answer)
 
 
-# Renewal, when somebody waits for it. The keeper renews node by node: see quorum.py.
+# A renewal that a caller waits for. The keeper renews node by node: see grants/quorum_tenure.py.
 
 
 class Renewing(Protocol):
-    """What is told of such a renewal, so that a release which comes meanwhile knows of it."""
+    """Told of such a renewal, so that a release during the renewal knows about it."""
 
     def renewal_begins(self, limits: list[int]) -> None: ...
     def renewal_ends(self, limits: list[int], answers: list[Any]) -> None: ...
@@ -353,7 +353,7 @@ class Renewing(Protocol):
 def renew(
     ballots: Ballots, owner: Owner, told: Renewing, *, fence: int, ttl: float, now: float, patience: float
 ) -> Plan[list[Any]]:
-    """What each node answered."""
+    """Returns each node's answer."""
     steps, limits = ballots.vote_steps(owner, waiter=NOBODY, now=now, patience=patience, proposal=fence, ttl=ttl)
 
     def certain(answers: list[Any]) -> bool:

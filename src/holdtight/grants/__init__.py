@@ -1,1 +1,1 @@
-"""The process-side state of grants: tenures, leases, and what is done with them."""
+"""The process-side state of grants: tenures, leases, and operations on them."""

@@ -1,9 +1,9 @@
-"""Notices a lease that was dropped without release, and a client that was dropped without close.
+"""Warns of a lease that was dropped without release, and of a client that was dropped without close.
 
-The finalizer is not the lease's own. Python drops what a signal handler raises while a finalizer runs, from its first
-instruction on, and nothing inside it can help that: a Ctrl-C must not get lost at the end of every lease that was
-released as it should be. So a lease has a witness, whose finalizer it is; the witness of one that has ended well is
-used again for another, and does not end. The finalizer of a client that was closed is detached.
+A lease has no finalizer of its own. Python discards an exception that a signal handler raises while a finalizer runs,
+from its first instruction on, and the finalizer cannot prevent that: a Ctrl-C must not get lost at the end of every
+properly released lease. So each lease has a LeakWarning with the finalizer. The LeakWarning of a lease that ended
+properly is reused for another lease and not finalized. The finalizer of a closed client is detached.
 """
 
 import threading
@@ -26,7 +26,7 @@ _spare: list["LeakWarning"] = []
 
 
 class LeakWarning:
-    """Belongs to one lease, and to nobody else: it ends when that lease does."""
+    """Only one lease refers to it, so it is finalized when that lease is."""
 
     __slots__ = ("tenure",)
 
@@ -34,10 +34,10 @@ class LeakWarning:
         self.tenure: Tenure | None = None
 
     def __del__(self) -> None:
-        tenure = getattr(self, "tenure", None)  # an interrupt may have come before it had one
+        tenure = getattr(self, "tenure", None)  # an interrupt may come before it is set
         if tenure is None or tenure.ended or tenure.reason is not None or tenure.epoch != process.current.epoch:
             return
-        # Only flags are set here: a finalizer may run in the middle of anything.
+        # Only set flags here: a finalizer may run in the middle of any code.
         tenure.entered -= 1
         if tenure.entered:
             return
@@ -50,7 +50,7 @@ class LeakWarning:
 
 
 def _warn(text: str, source: object) -> None:
-    if threading.current_thread().name == THREAD_NAME:  # no foreign code there, and a warning can be one
+    if threading.current_thread().name == THREAD_NAME:  # no user code in the keeper, and a warning may run some
         tell(warnings.warn, text, ResourceWarning)
     else:
         warnings.warn(text, ResourceWarning, source=source, stacklevel=3)
@@ -66,25 +66,26 @@ def leak_warning_for(tenure: Tenure | None) -> LeakWarning:
 
 
 def dismiss(witness: LeakWarning) -> None:
-    """Its lease has ended well; neither refers to the other any more."""
-    if len(_spare) < MOST_SPARE and not is_tracing():  # who traces is shown where a dropped one was made
+    """Keeps it for reuse after its lease ended properly; neither refers to the other any more."""
+    if len(_spare) < MOST_SPARE and not is_tracing():  # tracemalloc shows where an object was made: do not reuse
         _spare.append(witness)
 
 
 class _Origin:
-    """Made together with a client: a warning can show where that was."""
+    """Created together with a client, so that a warning can show where that was."""
 
 
 def watch_client(
     client: object, places: Sequence[Place], let_go: Callable[[], object], advice: str
 ) -> "weakref.finalize[..., object]":
-    """Has the connections of a client closed that nobody has any more. An empty advice: without a warning.
+    """Closes the connections of a client that is no longer referenced. With an empty advice it does not warn.
 
-    Nothing here may keep the client alive. `let_go` must not block or talk: it may run in the middle of anything."""
+    Nothing here may keep the client alive. `let_go` must neither block nor send: it may run in the middle of any code.
+    """
     finalizer = weakref.finalize(
         client, _dropped, repr(client), places, let_go, advice, process.current.epoch, _Origin()
     )
-    finalizer.atexit = False  # at the end of the process the kernel closes them
+    finalizer.atexit = False  # at exit the kernel closes them
     return finalizer
 
 
@@ -95,7 +96,7 @@ def _dropped(
     let_go()
     for place in places:
         connected = connected or place.client.lead is not None
-        place.spare = _no_link  # the keeper may have use for the place yet, not for our links
+        place.spare = _no_link  # the keeper may still use the place, but not the client's connections
         place.runtime.keeper.forget(place, dropped=True)
     if connected and advice and epoch == process.current.epoch:
         _warn(f"{name} was dropped without being closed: {advice}, or share one client in the whole process", origin)

@@ -1,4 +1,4 @@
-"""What a Lease shows, whatever its colour: nothing here blocks, awaits or talks to a server."""
+"""The part of a Lease that blocking and asyncio clients share: nothing here blocks, awaits or talks to a server."""
 
 import base64
 import binascii
@@ -50,17 +50,17 @@ class Detached(NamedTuple):
 
 
 class BaseLease:
-    """One grant in the user's hands."""
+    """One grant, as the user holds it."""
 
     closed = False
-    """This handle has been released, or handed over."""
+    """This handle has been released or handed over."""
     who: Identity | None = None
-    """The identity whose re-entrant grant this is, if it is one."""
+    """The identity that may enter this grant again, if it is re-entrant."""
     witness: LeakWarning | None = None
-    """Sees it dropped; None once this handle is closed, of a lease whose parts have their own, and of one that a `with`
-    block keeps, which cannot be dropped."""
+    """Warns if the lease is dropped. None once this handle is closed, for a lease whose parts have their own, and for
+    one that a `with` block keeps, which cannot be dropped."""
     successor: Any = None
-    """The reader's lease that this one was downgraded to: the end of our block is its end."""
+    """The reader's lease that this one was downgraded to; the end of this lease's block releases it."""
 
     def __init__(self, lock: Any, tenure: Tenure) -> None:
         self.lock = lock
@@ -69,19 +69,19 @@ class BaseLease:
 
     @classmethod
     def again(cls, lock: Any, tenure: Tenure, who: Identity) -> Self:
-        """Another handle on a grant that this identity enters again."""
+        """Creates another handle on a grant that this identity enters again."""
         lease = cls.__new__(cls)
         lease.lock = tenure.stand_in or lock
         lease.tenure = tenure
         lease.who = who
         lease.witness = witness = leak_warning_for(None)
-        tenure.entered += 1  # no interrupt can come between this and the next
+        tenure.entered += 1  # no interrupt can come between this line and the next
         witness.tenure = tenure
         return lease
 
     @property
     def tenures(self) -> tuple[Tenure, ...]:
-        """All that must hold for this lease to hold: of a multi-lock more than one."""
+        """All tenures that must hold for this lease to hold; a multi-lock has more than one."""
         return (self.tenure,)
 
     @property
@@ -94,12 +94,13 @@ class BaseLease:
 
     @property
     def owner(self) -> str:
-        """This acquisition's id, as other processes see it."""
+        """The id of this acquisition, as other processes see it."""
         return owner_text(self.tenure.owner)
 
     @property
     def fence(self) -> int:
-        """Larger than that of every earlier grant of this name. Show it to the resource."""
+        """Larger than the fence of every earlier grant of this name; pass it to the resource. Raises NotSupported if
+        the lease is degraded."""
         if self.tenure.stand_in is not None:
             raise NotSupported.no_fence(self.name)
         return self.tenure.fence
@@ -113,7 +114,7 @@ class BaseLease:
         return self.tenure.ttl
 
     def remaining(self) -> float:
-        """Seconds that are still safe, by this machine's own clock; 0 once lost or released."""
+        """Seconds that are still safe, by this machine's clock; 0 once lost or released."""
         return self.tenure.remaining() if not self.closed else 0.0
 
     @property
@@ -126,7 +127,7 @@ class BaseLease:
         return self.tenure.reason
 
     def check(self) -> None:
-        """Raises LeaseLost if the lease is lost. No I/O: cheap enough for a loop."""
+        """Raises LeaseLost if the lease is lost, NotOwner if it was released. No I/O: cheap enough for a loop."""
         tenure = self.tenure
         if tenure.lost():
             raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
@@ -134,20 +135,21 @@ class BaseLease:
             raise NotOwner.on("rely on", tenure.name, None)
 
     def on_lost(self, callback: "Callable[[Any], object]") -> None:
-        """Calls `callback(lease)` when the lease is lost, at once if it is lost already. Never in the keeper."""
+        """Calls `callback(lease)` when the lease is lost, at once if it is lost already. Never runs it in the keeper.
+        Raises TypeError if `callback` is not callable."""
         if not callable(callback):
             raise TypeError(f"callback must be callable, not {type(callback).__name__}")
         cls, lock, tenure, me = type(self), self.lock, self.tenure, weakref.ref(self)
 
         def tell() -> object:
-            # It must not keep the lease alive: one that nobody has any more is not renewed.
+            # Must not keep the lease alive: a lease that is no longer referenced is not renewed.
             return callback(me() or cls(lock, tenure))
 
         tenure.on_loss(tell)
 
     @property
     def degraded(self) -> bool:
-        """Taken without the server, which could not be reached: it excludes this process's own at most."""
+        """The server could not be reached when the lease was taken: it excludes other users in this process at most."""
         return self.tenure.stand_in is not None
 
     @property
@@ -156,7 +158,7 @@ class BaseLease:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The servers that hold it: of a quorum, those that are known to, at least a majority of all."""
+        """The servers that hold it. Of a quorum, the nodes known to hold it: at least a majority."""
         return () if self.degraded else self.tenure.nodes
 
     def share(self, who: Identity) -> None:
@@ -165,20 +167,20 @@ class BaseLease:
         who.remember(self.lock.key, self.tenure)
 
     def shut(self) -> None:
-        """This handle has ended as it should."""
+        """Closes this handle after a proper end."""
         self.closed = True
         witness = self.witness
         if witness is not None:
-            witness.tenure = None  # first: an interrupt may come between any two of these
+            witness.tenure = None  # first: an interrupt may come between any two of these lines
             self.witness = None
             dismiss(witness)
 
     def _close(self) -> bool:
-        """Ends this handle. True if it was the last one of its grant, whose end is now the caller's to see to."""
+        """Ends this handle. True if it was the last one of its grant; the caller must then end the grant."""
         if self.closed:
             return False
         tenure = self.tenure
-        tenure.entered -= 1  # before anything that an interrupt can come in between
+        tenure.entered -= 1  # first: an interrupt may come between later lines
         self.shut()
         if tenure.entered:
             return False
@@ -187,18 +189,18 @@ class BaseLease:
         return True
 
     def forsake(self) -> None:
-        """An interrupt came before the lease was in anybody's hands, or at its end: it is renewed no more. The keeper
-        gives the lock back; if it cannot, the ttl ends the grant."""
+        """Ends a lease after an interrupt, before the user had it or at its end. It is renewed no more. The keeper
+        releases the lock; if it cannot, the ttl ends the grant."""
         if self._close():
             self.lock.let_go(self.tenure)
 
     def watch(self) -> None:
-        """The block that kept it is gone without its end: from now on it matters whether somebody else has it."""
+        """The block that kept it disappeared without ending: from now on warn if nothing else refers to the lease."""
         if self.witness is None and not self.closed:
             self.witness = leak_warning_for(self.tenure)
 
     def _not_if_lost(self, verb: str) -> None:
-        """A loss is final, whatever the server says. A forked child, which never owned it, is told elsewhere."""
+        """A loss is final, whatever the server says. A forked child, which never owned it, is handled elsewhere."""
         reason = self.tenure.reason
         if reason is not None and reason is not LossReason.FORKED:
             raise NotOwner.on(verb, self.name, reason)
@@ -235,7 +237,7 @@ class BaseLease:
         self._entered_once("downgrade")
 
     def _downgraded(self, lease: "BaseLease") -> None:
-        """`lease` has taken the place of this one, in its block and for its identity too."""
+        """`lease` replaces this one, in its block and for its identity too."""
         before, after = self.tenure, lease.tenure
         before.ended = True
         after.ordinal = before.ordinal

@@ -1,7 +1,7 @@
-"""A renewal that somebody waits for: `lease.renew()` and `lease.detach()`.
+"""A renewal that a caller waits for: `lease.renew()` and `lease.detach()`.
 
-It travels with the keeper's own renewals. Where it takes time away it carries an ordinal, as all that follow it do, so
-that neither an older renewal nor this one can undo a newer one, whichever connections they come by.
+The keeper sends it among its own renewals. If it shortens the time it carries an ordinal, as do all later ones, so
+that neither an older renewal nor this one can undo a newer one, whichever connections they use.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ __all__ = ["Renewal"]
 
 
 class Renewal:
-    """`ttl` None keeps the lease's own. The `last` one ends the tenure here: it was detached."""
+    """`ttl` None keeps the lease's ttl. The `last` renewal, for detach, ends the tenure here."""
 
     def __init__(self, tenure: Tenure, ttl: float | None, done: Callable[[], object], *, last: bool = False) -> None:
         self.place = tenure.place
@@ -53,7 +53,7 @@ class Renewal:
         asked, patience = self._asked(now), min(LONGEST_PATIENCE, tenure.deadline - now)
         if not (self._last or self._ttl < tenure.ttl or tenure.ordinal):
             return tenure.terms.prepared.renew_request(tenure.owner, now, asked, patience)
-        # From now on the server may have done it.
+        # From now on the server may have carried it out.
         bound = min(tenure.deadline, now + tenure.terms.prepared.store.drift.valid(asked))
         tenure.shortened = (now, bound)
         tenure.deadline = bound
@@ -68,7 +68,7 @@ class Renewal:
             self._tenure.lose(verdict)
         elif not self._last and self.alive:
             self._set_terms(sent)
-        # Perhaps nobody waits for it any more; but the server has done it, and the deadline is what it left at most.
+        # Even if the caller has given up, the server has done it; the deadline is no later than what the server keeps.
         self._finish(verdict)
         return True
 
@@ -94,13 +94,13 @@ class Renewal:
 
     def _finish(self, verdict: Verdict | LossReason | None) -> None:
         self.alive = False
-        # What is detached is renewed no more; that it has ended is for the caller to say, who may have given up.
+        # A detached tenure is not renewed. The caller ends it in conclude(), or resumes renewal in give_up().
         self._tenure.waiting = self._last and verdict is Verdict.RENEWED
         self._verdict = verdict
         self._done()
 
     def give_up(self) -> None:
-        """Nobody waits for it any more. The server may have done it or not: the holder counts with the worse, and the
+        """The caller stops waiting. The server may have carried it out or not: the deadline assumes the worse, and the
         keeper renews at once."""
         self.alive = False
         self._tenure.waiting = False
@@ -108,7 +108,8 @@ class Renewal:
             self.place.runtime.keeper.ask(self._tenure)
 
     def conclude(self) -> None:
-        """In the caller's thread once it is done, or the caller has waited enough: returns if renewed."""
+        """Called by the caller once it is done or has taken too long: returns if renewed. Raises NotOwner if the lease
+        is lost, Unavailable if the server did not answer."""
         tenure = self._tenure
         if self._verdict is Verdict.RENEWED:
             if self._last:

@@ -1,13 +1,13 @@
-"""A grant on a quorum: what a lease points to and what the keeper renews, node by node, each at its own pace.
+"""A grant on a quorum: leases refer to it, and the keeper renews it node by node, each at its own pace.
 
-A renewal is a vote again, under the same owner, so that a node which lost it is healed. See core/quorum.py for what
+A renewal is another vote under the same owner, so that it heals a node which lost its vote. See core/quorum.py for what
 makes a majority.
 
-# Invariants:
-# - `good_until[i]` is until when node i keeps its vote, counted from before it was asked; 0 if it has none of ours;
-# - the deadline is the majority-th largest of them. A lease that is lost stays lost, whatever is answered later;
-# - a renewal creates what is missing, so none may be sent after the release has looked which are under way: both look
-#   and mark under one lock.
+Invariants:
+- `good_until[i]` is until when node i keeps its vote, counted from before it was asked; 0 if it has no vote of ours;
+- the deadline is the majority-th largest of them. A lost lease stays lost, whatever is answered later;
+- a renewal creates a missing vote, so none may be sent after the release has checked which are in flight: both check
+  and mark under one lock.
 """
 
 import threading
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finish", "QuorumTenure"]
 
-_RLock = type(threading.RLock())  # what it makes, without the function around it
+_RLock = type(threading.RLock())  # the class itself, without the factory function around it
 NOTICED_IN_TIME = 0.25
 SETTLED_SECONDS = 1.0
 _UNFOLDED = frozenset({"good_until", "markers", "under_way", "_ways", "_doubts", "_refusals", "_told_until"})
@@ -48,12 +48,12 @@ class QuorumTenure(Tenure):
 
     place: QuorumPlace
     lot: VoteReplies | None = None
-    """What all nodes answered when they were asked once, if that is how it was granted."""
+    """The replies of all nodes, if one request to all of them gave the grant."""
     asked_since = False
-    """And some of them have been asked for more since then."""
+    """Some nodes have been sent further requests since the grant."""
     charges: "Sequence[Charge]" = ()
     renewals: tuple[list[int], ...] = ()
-    """Those under way that somebody asked for and waits for: until when each node may carry them out."""
+    """For each renewal in progress that a caller waits for: until when each node may carry it out."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class QuorumTenure(Tenure):
     def of_one_moment(
         cls, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, lot: VoteReplies
     ) -> "QuorumTenure":
-        """All nodes were asked then, and a majority has granted: the lot is not looked into before somebody asks."""
+        """All nodes were asked at `sent`, and a majority granted. `lot` is evaluated only when it is needed."""
         tenure = cls.__new__(cls)
         Tenure.__init__(tenure, terms, deliver, owner, fence, sent, 0)
         tenure._ballot = terms.prepared  # type: ignore[assignment]
@@ -104,14 +104,14 @@ class QuorumTenure(Tenure):
         self.good_until = good_until
         count = len(good_until)
         self.markers = [0] * count
-        """Until when (each node's ms) a request that went unanswered may still be carried out there; 0 for none."""
+        """Until when (each node's ms) an unanswered request may still be carried out there; 0 for none."""
         self._ways: list[Any] = [None] * count
-        """By which connection such a request went."""
+        """The connection by which that request was sent."""
         for index, limit in markers.items():
             self.markers[index] = limit
             self._ways[index] = ways[index]
         self.under_way = [0] * count
-        """The same for the renewal that the keeper waits for."""
+        """As `markers`, for the keeper's renewal in flight."""
         self._doubts: dict[int, str] = {}
         self._refusals: dict[int, LossReason] = {}
         self._told_until = self.deadline
@@ -122,7 +122,7 @@ class QuorumTenure(Tenure):
         return tuple(name for name, until in zip(self.place.names, self.good_until, strict=True) if until > now)
 
     def keep(self, sent: float) -> None:
-        """Most locks are given back long before a renewal is due: until then one charge stands for all nodes."""
+        """Registers one charge for all nodes at first: most locks are released long before a renewal is due."""
         if self.terms.renew and self.interval > SETTLED_SECONDS and self.deadline > sent + SETTLED_SECONDS:
             first = FirstCharge(self, sent)
             self.charges = [first]
@@ -145,7 +145,7 @@ class QuorumTenure(Tenure):
                 self.place.runtime.keeper.drop(charge)
 
     def finish_at_once(self) -> bool:
-        """The tenure is over, if all nodes can be told by the ways by which they were asked; otherwise see `finish`."""
+        """Ends the tenure if the release can go to all nodes on the connections of the vote; else call `finish`."""
         with self._changing:
             if self.lot is None or self.asked_since:
                 return False
@@ -153,7 +153,7 @@ class QuorumTenure(Tenure):
         return True
 
     def finish(self) -> "Finish":
-        """The tenure is over: which nodes may have our vote, and which may get a request of ours yet."""
+        """Ends the tenure. Returns which nodes may have our vote, and which may still receive a request of ours."""
         with self._changing:
             self.ended = True
             now = self.place.clock()
@@ -166,12 +166,12 @@ class QuorumTenure(Tenure):
                 limit = max(under_way, self.markers[index], *[limits[index] for limits in self.renewals])
                 if limit:
                     if self._ballot.is_past(index, limit, now):
-                        holding.add(index)  # nothing can come any more, but it may have voted without our knowing
+                        holding.add(index)  # nothing can arrive any more, but it may have voted without our knowledge
                     else:
                         markers[index] = limit
         return Finish(holding, markers, ways)
 
-    # Votes, as they come.
+    # Votes.
 
     def renewed_on(self, index: int, sent: float, ttl: float) -> None:
         terms = self.terms
@@ -192,7 +192,7 @@ class QuorumTenure(Tenure):
                 terms.events.emit_later(Renewed(self.name, owner_text(self.owner), self.fence, self.remaining()))
 
     def refused_on(self, index: int, reason: LossReason) -> None:
-        """The node says that it has no vote for us, and gives none."""
+        """The node has no vote for us and refuses one."""
         with self._changing:
             if not self.alive:
                 return
@@ -213,7 +213,7 @@ class QuorumTenure(Tenure):
             self.unanswered("; ".join(f"{names[at]}: {said}" for at, said in sorted(self._doubts.items())))
 
     def renewal_begins(self, limits: list[int]) -> None:
-        """Somebody asks for one, with these arrival limits; NotOwner if another has given the lock back meanwhile."""
+        """A caller starts a renewal with these arrival limits. Raises NotOwner if the lock was released meanwhile."""
         with self._changing:
             if not self.alive:
                 raise NotOwner.on("renew", self.name, self.reason)
@@ -221,17 +221,17 @@ class QuorumTenure(Tenure):
             self.renewals = (*self.renewals, limits)
 
     def renewal_ends(self, limits: list[int], answers: list[Any]) -> None:
-        """With what is known of each node, which may be nothing."""
+        """Records each node's answer; None stands for no answer."""
         with self._changing:
             self.renewals = tuple(each for each in self.renewals if each is not limits)
             for index, answer in enumerate(answers):
                 if not isinstance(answer, Grant | Denied | Guarded):
                     self.left_open(index, limits[index])
                 elif isinstance(answer, Grant) and not self.good_until[index]:
-                    self.good_until[index] = answer.sent  # it has our vote, whatever else comes of this
+                    self.good_until[index] = answer.sent  # it has our vote, whatever the renewal's outcome
 
     def set_terms(self, sent: dict[int, float], ttl: float, asked: float) -> None:
-        """After a renewal that somebody asked for: these nodes have it. The time left is set, never added to."""
+        """Applies a caller's renewal; `sent` has the nodes that granted it. Sets the time left, never adds to it."""
         until = self.terms.prepared.store.drift.valid(asked)
         with self._changing:
             self.asked_since = True
@@ -247,7 +247,7 @@ class QuorumTenure(Tenure):
         self.keep(earliest)
 
     def left_open(self, index: int, limit: int) -> None:
-        """A request that went unanswered may be carried out there until then."""
+        """An unanswered request may be carried out on this node until `limit`."""
         with self._changing:
             self.asked_since = True
             self._ways[index] = None
@@ -257,7 +257,7 @@ class QuorumTenure(Tenure):
         found = super()._overdue()
         on_time = self.place.clock() - self.deadline < NOTICED_IN_TIME
         if found is LossReason.EXPIRED and self.terms.renew and on_time:
-            return LossReason.UNREACHABLE  # we were awake, and heard of too few nodes
+            return LossReason.UNREACHABLE  # this process was awake, but too few nodes answered
         return found
 
     def _settle(self) -> None:
@@ -266,7 +266,7 @@ class QuorumTenure(Tenure):
 
 
 class FirstCharge:
-    """A tenure that is young. When it is not any more, a charge for each node takes its place."""
+    """Keeps a young tenure. After SETTLED_SECONDS a charge for each node replaces it."""
 
     interval = SETTLED_SECONDS
     alive = True
@@ -278,7 +278,7 @@ class FirstCharge:
         self.deadline = sent + SETTLED_SECONDS
 
     def overdue(self) -> None:
-        """The keeper says so when the deadline has come, without asking any node."""
+        """Called by the keeper at the deadline; no node is asked."""
         self.alive = False
         self.tenure.keep_each(self._sent, instead_of=self)
 
@@ -294,7 +294,7 @@ class FirstCharge:
 
 
 class NodeCharge:
-    """One node's share of a tenure, as the keeper knows it."""
+    """The keeper's charge for one node of a tenure."""
 
     def __init__(self, tenure: QuorumTenure, index: int) -> None:
         self.tenure = tenure
@@ -361,7 +361,7 @@ class NodeCharge:
         self.tenure.unanswered_on(self._index, cause)
 
     def _leave_open(self) -> None:
-        """What went unanswered may be carried out yet, until its time is over."""
+        """An unanswered request may still be carried out, until its arrival limit."""
         tenure, index = self.tenure, self._index
         if tenure.under_way[index]:
             tenure.left_open(index, tenure.under_way[index])

@@ -1,16 +1,16 @@
-"""The process-side state of one grant: what a user's leases point to and what the keeper renews.
+"""The process-side state of one grant: leases refer to it and the keeper renews it.
 
 A user holds a *Lease*; all handles of one grant (re-entry gives more than one) share one Tenure. The keeper
-knows tenures only, so that a lease which nobody references any more can be noticed.
+knows tenures only, so that a lease which is no longer referenced can be noticed.
 
-# Invariants:
-# - `reason` is set once and never changes; whoever sets it delivers the news, once;
-# - after `ended` no loss is delivered and nothing is renewed;
-# - `deadline` counts from before the request that the server answered, less drift. Passing it is loss,
-#   whatever the network says, and every look at `lost` reads the clock itself;
-# - `deadline` is never later than what the server keeps, whatever arrives late: a renewal gives time, and takes none
-#   away, unless it carries an ordinal. Before such a one leaves, the deadline is lowered to what it would leave, and
-#   every later renewal carries a higher ordinal, so that the server refuses it from then on.
+Invariants:
+- `reason` is set once and never changes; the code that sets it reports the loss, once;
+- after `ended` no loss is reported and nothing is renewed;
+- `deadline` counts from before the request that the server answered, less drift. Passing it is loss,
+  whatever the network says, and every call of `lost` reads the clock itself;
+- `deadline` is never later than what the server keeps, whatever arrives late: a renewal only extends the time, unless
+  it carries an ordinal. Before such a renewal is sent, the deadline is lowered to what it would leave. Every later
+  renewal carries a higher ordinal; once one has arrived, the server refuses the earlier ones.
 """
 
 import threading
@@ -29,7 +29,7 @@ __all__ = ["Tenure", "Terms"]
 
 _SAME_MOMENT = 0.005
 
-_deciding = threading.RLock()  # re-entrant: a signal handler may look as well
+_deciding = threading.RLock()  # re-entrant: a signal handler may check a lease as well
 
 
 def _after_fork() -> None:
@@ -65,37 +65,37 @@ class Cancellable(Protocol):
 
     @property
     def stranded(self) -> bool:
-        """Its event loop was closed: nobody will ever leave it."""
+        """Its event loop was closed: no code will ever leave the block."""
         ...
 
     def lease_lost(self) -> None: ...
 
 
 class Tenure:
-    # What is the same for almost every grant is left to the class: making a tenure is on the hot path. It is set only
-    # to something else, also while it is renewed: one more attribute costs a tenure more than twice its size.
+    # Defaults that fit almost every grant are class attributes: creating a tenure is on the hot path. An instance sets
+    # only other values, also when it is renewed: one more attribute more than doubles the size of a tenure.
     entered = 1
     marker = 0
-    """Until when (server's ms) an unanswered attempt of this owner may still arrive; 0 for none."""
+    """The latest moment (server's ms) at which an unanswered attempt of this owner may arrive; 0 for none."""
     reason: LossReason | None = None
     ended = False
     doubt: str | None = None
-    """Why the last renewal ended Unknown, if it did."""
+    """Why the last renewal was Unknown, if it was."""
     block: "Cancellable | None" = None
-    """The `async with` block whose body is to be cancelled; set without a lock by its own loop, which then looks
-    whether the loss came first."""
+    """The `async with` block whose body a loss cancels. Its own loop sets it without a lock, then checks whether the
+    loss came first."""
     hold_until: float | None = None
     stand_in: Any = None
-    """The lock that gives it back, of a lease that was taken without the server; see clients/degraded.py."""
+    """The lock that takes back a lease which was given without the server; see clients/degraded.py."""
     waiting = False
-    """Somebody waits for a renewal with terms of its own: ours would undo it if it came later."""
+    """A caller waits for a renewal with its own ttl: a regular renewal that arrived later would undo it."""
     _asked = 0.0
-    """The ttl that the renewal under way asks for, if it is not that of the terms: `renew(ttl)` may change ours
+    """The ttl that the renewal in flight asks for, if it differs from the terms: `renew(ttl)` may change `ttl`
     meanwhile."""
     ordinal = 0
-    """Of the last renewal, counted from the first on that may take time away; 0 before that."""
+    """The number of the last renewal, counted from the first one that may shorten the time; 0 before that."""
     shortened: tuple[float, float] | None = None
-    """When a renewal left that takes time away and is not answered yet, and the deadline that it may have left."""
+    """When an unanswered renewal that shortens the time was sent, and the deadline that it may have set."""
     _hooks: list[Callable[[], object]] | None = None
 
     def __init__(self, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, marker: int) -> None:
@@ -109,7 +109,7 @@ class Tenure:
         self.interval = terms.interval
         self.deadline = sent + terms.valid
         self.epoch = process.current.epoch
-        # Read again by the end of every block: Python is quicker to find them here than in the class.
+        # The end of every block reads these: Python finds them faster on the instance than on the class.
         self.entered = 1
         self.reason = None
         self.ended = False
@@ -118,12 +118,12 @@ class Tenure:
             self.hold_until = sent + terms.max_hold
             self.deadline = min(self.deadline, self.hold_until)
             if terms.max_hold < terms.ttl:
-                self.ordinal = 1  # the first renewal lowers what the grant has given
+                self.ordinal = 1  # the first renewal shortens the time that the grant gave
 
     def stand_in_by(self, lock: Any) -> None:
-        """`lock` has given this grant in place of the server; it, and nobody else, takes it back."""
+        """`lock` gave this grant in place of the server, and only `lock` takes it back."""
         self.stand_in = lock
-        self.marker = self.marker or 1  # one that was long ago: the end of a block takes the careful way
+        self.marker = self.marker or 1  # a moment long past: makes the end of a block take the slow path
 
     @property
     def name(self) -> str:
@@ -131,7 +131,7 @@ class Tenure:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The servers that have it."""
+        """The servers that hold it."""
         return (self.place.display,)
 
     @property
@@ -172,14 +172,14 @@ class Tenure:
         from holdtight.events import Lost
 
         self.terms.events.emit_later(Lost(self.name, owner_text(self.owner), self.fence, reason))
-        block = self.block  # its own loop may take it away meanwhile
+        block = self.block  # its own loop may reset it meanwhile
         if block is not None:
             self.deliver(block.lease_lost)
         for hook in hooks or ():
             self.deliver(hook)
 
     def on_loss(self, hook: Callable[[], object]) -> bool:
-        """`hook` is delivered when the lease is lost, at once if it is lost already."""
+        """Delivers `hook` when the lease is lost, at once if it is lost already. False if it is lost or ended."""
         with _deciding:
             if self.reason is None and not self.ended:
                 if self._hooks is None:
@@ -195,20 +195,20 @@ class Tenure:
             if self._hooks is not None and hook in self._hooks:
                 self._hooks.remove(hook)
 
-    # What the keeper asks (see keeper.Charge).
+    # The interface for the keeper (see keeper.Charge).
 
     @property
     def alive(self) -> bool:
-        """Somebody has it in hand, and it is not lost. What was let go, even if only just, is renewed no more."""
+        """The user still has it, and it is not lost. A tenure that was let go, even just now, is renewed no more."""
         return self.entered > 0 and not self.ended and self.reason is None
 
     def request(self, now: float) -> bytes | None:
-        """The next renewal; None if there is nothing to ask and only the deadline counts."""
+        """Returns the next renewal; None if there is nothing to send and only the deadline counts."""
         terms = self.terms
         left = self.deadline - now
         if not terms.renew or not self.alive or self.waiting or left <= 0:
             return None
-        block = self.block  # its own loop may take it away meanwhile
+        block = self.block  # its own loop may reset it meanwhile
         if block is not None and block.stranded:
             return None
         asked = self.ttl
@@ -226,7 +226,7 @@ class Tenure:
         return self.terms.prepared.set_request(self.owner, now, ttl, patience, self.ordinal, self.marker)
 
     def answered(self, reply: Any, sent: float) -> bool:
-        """True if the charge goes on as usual, False if it is over or must be asked again soon."""
+        """True if the charge continues as usual, False if it is over or must be sent again soon."""
         verdict = self.terms.prepared.read_renewal(reply, sent)
         if verdict is Verdict.RENEWED:
             self.renewed(sent, self._asked or self.terms.ttl)
@@ -243,7 +243,7 @@ class Tenure:
         if self.shortened is not None:
             left, bound = self.shortened
             if sent > left:
-                self.shortened = None  # the server refuses the other from now on
+                self.shortened = None  # the server refuses the earlier one from now on
             else:
                 deadline = min(deadline, bound)
         self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)

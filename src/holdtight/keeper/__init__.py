@@ -1,1 +1,1 @@
-"""The one thread per process that renews leases for both colours."""
+"""The one thread per process that renews leases, for blocking and asyncio clients."""

@@ -1,5 +1,4 @@
-"""Charges that the keeper carries besides tenures: a waiter's place in line, a look at what was handed on, and last
-words to a server."""
+"""The keeper's charges other than tenures: a waiter's place in line, a check after a hand-over, and a deferred undo."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -16,7 +15,7 @@ CLAIM_SECONDS = CLAIM_MS / 1000
 
 
 class StandingInLine:
-    """Keeps a waiter's entry alive. A touch never grants, so a blocked loop is given nothing behind its back."""
+    """Keeps a waiter's entry alive. A touch never grants, so a waiter with a blocked loop gets no lock unnoticed."""
 
     interval = TOUCH_SECONDS
     deadline = float("inf")
@@ -29,7 +28,7 @@ class StandingInLine:
         self._touch = touch
         self._inbox = inbox
         self._gone = gone
-        """Whether nobody can wait there any more: its event loop was closed."""
+        """Whether nothing can wait there any more: its event loop was closed."""
 
     def request(self, now: float) -> bytes | None:
         if self._gone is not None and self._gone():
@@ -47,7 +46,7 @@ class StandingInLine:
 
 
 class DeferredUndo:
-    """A Step that somebody could not see through: tried for a while, then left to the ttl."""
+    """A Step that its driver could not complete: the keeper tries it for a while, then leaves it to the ttl."""
 
     interval = 0.4
 
@@ -75,7 +74,7 @@ class DeferredUndo:
 
 
 class Passing(Protocol):
-    """What was handed on, as the keeper looks after it."""
+    """A name that was handed over, as the keeper checks it."""
 
     @property
     def keys(self) -> Any: ...
@@ -83,9 +82,9 @@ class Passing(Protocol):
 
 
 class HandedOn:
-    """Looks at a name once the claim of the waiter it was handed to has lapsed: should he not have come, the next is
-    told. The server leaves that to the one who hands over where the waiter was heard of just now. On a name in great
-    demand that is always so, and there is nothing to send: it has been handed on again by then."""
+    """After the claim window, checks that the waiter confirmed; if not, wakes the next one. The server leaves this to
+    the client that hands over if the waiter gave a sign of life just before. That is always so for a busy name, but
+    such a name is handed over again before the check is due, so nothing is sent."""
 
     interval = CLAIM_SECONDS
     deadline = float("inf")
@@ -101,7 +100,7 @@ class HandedOn:
         keeper, due = self.place.runtime.keeper, self.since + self.interval
         if not self.alive:
             return
-        if now < due:  # it has been handed on once more
+        if now < due:  # it has been handed over again
             keeper.at(due, self.look)
         else:
             keeper.ask(self)
@@ -111,12 +110,12 @@ class HandedOn:
 
     def answered(self, reply: Any, sent: float) -> bool:
         if reply == 2:
-            return False  # more dead waiters than are swept at once: again soon
+            return False  # more dead waiters than one request clears: repeat soon
         self._end(sent)
         return True
 
     def unanswered(self, cause: str) -> None:
-        """The waiters' heartbeats find it, a little later."""
+        """Leaves it to the waiters' heartbeats, which notice a little later."""
         self._end(self.since)
 
     def overdue(self) -> None: ...
@@ -126,12 +125,12 @@ class HandedOn:
     def _end(self, looked: float) -> None:
         self.alive = False
         self.place.handed_on.pop(self._name.keys.main, None)
-        if self.since > looked:  # handed on by somebody who found us here
+        if self.since > looked:  # handed over again since the request was sent
             look_after(self.place, self._name, self._owner, self.since)
 
 
 def look_after(place: Place, name: Passing, owner: Owner, since: float) -> None:
-    """`owner` has handed the name on, at `since`. One look is enough, however many hand it on."""
+    """Registers that `owner` handed the name over at `since`. One check serves all hand-overs of a name."""
     found = place.handed_on.get(name.keys.main)
     if found is not None:
         found.since = since

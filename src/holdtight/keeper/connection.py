@@ -1,15 +1,15 @@
-"""The keeper's connection to one server: due charges out in small batches, verdicts back, never blocking.
+"""The keeper's connection to one server: sends due charges in small batches, reads the replies, and never blocks.
 
-Batches are small, and so is what is under way at a time, so that others keep their latency while thousands of leases
-are renewed: user threads, who wait for the interpreter, and whoever asks the same server, who waits behind all that it
-was sent before. There are several under way, so that keeper and server work at the same time. What is late goes out in
-larger batches: other threads keep the keeper from running, and it must do more whenever it does. Connecting (DNS, TLS,
-credentials) happens in a thread of its own. A link that stays silent is closed, and whatever was under way on it is
+Batches and the number of requests in flight are small, so that others keep their latency while thousands of leases
+are renewed: user threads wait for the interpreter, and other clients of the same server wait behind all requests that
+it already has. Several batches are in flight, so that keeper and server work at the same time. Late charges go out in
+larger batches: other threads keep the keeper from running, so it must do more each time. Connecting (DNS, TLS,
+credentials) happens in a separate thread. A silent connection is closed, and all requests in flight on it are
 Unknown.
 
-# Invariants:
-# - answers come in the order of requests: the first that is under way is answered next;
-# - each batch has its own time to be answered, and later ones do not lengthen that of the first.
+Invariants:
+- replies come in the order of requests: the first request in flight is answered next;
+- each batch has its own time limit, and later batches do not extend that of the first.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ __all__ = ["KeeperConnection"]
 
 BATCH = 12
 UNDER_WAY = 24
-"""As many charges at a time. A multiple of the batch, or its rest would never be used."""
+"""The most charges in flight. A multiple of BATCH, or the remainder would never be used."""
 SILENCE = 2.0
 SHORTEST_SILENCE = 0.05
 CONNECT_SECONDS = 2.0
@@ -47,7 +47,7 @@ _Push = hiredis.PushNotification
 
 
 class RecordRequest:
-    """A request of the station's own, whose answer nobody waits for."""
+    """A request of the keeper connection itself; nothing waits for its reply."""
 
     interval = SILENCE
     deadline = float("inf")
@@ -77,10 +77,10 @@ class KeeperConnection:
         self._link: Link | None = None
         self._connecting = False
         self._waiting: deque[tuple[Charge, float]] = deque()
-        """And when each was due."""
+        """Charges to send, each with its due time."""
         self._sent: deque[tuple[Charge, float, bytes]] = deque()
         self._limits: deque[list[float]] = deque()
-        """Of each batch under way: how many of it are, when they are given up, and how long the server has for more."""
+        """For each batch in flight: unanswered requests, when to give up, and the time allowed after a reply."""
         self._outgoing = b""
         self._writing = False
         self._connect_at = 0.0
@@ -110,16 +110,16 @@ class KeeperConnection:
         return min(until for _, until, _ in self._limits) if self._limits else float("inf")
 
     def enqueue(self, pair: "tuple[Charge, float]") -> None:
-        """A charge, and when it was due."""
+        """Appends a charge and its due time."""
         self._waiting.append(pair)
 
     def enqueue_first(self, charge: "Charge", now: float) -> None:
-        """It counts as late as those that it goes ahead of: they must not go slower for it."""
+        """Puts a charge first, with the due time of the one behind it: otherwise late charges would be sent slower."""
         self._waiting.appendleft((charge, self._waiting[0][1] if self._waiting else now))
 
     def warm_up(self, now: float) -> None:
-        """Connects ahead of the first charge, which has little time: with a link that is there already, if possible.
-        To make one takes turns at the interpreter that other threads may not give."""
+        """Connects before the first charge is due, because its time is short; takes an idle connection if there is one.
+        Opening one needs the GIL repeatedly, which busy threads may not release in time."""
         if self._link is not None or self._connecting or now < self._connect_at:
             return
         spare = None if self.place.at_once else self.place.spare()
@@ -134,9 +134,9 @@ class KeeperConnection:
             self._connected(spare, "")
 
     def advance(self, now: float) -> float:
-        """Does what can be done without waiting. Returns when to come again at the latest."""
+        """Does all that needs no waiting. Returns the latest moment for the next call."""
         if self._sent and now >= self._give_up_at:
-            self.ready(now)  # it may be us who were kept from running, and the answer is there
+            self.ready(now)  # perhaps this thread did not get to run, and the reply is there
             if self._sent and now >= self._give_up_at:
                 self._fail("it did not answer in time", now)
         if not self._waiting:
@@ -155,7 +155,7 @@ class KeeperConnection:
             if self._waiting and not self._outgoing and room >= BATCH * times:
                 self._send_batch(BATCH if times == 1 else room, now, late=times > 1)  # late: all in one write
         if times > 1:
-            self.ready(self._keeper.clock())  # the answers came while others had the GIL: that saves a turn to poll
+            self.ready(self._keeper.clock())  # replies came while others had the GIL: this saves a poll
         if self._sent:
             return self._give_up_at
         return now if self._waiting else float("inf")
@@ -168,7 +168,7 @@ class KeeperConnection:
             if not charge.alive and not isinstance(charge, RecordRequest):
                 continue
             try:
-                if late and now - max(due, self._linked_at) > charge.interval / 2:  # to connect may take its time
+                if late and now - max(due, self._linked_at) > charge.interval / 2:  # connecting may take long
                     charge.late(now - due)
                 request = charge.request(now)
                 if request is None and charge.alive:
@@ -190,7 +190,7 @@ class KeeperConnection:
         self._limits.append(limit)
         self._outgoing += b"".join([request for _, _, request in batch])
         self._flush(now)
-        # From now on, and not from `now`: other threads may have had the interpreter while it was sent.
+        # Read the clock again: other threads may have had the GIL while the batch was sent.
         limit[1] = self._keeper.clock() + limit[2]
 
     def _flush(self, now: float) -> None:
@@ -207,7 +207,7 @@ class KeeperConnection:
             self._keeper.register(self.fd, writing=self._writing)
 
     def ready(self, now: float) -> None:
-        """The connection can be read, or written to."""
+        """Called when the connection can be read or written."""
         if self._link is None:
             return
         if self._outgoing:
@@ -221,7 +221,7 @@ class KeeperConnection:
         answered = 0
         for reply in replies:
             if reply.__class__ is _Push:
-                continue  # no waiter sleeps on the keeper's link: bells here are nobody's
+                continue  # no waiter listens on the keeper's connection: ignore bells
             if not self._sent:
                 self._fail("it answered more than was asked", now)
                 return
@@ -249,7 +249,7 @@ class KeeperConnection:
             answered -= done
             first[0] -= done
             if first[0]:
-                first[1] = now + first[2]  # a large one takes a while, and the server is at it
+                first[1] = now + first[2]  # a large batch takes a while, and the server is working on it
             else:
                 self._limits.popleft()
 
@@ -257,7 +257,7 @@ class KeeperConnection:
         return [] if self._link is None else self._link.pump()
 
     def _fail(self, cause: str, now: float) -> None:
-        """The link is of no use any more: everything under way on it is Unknown."""
+        """Closes the connection: every request in flight on it is Unknown."""
         under_way = [charge for charge, _, _ in self._sent] + [charge for charge, _ in self._waiting]
         self._close()
         self._sent.clear()
@@ -277,7 +277,7 @@ class KeeperConnection:
                 self._keeper.settled(charge, well=False, sent=now, now=now)
 
     def _stumbled(self, charge: "Charge", error: Exception, now: float) -> None:
-        """One bad charge must not harm the others: it is tried again, until its deadline."""
+        """A charge raised: it is tried again until its deadline, and the others are not affected."""
         report("a charge of the keeper's failed: %r", error, charge)
         self._keeper.settled(charge, well=False, sent=now, now=now)
 
@@ -295,7 +295,7 @@ class KeeperConnection:
                 link.stop_blocking()
             except (LinkDown, ServerSaid, OSError) as error:
                 cause = quotable(error)
-            except Exception as error:  # credentials come from code that is not ours
+            except Exception as error:  # credentials come from user code
                 cause = f"{type(error).__name__}: {error}"
             self._keeper.run_soon(lambda: self._connected(link, cause))
 
@@ -318,17 +318,17 @@ class KeeperConnection:
             self.place.keeps(link)
             self._keeper.register(self.fd, writing=False)
 
-    # The client's record, which tells people who look which process it is.
+    # The client's record, which shows people who inspect a lock which process the client is.
 
     def noted(self) -> None:
-        """The record has been written by a connection that was just made."""
+        """A new connection has just written the record."""
         self._recorded = True
         self._idle_ticks = 0
         self._refresh_at = self._keeper.clock() + REFRESH_SECONDS
 
     def keep_record(self, now: float, *, busy: bool) -> bool:
-        """Refreshes the record, or removes it after a while without charges. False: nothing left to do. No connection
-        is made for the removal: the record ends by itself."""
+        """Refreshes the record, or removes it after a while without charges. Returns False if nothing is left to do.
+        Does not connect for the removal: the record expires by itself."""
         client = self.place.client
         for refresh in self.place.refreshers:
             refresh()
@@ -347,7 +347,7 @@ class KeeperConnection:
             self.enqueue((RecordRequest(self.place, command("DEL", client.record_key)), now))
         return self._idle_ticks <= IDLE_TICKS or self._connecting
 
-    # Ends.
+    # The end.
 
     def retire(self) -> None:
         self._retired = True
@@ -360,7 +360,7 @@ class KeeperConnection:
         self._close()
 
     def abandon(self) -> None:
-        """In a forked child: let go without a word."""
+        """Drops the connection in a forked child without sending anything."""
         if self._link is not None:
             self._link.abandon()
 

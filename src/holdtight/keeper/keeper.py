@@ -1,17 +1,17 @@
-"""The keeper: one thread per process that renews leases and keeps waiters' places, for both colours.
+"""The keeper: one thread per process that renews leases and keeps waiters' places, for blocking and asyncio clients.
 
-Whoever has something to keep is a *Charge*: a tenure (renewed at a third of its ttl, or only watched until its
+The keeper keeps *Charges*: a tenure (renewed at a third of its ttl, or only watched until its
 deadline) or a waiter (touched). Charges of equal interval share a *lane*, an ordered dict in order of due
 time, so that adding and dropping one is a dictionary operation without a lock; anything at odd times goes on
-the *agenda*, a heap. Due charges go to the *station* of their server (see keeper/connection.py), which sends them in
-small batches and never blocks, so that servers do not wait for one another.
+the *agenda*, a heap. Due charges go to the keeper connection of their server (see keeper/connection.py), which sends
+them in small batches and never blocks, so that one server never delays another.
 
-# Invariants:
-# - the thread runs no foreign code: callbacks go to the herald, connects to threads of their own;
-# - every charge that was given to a station is *away* until it is back on its lane, or over. Who is away is looked
-#   at soon, many at a time; whoever is still away then is watched on the agenda until its deadline;
-# - a lane that holds charges is armed: the thread wakes for it. Adding to an unarmed lane wakes the thread, so
-#   a lock taken and released over and over wakes it once an interval, not every time.
+Invariants:
+- the thread runs no user code: callbacks run in the callback thread, connects in threads of their own;
+- a charge that was given to a keeper connection is *away* until it is back on its lane, or over. Soon afterwards the
+  keeper checks many of them together; a charge that is still away then is watched on the agenda until its deadline;
+- a lane that holds charges is armed: the thread wakes for it. Adding to an unarmed lane wakes the thread, so
+  a lock taken and released over and over wakes it once an interval, not every time.
 """
 
 import heapq
@@ -40,33 +40,33 @@ RETRY_SHARE = 8
 SOON = 0.2
 SLICE = 25
 GLANCE = 3.0
-"""Longer than a server is given to answer: most looks find nobody."""
+"""Longer than a server has to answer, so that most checks find no charge still away."""
 SHORTEST_RETRY = 0.01
 _FAILED = "a charge of the keeper's failed: %r"
 LONGEST_SLEEP = 3600.0
-"""A poll cannot wait for much more than three weeks, and a lease may last longer."""
+"""A poll cannot wait much longer than three weeks, and a lease may last longer."""
 SHORT_INTERVAL = 1.0
-"""Below it there is no time to connect when the first renewal is due: other threads may hold the interpreter."""
+"""Below it there is no time to connect when the first renewal is due: other threads may hold the GIL."""
 
 
 class Keeper:
     def __init__(self, clock: Clock = boottime) -> None:
         self.clock = clock
         self._lanes: dict[float, Lane] = {}
-        """Where to add. A lane that has been left empty is forgotten here; who still knows it may arm it again."""
+        """Lanes to add to. An empty lane is removed here; code that still refers to it may arm it again."""
         self._armed: dict[Lane, None] = {}
-        """Where to look."""
+        """Lanes to check."""
         self._requested: deque[Callable[[], None]] = deque()
         self._agenda: list[tuple[float, int, Callable[[float], None] | Charge]] = []
-        """What to do, or whose deadline to look at."""
+        """Functions to call, and charges whose deadline to check."""
         self._count = itertools.count()
         self._away: set[Charge] = set()
         self._watched: set[Charge] = set()
-        """Those with an entry of their own on the agenda."""
+        """Charges that have their own entry on the agenda."""
         self._connections: dict[Place, KeeperConnection] = {}
-        self._poller: select.poll  # made with the thread: eventlet takes it away, and an import must not fail for that
-        self._starting = threading.RLock()  # re-entrant: a signal handler may take a lock in the middle of it
-        self._seat = threading.Lock()  # of the one thread: an interrupt leaves open whether it was started
+        self._poller: select.poll  # made with the thread: eventlet removes poll, and an import must not fail for that
+        self._starting = threading.RLock()  # re-entrant: a signal handler may take a lock meanwhile
+        self._seat = threading.Lock()  # of the one thread, which may run although an interrupt left `_thread` None
         self._thread: threading.Thread | None = None
         self._ident = 0
         self._stirred = False
@@ -94,7 +94,7 @@ class Keeper:
             self.at(charge.deadline, lambda when: self._watch(charge, when))
 
     def arm(self, lane: Lane, due: float) -> None:
-        """There is something on this lane again: wake up for it, and stay awake for it a while."""
+        """Arms a lane that has charges again: the thread wakes for it, and keeps it armed until `due`."""
         lane.check_at = due
         lane.armed = True
         self._armed[lane] = None
@@ -105,7 +105,7 @@ class Keeper:
         lane = self._lanes.get(charge.interval)
         if lane is not None and lane.charges.pop(charge, None) is not None:
             return
-        for lane in list(self._armed):  # one that had been forgotten, armed again by a lock that knew it
+        for lane in list(self._armed):  # an empty lane that was removed, then armed again by a lock
             if lane.interval == charge.interval:
                 lane.charges.pop(charge, None)
 
@@ -113,12 +113,12 @@ class Keeper:
         self.run_soon(lambda: self._later(when, what))
 
     def run_soon(self, what: Callable[[], None]) -> None:
-        """Have `what` done in the keeper's thread, soon. It must not block."""
+        """Calls `what` in the keeper's thread, soon. It must not block."""
         self._requested.append(what)
         self.wake()
 
     def ask(self, charge: Charge) -> None:
-        """Sends this charge's request next, ahead of renewals that are due."""
+        """Sends this charge's request next, before due renewals."""
         self.run_soon(lambda: self._ask(charge))
 
     def _ask(self, charge: Charge) -> None:
@@ -132,19 +132,19 @@ class Keeper:
                 if self._thread is None:
                     self._start()
         if threading.get_ident() == self._ident:
-            self._stirred = True  # it is awake, and looks once more before it sleeps
+            self._stirred = True  # this is the keeper's thread: it makes another turn before it sleeps
             return
         self._pipe.wake()
 
     def watch(self, place: Place) -> None:
-        """A client has written its record: see to it that it stays while needed, and no longer."""
+        """A client has written its record: the keeper refreshes it while it is needed, then removes it."""
         self.run_soon(lambda: self._connection_to(place).noted())
 
     def forget(self, place: Place, *, dropped: bool = False) -> None:
-        """A client is closed: its record and our connection go, if there is one. Of one that was `dropped` they go
-        once all is done that was left to us."""
+        """A client is closed: removes its record and closes the keeper connection, if there is one. For a `dropped`
+        client it waits a moment, so that deferred work is done first."""
         for charge in list(place.handed_on.values()):
-            charge.alive = False  # those who wait look for themselves, a little later
+            charge.alive = False  # the waiters notice by themselves, a little later
         if self.running and dropped:
             self.at(self.clock() + SOON, lambda _: self._retire(place))
         elif self.running or self._connections:
@@ -156,7 +156,7 @@ class Keeper:
 
     def _retire(self, place: Place) -> None:
         station = self._connections.get(place)
-        if station is not None and station.busy:  # with what must not be left undone
+        if station is not None and station.busy:  # it has requests that must be completed
             self._later(self.clock() + SHORTEST_RETRY * RETRY_SHARE, lambda _: self._retire(place))
         elif station is not None:
             del self._connections[place]
@@ -167,12 +167,12 @@ class Keeper:
         self._thread = process.start_thread(self._run, THREAD_NAME)
 
     def charges(self, place: Place) -> Iterator[Charge]:
-        """What waits on the lanes for this server."""
+        """The charges on the lanes for this server."""
         for lane in list(self._armed):
             yield from (charge for charge in list(lane.charges) if charge.place is place)
 
     def statistics(self) -> dict[str, int]:
-        """For people and tests: what there is to keep."""
+        """Counts for people and tests."""
         return {
             "charges": sum(len(lane.charges) for lane in list(self._armed)),
             "lanes": len(self._lanes),
@@ -186,7 +186,7 @@ class Keeper:
 
     def _run(self) -> None:
         if not self._seat.acquire(blocking=False):
-            return  # there is one already
+            return  # another keeper thread runs already
         self._poller = select.poll()
         self._poller.register(self._pipe.fd, select.POLLIN)
         self._thread, self._ident = threading.current_thread(), threading.get_ident()
@@ -195,7 +195,7 @@ class Keeper:
                 self._turn()
             except Exception as error:
                 report("the keeper stumbled and goes on", error)
-                time.sleep(SHORTEST_RETRY)  # whatever it is may happen in every turn
+                time.sleep(SHORTEST_RETRY)  # the error may recur in every turn
 
     def _turn(self) -> None:
         self._stirred = False
@@ -212,12 +212,12 @@ class Keeper:
                 self._serve(fd)
 
     def _do_due(self, now: float) -> float:
-        """All that is to be done by now. Returns when there is more."""
+        """Does all that is due by now. Returns when more is due."""
         wake_at = min([self._empty(lane, now) for lane in list(self._armed)], default=float("inf"))
         wake_at = min(wake_at, self._do_agenda(now))
         for station in list(self._connections.values()):
             wake_at = min(wake_at, station.advance(now))
-        if self._agenda:  # a station that gave up has put its charges there just now
+        if self._agenda:  # a failed keeper connection may have put its charges there just now
             wake_at = min(wake_at, self._agenda[0][0])
         return wake_at
 
@@ -236,7 +236,7 @@ class Keeper:
         self.unregister(fd)  # closed meanwhile
 
     def _empty(self, lane: Lane, now: float) -> float:
-        """Moves due charges to their stations. Returns when the next is due."""
+        """Moves due charges to their keeper connections. Returns when the next is due."""
         charges = lane.charges
         while charges:
             try:
@@ -244,7 +244,7 @@ class Keeper:
                 size = SLICE * stretch(late, lane.interval)
                 first = list(itertools.islice(charges.items(), size))
             except (RuntimeError, StopIteration):
-                continue  # changed under our eyes: look again
+                continue  # changed by another thread: try again
             taken: list[tuple[Charge, float]] = []
             for pair in first:
                 charge, due = pair
@@ -266,7 +266,7 @@ class Keeper:
         lane.armed = False
         if not charges:
             return float("inf")
-        # Somebody has added between the two looks, and may have found the lane still armed.
+        # Another thread added a charge between the two checks, and may have found the lane still armed.
         lane.armed = True
         self._armed[lane] = None
         self._lanes.setdefault(lane.interval, lane)
@@ -286,12 +286,12 @@ class Keeper:
                 else:
                     self._connection_to(charge.place).enqueue(pair)
                     sent.append(charge)
-            except Exception as error:  # one in a bad state must not harm the others
+            except Exception as error:  # one charge in a bad state must not harm the others
                 report(_FAILED, error, charge)
         self._look_after(sent, now)
 
     def _look_after(self, charges: list[Charge], now: float) -> None:
-        """They are with their stations, which have the answers long before `look`, as a rule."""
+        """Schedules one check for charges that are away; as a rule they are answered long before `look`."""
         look, away = now + GLANCE, list[Charge]()
         for charge in charges:
             deadline = charge.deadline
@@ -312,7 +312,7 @@ class Keeper:
                     report(_FAILED, error, charge)
 
     def _watch(self, charge: Charge, now: float) -> None:
-        """One entry on the agenda for each charge that is away for long: it moves on with the deadline."""
+        """Keeps one agenda entry for each charge that is away for long, and moves it along with the deadline."""
         self._watched.discard(charge)
         if not charge.alive or charge.deadline <= now:
             self._away.discard(charge)
@@ -345,7 +345,7 @@ class Keeper:
         return station
 
     def _tick(self, station: KeeperConnection, now: float) -> None:
-        """Keeps the client's record while it has charges; takes it away when it has none left."""
+        """Keeps the client's record while the client has charges; removes it when none is left."""
         place = station.place
         if self._connections.get(place) is not station:
             return
@@ -354,7 +354,7 @@ class Keeper:
         else:
             self._retire(place)
 
-    # For stations.
+    # Called by keeper connections.
 
     def register(self, fd: int, *, writing: bool) -> None:
         self._poller.register(fd, select.POLLIN | (select.POLLOUT if writing else 0))
@@ -364,11 +364,11 @@ class Keeper:
             self._poller.unregister(fd)
 
     def settled(self, charge: Charge, *, well: bool, sent: float, now: float) -> None:
-        """A charge has its answer, or none: put it where it is next due."""
+        """A charge was answered, or failed: schedules it for its next due time."""
         if well or not charge.alive:
             self._away.discard(charge)
             if charge.alive:
-                self.add(charge, sent)  # and not now: its time has been running since then
+                self.add(charge, sent)  # not `now`: the ttl has been running since `sent`
         elif charge.deadline > now:
             pause = max(SHORTEST_RETRY, min(1.0, charge.interval / RETRY_SHARE))
             self._later(min(now + pause, charge.deadline), lambda when: self._again(charge, when))
@@ -378,7 +378,7 @@ class Keeper:
 
 
 runtime = Runtime(boottime, Keeper(), tell)
-"""Of all places but those of tests. A forked child gets a new keeper."""
+"""The runtime of all places except those of tests. A forked child gets a new keeper."""
 
 
 def keeper() -> Keeper:

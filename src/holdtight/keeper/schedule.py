@@ -1,4 +1,4 @@
-"""What the keeper keeps, and in which order: charges, and the lanes on which those of equal interval wait."""
+"""Charges, which the keeper keeps, and lanes, in which charges of equal interval wait in order."""
 
 from collections import OrderedDict
 from typing import Any, Protocol
@@ -15,9 +15,9 @@ of the moment at which the keeper begins to write its batch."""
 
 
 def stretch(late: float, interval: float) -> int:
-    """How many times its usual amount of work the keeper does in one go: 1 while it is on time, and four times as much
-    for each twentieth of the interval that it is late. Beside n busy threads each turn at the GIL costs the keeper
-    about n times 5 ms, however much or little it does with it."""
+    """The factor by which the keeper enlarges its batches: 1 while it is on time, then four times as much for each
+    twentieth of the interval that it is late. Beside n busy threads each turn at the GIL costs the keeper about n times
+    5 ms, regardless of how much it does with the turn."""
     shares = int(late * SHARES / interval)
     return 1 << min(2 * shares, MOST_DOUBLINGS) if shares > 0 else 1
 
@@ -36,13 +36,13 @@ class Charge(Protocol):
     def unanswered(self, cause: str) -> None: ...
     def overdue(self) -> None: ...
     def late(self, by: float) -> None:
-        """The keeper gets to it more than half an interval after it was due."""
+        """Called when the keeper reaches the charge more than half an interval after it was due."""
         ...
 
 
 class Lane:
-    """Charges of one interval. `latest` is the last due time given; what is due well before it (its grant took long)
-    does not belong at the end of the lane and goes on the agenda."""
+    """Charges of one interval. `latest` is the last due time given; a charge that is due well before it (its grant took
+    long) would break the lane's order and goes on the agenda."""
 
     __slots__ = ("armed", "charges", "check_at", "epoch", "interval", "latest", "slack")
 

@@ -1,4 +1,4 @@
-"""A pipe by which any thread wakes one that polls."""
+"""A pipe by which any thread wakes a polling thread."""
 
 import os
 from contextlib import suppress
@@ -7,7 +7,7 @@ __all__ = ["WakePipe"]
 
 
 class WakePipe:
-    """`fd` is what to poll; -1 until it is opened."""
+    """`fd` is the descriptor to poll; -1 until the pipe is opened."""
 
     def __init__(self) -> None:
         self.fd = self._end = -1
@@ -19,7 +19,7 @@ class WakePipe:
         os.set_blocking(self._end, False)
 
     def wake(self) -> None:
-        with suppress(BlockingIOError):  # woken often enough already
+        with suppress(BlockingIOError):  # the pipe is full: a wake-up is pending anyway
             os.write(self._end, b"!")
 
     def drain(self) -> None:
@@ -28,7 +28,7 @@ class WakePipe:
                 pass
 
     def close(self) -> None:
-        """In a forked child, which must not wake its parent."""
+        """Called in a forked child, which must not wake its parent."""
         if self.fd >= 0:
             os.close(self.fd)
             os.close(self._end)
