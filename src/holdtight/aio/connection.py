@@ -218,7 +218,7 @@ class Connection:
         self._sweeper = self._loop.call_at(deadline, self._sweep)
 
     def _sweep(self) -> None:
-        """A late reply ends the connection: if it never came, each later reply would be taken for the answer to an
+        """An overdue reply ends the connection: if it never came, each later reply would be taken for the answer to an
         earlier request."""
         self._sweeper = None
         due, self._sweep_at = self._sweep_at, _NEVER

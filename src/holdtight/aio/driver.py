@@ -39,7 +39,7 @@ class PlanRunner(ABC):
                 except BaseException as raised:
                     error = raised
         finally:
-            # The error refers to this frame and so to the caller's leases; a cycle would delay their leak warnings.
+            # The error refers to this frame and so to the caller's leases; a cycle would hide that these were dropped.
             del error, value
 
     @abstractmethod

@@ -45,7 +45,7 @@ class BaseMulti(Generic[L]):
         return len(self.parts) > 1 and not self._locks.settings.is_quorum
 
     def entered_by(self, who: Identity) -> bool:
-        """Whether this identity already holds any part. Taking that part then raises the part's own error."""
+        """Whether this identity already holds any part. Then the parts are taken one by one, with their own errors."""
         keys = {part.key for part in self.parts}
         return any(key in keys for key, _ in who.stack) or any(key in keys for key in who.grants)
 

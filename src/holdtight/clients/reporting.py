@@ -88,7 +88,7 @@ class Reports:
     def report_no_release(
         self, prepared: Prepared, tenure: Tenure, error: LinkDown | ServerSaid, marker: int
     ) -> LockError:
-        """The release did not reach the server. The keeper retries for a while; after that the ttl ends the grant."""
+        """The release failed or was not answered. The keeper retries for a while; after that the ttl ends the grant."""
         from holdtight.events import ReleaseFailed
 
         step = prepared.withdraw_step(tenure.owner, marker=marker)

@@ -55,8 +55,8 @@ class Lease(BaseLease):
         self.lock.renew_tenure(self.tenure, number)
 
     def tell(self, report: Callable[..., None], *args: Any) -> None:
-        """Reports the grant of this lease. If a subscriber raises (SystemExit, say), the caller never gets the lease,
-        so this releases the lock first."""
+        """Reports the grant of this lease. A subscriber may raise a BaseException such as SystemExit. Then the caller
+        never gets the lease, so this releases the lock first."""
         try:
             report(*args)
         except BaseException:

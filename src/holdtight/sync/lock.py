@@ -64,7 +64,7 @@ class Lock(ReleasingLock):
         return lease
 
     def try_acquire(self) -> Lease | None:
-        """Returns a Lease, or None if the lock is held. Never waits. Raises Unavailable, RuntimeError once closed."""
+        """Returns a Lease, or None if it is not free now. Never waits. Raises Unavailable, RuntimeError once closed."""
         who = identity()
         if who.stack or who.grants:
             try:

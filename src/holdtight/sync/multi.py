@@ -82,7 +82,7 @@ class Multi(BaseMulti[Lock]):
         return self.taken(self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
 
     def try_acquire(self) -> Lease | None:
-        """Returns one lease on all parts, or None if any is held. Never waits. Raises as `Lock.try_acquire`."""
+        """Returns one lease on all parts, or None if any is not free. Never waits. Raises as `Lock.try_acquire`."""
         lease = self._take_out(None, identity(), or_none=True)
         return None if lease is None else self.taken(lease)
 

@@ -248,7 +248,7 @@ class Pool:
         """Connections that no group has taken, because their caller stopped waiting, say."""
         self.knows: set[Callable[[bytes], bytes]] = set()
         """Scripts that the node has answered to, as `Step.replacement` identifies them. Until then undo requests carry
-        the script body: no caller may be left to handle NOSCRIPT."""
+        the script body: there may be no caller left to handle NOSCRIPT."""
         self.closed = False
         self._connect_timeout = connect_timeout
         self._lock = threading.RLock()  # re-entrant: a signal handler may acquire a lock while we hold it
@@ -267,7 +267,8 @@ class Pool:
                 return wire
 
     def hope(self, ear: Ear, now: float) -> bool:
-        """Opens a connection in a thread and wakes `ear` when that ends. False if the breaker is open."""
+        """Opens a connection in a thread and wakes `ear` when that ends. False if the breaker is open or no
+        thread could be started."""
         with self._lock:
             if not self._connecting:
                 if self.breaker.is_open(now):

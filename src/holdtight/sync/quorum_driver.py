@@ -53,7 +53,7 @@ class FanDriver(PlanRunner):
         sheet = Answers(len(self._pools))
         try:
             self._collect(fan, sheet)
-            if sheet.forgotten:  # other nodes may lack the script too, and no caller may be left to see their NOSCRIPT
+            if sheet.forgotten:  # other nodes may lack the script too, and their NOSCRIPT may never be read
                 self._leave_unanswered(fan, sheet)
         except BaseException:
             self._leave_unanswered(fan, sheet)  # it is not known whether the requests were sent

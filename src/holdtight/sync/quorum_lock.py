@@ -162,7 +162,7 @@ class QuorumLock(QuorumLockMixin, Lock):
             tenure.drop()
             self.leave_to_the_keeper(tenure, tenure.finish())
             raise
-        if call.forgotten:  # other nodes may lack the script too, and no caller may be left to see their NOSCRIPT
+        if call.forgotten:  # other nodes may lack the script too, and their NOSCRIPT may never be read
             for index, answer in enumerate(call.answers):
                 if answer is None:
                     step = call.step_for(index)
