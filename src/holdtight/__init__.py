@@ -84,7 +84,7 @@ _ASYNC = {
 
 
 def __getattr__(name: str) -> Any:
-    """asyncio is loaded when something of it is touched, not before."""
+    """Imports the asyncio classes on first access, so that blocking code does not load asyncio."""
     if name not in _ASYNC:
         raise AttributeError(f"module 'holdtight' has no attribute {name!r}")
     from importlib import import_module

@@ -1,1 +1,1 @@
-"""The asyncio colour."""
+"""Locks for asyncio code."""

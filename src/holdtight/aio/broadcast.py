@@ -1,7 +1,7 @@
-"""One request to every node of a quorum at once, with as little in between as there can be: the case without a plan.
+"""One request to every node of a quorum at once, with minimal overhead: the fast path without a plan.
 
-Replies are told within the read that brings them, to one burst by all connections: only the burst's end is worth a turn
-of the loop. Whatever is not usual is left in `replies` for a plan to go on with.
+Each connection passes replies to the Burst within the read that brings them: only the end of the burst needs a turn of
+the loop. Everything unusual stays in `replies`, and a plan continues from there.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ _Push = hiredis.PushNotification
 
 
 class Burst:
-    """A yes is 1, begins with it, or is a text; a no begins with 0. `over` ends when enough have said yes (then its
-    result is 1), too many no, or all have answered. What each request is known by is asked for only if something is not
-    usual."""
+    """One broadcast. A yes is 1, a list that begins with 1, or bytes; a no is a list that begins with 0. `over` is done
+    when enough nodes said yes (its result is then 1), too many said no, or all have answered. Builds a Step for a node
+    only in unusual cases."""
 
     __slots__ = (
         "_no",
@@ -61,13 +61,13 @@ class Burst:
         self.yes = self._no = 0
         self.replies: list[Any] = [None] * len(requests)
         self.wanted = True
-        """It is not over, as far as is known here: who waits may have been cancelled."""
+        """Replies still count. Stays True when the waiting task is cancelled, until `end` is called."""
         self.over: asyncio.Future[Any] = transport.loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, connections: "Sequence[NodeConnection]", patience: float) -> None:
-        """When the patience is over, those who have not answered are answered for. The longest that there is needs no
-        timer: the connections have it themselves."""
+        """When the patience is over, missing replies become LinkDown. The longest patience needs no timer: the
+        connections enforce it themselves."""
         loop = self._transport.loop
         deadline = loop.time() + LONGEST_PATIENCE
         for connection, request in zip(connections, self._requests, strict=True):
@@ -77,7 +77,7 @@ class Burst:
             self._timer = loop.call_later(patience, self._lose_patience)
 
     def end(self, outcome: Any) -> None:
-        """Nothing that comes later counts."""
+        """Ends the burst; later replies do not count."""
         self.wanted = False
         if self._timer is not None:
             self._timer.cancel()
@@ -88,10 +88,10 @@ class Burst:
             self._transport.loop.call_soon(self._transport.rest)
 
     def told(self, index: int, connection: "NodeConnection", reply: Any, *, again: bool = True) -> None:
-        """Anything but the usual yes, or one that took two requests."""
+        """Handles every reply but the usual yes on the first request."""
         if isinstance(reply, hiredis.ReplyError):
             step = self._step_for(index)
-            # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
+            # Do not repeat a vote that no caller waits for: its undo may have run already.
             wanted = step.undo or (self.wanted and not self.over.done())
             if is_unknown(reply) and again and connection.alive and wanted:
                 asked = connection.ask(with_script_body(self._requests[index]), LONGEST_PATIENCE)
@@ -108,7 +108,7 @@ class Burst:
         self._count(index, error)
 
     def _leave_undone(self, index: int, step: Step) -> None:
-        """What must not be left undone, to the keeper."""
+        """Hands an undo step to the keeper."""
         if step.undo:
             place = self._transport.nodes[index].place
             place.runtime.keeper.ask(DeferredUndo(place, step.otherwise or step))
@@ -145,10 +145,10 @@ class Burst:
 
 
 class NodeConnection(Connection):
-    """To one node of a quorum: what is pending there may be a burst, the same on all connections."""
+    """A connection to one node of a quorum. A pending entry may be a Burst, the same on all connections."""
 
     index = 0
-    """The node's, among all."""
+    """The node's index in the quorum."""
 
     def _take(self, items: list[Any]) -> None:
         index = self.index

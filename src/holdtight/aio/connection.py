@@ -1,15 +1,15 @@
 """One multiplexed connection on one event loop: no streams, no reader task, no timer per request.
 
-Connecting happens in a thread with the same code that blocking callers use; then the socket is handed to the
-loop. Everything that is asked for in one turn of the loop goes out in one write, and after every so many requests
-within a turn, so that client and server do not run in lockstep.
+A thread connects with the same code that blocking callers use; then the loop takes over the socket. All requests of one
+turn of the loop go out in one write, and after every FLUSH_AFTER requests within a turn, so that client and server do
+not run in lockstep.
 
 # Invariants:
-# - `_pending` and `deadlines` hold who is owed and a deadline per request under way, in the order of the requests;
-# - a future that is done (answered, cancelled, out of patience) stays in line to take its reply;
-# - `_sweep_at` is at or before the earliest deadline of all that are pending;
-# - a bell for an owner that is not listening (yet) is kept: reply and message may come in one read, before the
-#   task that will park has run.
+# - `_pending` and `deadlines` have one entry per request under way, in the order of the requests;
+# - a future that is done (answered, cancelled, out of patience) stays in `_pending` to take its reply;
+# - `_sweep_at` is at or before the earliest deadline of all pending requests;
+# - a bell for an owner that does not listen (yet) is kept: reply and bell may come in one read, before the task that
+#   will park has run.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class Connection:
         self._listeners: dict[Owner, asyncio.Future[Bell | None]] = {}
         self._unheard: dict[Owner, Bell] = {}
         self.knows: set[Any] = set()
-        """The scripts that the server has answered to, for who must be sure that it knows them."""
+        """Scripts that the server has answered to, for callers that must avoid NOSCRIPT."""
         self._attach()
         tell_of_fork(self)
 
@@ -69,14 +69,14 @@ class Connection:
             self._loop.remove_writer(self._fd)
 
     def ask(self, request: bytes, patience: float) -> "asyncio.Future[Any]":
-        """Sends with this turn's other requests. The future ends with the reply, or with LinkDown."""
+        """Sends with the other requests of this turn. The future ends with the reply, or with LinkDown."""
         future = self._new_future()
         if not self.add(future, request, self._clock() + patience):
             future.set_exception(LinkDown("the connection is closed", sent=False))
         return future
 
     def add(self, owed: Any, request: bytes, deadline: float) -> bool:
-        """False if the connection is closed."""
+        """Queues a request. False if the connection is closed."""
         if not self.alive:
             return False
         self._pending.append(owed)
@@ -156,7 +156,7 @@ class Connection:
             del self._unheard[next(iter(self._unheard))]
 
     async def park(self, owner: Owner, until: float) -> Bell | None:
-        """Until a bell for this owner, or until the time has come."""
+        """Waits for a bell for this owner, until `until`."""
         bell = self._unheard.pop(owner, None)
         if bell is not None:
             return bell
@@ -175,12 +175,12 @@ class Connection:
                 del self._listeners[owner]
 
     def wake(self) -> None:
-        """Ends all parks, as if their time had come."""
+        """Ends all parks, as at a timeout."""
         for listener in self._listeners.values():
             _time_is_up(listener)
 
     def listen(self, owner: Owner, listener: "asyncio.Future[Bell | None]") -> None:
-        """For who waits for the first of several connections to ring."""
+        """For a task that waits for the first bell of several connections."""
         bell = self._unheard.pop(owner, None)
         if bell is None:
             self._listeners[owner] = listener
@@ -191,24 +191,24 @@ class Connection:
         if self._listeners.get(owner) is listener:
             del self._listeners[owner]
 
-    # Patience and ends.
+    # Timeouts and closing.
 
     @property
     def owed(self) -> int:
         return len(self._pending)
 
     def waiting_for(self, patience: float) -> float:
-        """For how long the oldest request has been under way, if all are made with that patience."""
+        """The age of the oldest request under way, if all were sent with this patience."""
         return self._clock() - (self.deadlines[0] - patience) if self.deadlines else 0.0
 
     @property
     def idle(self) -> bool:
-        """Nobody waits for an answer or a bell."""
+        """No task waits for a reply or a bell."""
         return not self._pending and not self._listeners
 
     @property
     def silent(self) -> bool:
-        """Somebody has run out of patience with it, and it has said nothing since."""
+        """A request has timed out, and nothing has arrived since."""
         return bool(self._pending) and self._clock() >= self.deadlines[0]
 
     def _arm(self, deadline: float) -> None:
@@ -218,13 +218,13 @@ class Connection:
         self._sweeper = self._loop.call_at(deadline, self._sweep)
 
     def _sweep(self) -> None:
-        """A reply that does not come in time ends the connection: should it never come, all later ones would be taken
-        for the answers to the requests before theirs."""
+        """An overdue reply ends the connection: if it never came, each later reply would be taken for the answer to an
+        earlier request."""
         self._sweeper = None
         due, self._sweep_at = self._sweep_at, _NEVER
         now = self._clock()
         if now > due + HELD_UP:
-            self._arm(now + HELD_UP)  # the loop was blocked, not the server silent: first see what has come
+            self._arm(now + HELD_UP)  # the loop was blocked, the server not silent: read first what has arrived
             return
         earliest = min(self.deadlines, default=_NEVER)
         if now >= earliest:
@@ -233,7 +233,7 @@ class Connection:
             self._arm(max(earliest, now + 0.001))
 
     def fail(self, cause: LinkDown) -> None:
-        """The connection is of no use any more: everybody who waits on it is told."""
+        """Closes the connection and tells all waiting tasks."""
         if not self.alive:
             return
         self.alive = False
@@ -254,14 +254,14 @@ class Connection:
         if not owed.done():
             owed.set_exception(error)
             if isinstance(owed, asyncio.Future):
-                owed.exception()  # who asked is told; where the loop ends before, nobody minds
+                owed.exception()  # marks it as retrieved: if the loop ends first, there must be no warning
 
     def close(self) -> None:
         self._flush()
         self.fail(LinkDown("the client was closed", sent=False))
 
     def discard(self) -> None:
-        """Its loop is closed: nobody is left to be told."""
+        """Its loop is closed: no task is left to be told."""
         self.alive = False
         self._link.close()
 

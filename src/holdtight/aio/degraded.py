@@ -1,4 +1,4 @@
-"""A lease without the server, for asyncio code. See clients/degraded.py."""
+"""Degraded leases for asyncio code. See clients/degraded.py."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,12 @@ __all__ = ["Open", "without_the_server"]
 async def without_the_server(
     lock: "AsyncLock", error: BaseException, owner: Owner, wait: float | None, who: Identity, or_none: bool
 ) -> "AsyncLease | None":
-    """What `on_unavailable` asks for instead: `wait` is what is left of it."""
+    """Grants what `on_unavailable` asks for. `wait` is the rest of the caller's limit."""
     locks: Any = lock.client
     how = locks.settings.on_unavailable
     lease: AsyncLease | None
     stand_in = locks.stand_in if how == "local" else None
-    locks.check_open()  # now: whoever closes meanwhile finds the stand-in
+    locks.check_open()  # after the stand-in exists: an aclose() from now on also closes the stand-in
     if stand_in is not None:
         other: AsyncLock = stand_in.keep_sibling(lock, lock.options)
         lease = await (other.try_acquire() if or_none else other.take(wait, who))
@@ -37,7 +37,7 @@ async def without_the_server(
 
 
 class Open:
-    """Stands in for a lock whose server cannot be reached, and lets everybody run."""
+    """Stands in for a lock whose server cannot be reached, and lets every caller run."""
 
     def __init__(self, lock: "AsyncLock") -> None:
         self.key = lock.key
@@ -56,7 +56,7 @@ class Open:
         end_open_tenure(tenure, self._lock.client)
 
     async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
-        """There is nothing that could end before the holder does."""
+        """Nothing to renew: only max_hold can end this lease early."""
 
     async def downgrade(self, tenure: Tenure) -> AsyncLease:
         return Open(self._lock.reading()).lease(tenure.owner)

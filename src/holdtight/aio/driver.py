@@ -22,7 +22,7 @@ POLL_SECONDS = (0.02, 0.08)
 
 
 class PlanRunner(ABC):
-    """The loop of every driver: what a plan wishes is carried out, and what came of it is sent or thrown into it."""
+    """The loop of every driver: carries out each wish of a plan, then sends the result or throws the error into it."""
 
     async def run(self, plan: Plan[R]) -> R:
         value: Any = None
@@ -40,7 +40,7 @@ class PlanRunner(ABC):
                 except BaseException as raised:
                     error = raised
         finally:
-            # The error knows this frame, and with it the callers' leases: in a cycle, their end would not be noticed.
+            # The error refers to this frame and so to the caller's leases; a cycle would hide that these were dropped.
             del error, value
 
     @abstractmethod
@@ -48,7 +48,7 @@ class PlanRunner(ABC):
 
 
 class Driver(PlanRunner):
-    """One plan's run: the connection that carries it, and its place in line. A context manager."""
+    """Runs one plan: has the connection that carries it and its place in the queue. A context manager."""
 
     def __init__(self, transport: Transport, connection: Connection | None = None) -> None:
         self._transport = transport
@@ -79,7 +79,8 @@ class Driver(PlanRunner):
         return await self._transport.perform(self._connection, step)
 
     async def _undo(self, step: Step) -> Any:
-        """On the connection of the deed if it lives, shielded from further cancellation; else by the keeper."""
+        """Sends the undo on the connection of the original request, shielded from cancellation; without one, asks the
+        keeper."""
         self._stop_standing()
         connection = self._connection
         if connection is None or not connection.alive:
@@ -89,7 +90,7 @@ class Driver(PlanRunner):
         silent = connection.silent
         asked = connection.ask(with_script_body(step.packed(connection.inbox_word)), UNDO_SECONDS)
         if silent:
-            # It goes out in order, but there is no use in waiting for the answer.
+            # It goes out in order, but waiting for the answer is pointless.
             asked.add_done_callback(ignore)
             self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
             return None
@@ -122,7 +123,7 @@ class Driver(PlanRunner):
             self._standing = StandingInLine(self._place, park.touch, connection.inbox, gone)
             self._place.runtime.keeper.add(self._standing, self._clock())
         if not connection.inbox:
-            # Nobody can ring here: look now and then.
+            # Without an inbox no bell can arrive: poll.
             await asyncio.sleep(min(seconds, random.uniform(*POLL_SECONDS)))
             return Bell() if self._clock() < park.until else None
         return await connection.park(park.owner, park.until)
@@ -135,7 +136,7 @@ class Driver(PlanRunner):
 
 
 async def see_through(future: "asyncio.Future[Any]") -> asyncio.CancelledError | None:
-    """Waits until the future is done, whatever comes; returns the cancellation that came meanwhile, if one did."""
+    """Waits until the future is done, even if cancelled. Returns the cancellation that came meanwhile, or None."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:

@@ -1,4 +1,4 @@
-"""What blocks of a lock can be besides `async with lock`: `lock.hold()`, and a decorated function."""
+"""Other blocks than `async with lock`: `lock.hold()`, and decorated functions."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 def under(lock: Any, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    """The function, each call of it in a block of the lock."""
+    """Wraps the function so that each call runs in a block of the lock. Raises TypeError or ValueError if it cannot."""
     check_decorated(lock, function)
     if not is_async(function):
         raise TypeError(f"{function!r} is not an async function: decorate it with a lock of Locks")
@@ -35,7 +35,7 @@ class Takes(Protocol):
 
 
 class AsyncHold:
-    """What `lock.hold()` gives."""
+    """The result of `lock.hold()`. Raises RuntimeError when it is entered twice."""
 
     def __init__(self, lock: Takes, wait: float | None) -> None:
         self._lock = lock

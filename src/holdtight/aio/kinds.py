@@ -1,4 +1,4 @@
-"""Read-write locks and semaphores for asyncio code. Taking, waiting and giving back are those of every AsyncLock."""
+"""Read-write locks and semaphores for asyncio code. They acquire, wait and release as every AsyncLock does."""
 
 from typing import Any
 
@@ -13,32 +13,32 @@ __all__ = ["AsyncReadWriteLock", "AsyncSemaphore"]
 
 
 class AsyncReadWriteLock(BaseReadWriteLock[AsyncLock]):
-    """`read()` and `write()` each give an AsyncLock."""
+    """`read()` and `write()` each return an AsyncLock."""
 
     __slots__ = ()
 
     async def locked(self) -> bool:
-        """Whether anybody holds it, for reading or for writing."""
+        """Whether it is held at this moment, for reading or for writing. Raises Unavailable."""
         return await self._read.locked()
 
     async def inspect(self) -> LockInfo:
-        """Who holds it and who waits, in order."""
+        """The holders, and the waiters in order. Raises Unavailable."""
         return await self._read.inspect()
 
 
 class AsyncSemaphore(AsyncLock):
-    """At most `permits` are held at a time; a crashed holder's come back after its ttl."""
+    """At most `permits` are held at a time. The permits of a crashed holder are free again after its ttl."""
 
     __slots__ = ()
 
     async def acquire(self, n: int = 1, *, wait: Any = UNSET) -> AsyncLease:
-        """A lease on `n` permits at once; errors as of an AsyncLock."""
+        """Returns a lease on `n` permits at once. Raises as AsyncLock does; TypeError or ValueError for a bad `n`."""
         return await AsyncLock.acquire(self.asking_for(n), wait=wait)
 
     async def try_acquire(self, n: int = 1) -> AsyncLease | None:
-        """A lease on `n` permits, or None if that many cannot be had now. Never waits."""
+        """Returns a lease on `n` permits, or None if that many are not free. Never waits. Raises as `acquire`."""
         return await AsyncLock.try_acquire(self.asking_for(n))
 
     def hold(self, n: int = 1, *, wait: Any = UNSET) -> AsyncHold:
-        """A single-use context manager on `n` permits: enter and exit may be in different tasks."""
+        """A single-use context manager on `n` permits: one task may enter it, another exit. Raises as `acquire`."""
         return AsyncLock.hold(self.asking_for(n), wait=wait)

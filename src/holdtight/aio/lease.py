@@ -1,4 +1,4 @@
-"""A lease for asyncio code, and the block that is cancelled when it is lost."""
+"""A lease for asyncio code, and the block whose body is cancelled when the lease is lost."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,19 +20,19 @@ _GLANCE = 0.25
 
 
 class AsyncLease(BaseLease):
-    """One grant in the user's hands. Renewed by itself; `check()` before anything that must not run twice."""
+    """One grant, renewed automatically. Call `check()` before anything that must not run twice."""
 
     lock: "AsyncLock"
 
     async def wait_lost(self, timeout: Any = None) -> bool:
-        """Waits until the lease is lost (True), or the timeout has passed or the lease was released (False)."""
+        """Waits until the lease is lost (True), or until the timeout or its release (False)."""
         limit = wait_seconds(timeout, "timeout")
         if self.lost:
             return True
         loop, runtime = asyncio.get_running_loop(), self.tenure.place.runtime
         gone = loop.create_future()
 
-        def hook() -> None:  # delivered on the loop that acquired, which need not be this one
+        def hook() -> None:  # runs on the loop that acquired the lease, which may be another one
             runtime.call_soon(loop, _finish, gone)
 
         tenures = self.tenures
@@ -55,14 +55,17 @@ class AsyncLease(BaseLease):
         return gone.done() or self.lost
 
     async def renew(self, ttl: Any = None) -> None:
-        """Sets the time left to `ttl` (default: the lease's own), and renews with it from now on."""
+        """Sets the time left to `ttl` (default: the lease's own), which later renewals use too.
+
+        Raises LeaseLost if the lease is not held any more, Unavailable if the server does not answer.
+        """
         number = None if ttl is None else ttl_seconds(ttl, renewed=self.tenure.terms.renew)
         self.check()
         await self.lock.renew_tenure(self.tenure, number)
 
     async def tell(self, report: Callable[..., None], *args: Any) -> None:
-        """Reports what gave this lease. A subscriber may raise what is no Exception (SystemExit): then nobody gets the
-        lease, so the lock goes back first."""
+        """Reports the grant of this lease. A subscriber may raise a BaseException such as SystemExit. Then the caller
+        never gets the lease, so this releases the lock first."""
         try:
             report(*args)
         except BaseException:
@@ -71,28 +74,37 @@ class AsyncLease(BaseLease):
             raise
 
     async def release(self) -> None:
-        """Gives the lock back. Idempotent. NotOwner if it was not ours any more, Unavailable if that is not known."""
+        """Releases the lock. Idempotent. Raises NotOwner if it was lost before, Unavailable if that is not known."""
         if self._close():
             await self.lock.give_back(self.tenure)
             self._not_if_lost("release")
 
     async def detach(self, ttl: Any = None) -> str:
-        """Ends this lease without releasing: whoever gets the text can `adopt` the lock within `ttl`. A secret."""
+        """Ends this lease without releasing the lock and returns a text: any client with the text can `adopt` the lock
+        within `ttl`, so keep it secret.
+
+        Raises NotSupported unless it is an exclusive lock, entered once, on one server that was reachable; LeaseLost if
+        the lease is not held any more; Unavailable if the server does not answer.
+        """
         number = self.ttl if ttl is None else ttl_seconds(ttl, renewed=False)
         self._may_detach()
         await self.lock.renew_tenure(self.tenure, number, last=True)
         self._close()
         try:
             self.lock.report_detached(self.tenure)
-        except BaseException:  # of a subscriber: nobody gets the text, so nobody could ever adopt the lock
+        except BaseException:  # raised by a subscriber: the caller never gets the text, so nothing could adopt the lock
             with suppress(LockError):
                 await self.lock.give_back(self.tenure)
             raise
         return Detached(self.name, self.tenure.owner).text()
 
     async def downgrade(self) -> "AsyncLease":
-        """From writing to reading with no gap: ends this lease and gives the reader's. A block that held this one gives
-        back the other at its end."""
+        """Turns a write lease into a read lease without a gap: ends this lease and returns the new one. A block that
+        held this lease releases the new one at its end.
+
+        Raises NotSupported unless it is a write lease, entered once, not on a quorum; LeaseLost if the lease is not
+        held any more; Unavailable if the server does not answer, and then this lease is lost.
+        """
         self._may_downgrade()
         lease = await self.lock.downgrade(self.tenure)
         self._downgraded(lease)
@@ -101,7 +113,7 @@ class AsyncLease(BaseLease):
         return lease
 
     async def leave(self) -> LeaseLost | None:
-        """The end of a block: releases. Returns what is to be said about a loss."""
+        """Ends a block: releases, and returns the loss to report, if any."""
         if self.successor is not None:
             successor: AsyncLease = self.successor
             return await successor.leave()
@@ -114,7 +126,7 @@ class AsyncLease(BaseLease):
         except NotOwner as not_owner:
             failure = not_owner
         except Unavailable:
-            pass  # an event and a log line say so; the body has done its work, and the grant ends by its ttl
+            pass  # an event and a log line report it; the body has done its work, and the ttl ends the grant
         if was_lost:
             failure = LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
         return failure
@@ -126,12 +138,12 @@ def _finish(future: "asyncio.Future[None]") -> None:
 
 
 class Block:
-    """One `async with` body. By the rules of `asyncio.timeout`: the decision to cancel is made on the loop, never after
-    the block has begun to exit, and only the cancellation that we asked for is taken back.
+    """One `async with` body. Follows the rules of `asyncio.timeout`: decides to cancel only on the loop, never after
+    the block began to exit, and takes back only its own cancellation.
 
     # Invariants:
     # - `lease_lost` and `begin_exit` run on the same loop, so one of them is first;
-    # - every `task.cancel()` of ours is answered by one `task.uncancel()`.
+    # - each `task.cancel()` of the block is matched by one `task.uncancel()`.
     """
 
     __slots__ = ("_around", "_cancelling", "_task", "cancelled", "exiting", "lease")
@@ -141,11 +153,11 @@ class Block:
         self._task = task
         self._cancelling = task.cancelling()
         self.cancelled = False
-        """We have asked for the body to be cancelled."""
+        """This block has cancelled the body."""
         self.exiting = False
         tenure = lease.tenure
         self._around = tenure.block
-        """The block around this one on the same grant, if it is entered again."""
+        """The outer block on the same grant, if the lock was entered again."""
         tenure.block = self
         if tenure.reason is not None:
             tenure.deliver(self.lease_lost)
@@ -164,7 +176,7 @@ class Block:
             self._task.cancel()
 
     def begin_exit(self) -> None:
-        """From here on the body is not cancelled any more."""
+        """From here on the body is not cancelled."""
         self.exiting = True
         tenure = self.lease.tenure
         tenure.block = self._around
@@ -172,7 +184,7 @@ class Block:
             tenure.deliver(self._around.lease_lost)
 
     async def exit(self, error: BaseException | None) -> None:
-        """After `begin_exit`: gives back, takes our cancellation back, and tells of a loss."""
+        """Call after `begin_exit`: releases, takes back the block's own cancellation, and reports a loss."""
         outer = self.cancelled and self._task.uncancel() > self._cancelling
         failure = await self.lease.leave()
         if failure is None:
@@ -185,11 +197,11 @@ class Block:
 async def leave_elsewhere(
     key: Key, kind: type[BaseException] | None, step_out: Callable[[Identity], None] | None = None
 ) -> None:
-    """Gives back what a block held that is left in another task than it was entered in, if it can be told which: nobody
-    else ever will. So ends a generator that the loop closes because nobody has it any more.
+    """Ends a block that is left in another task than the one that entered it, if there is only one candidate: no other
+    code would release it. This happens when the loop closes a dropped async generator.
 
-    Of readers and permits several may be open: then those are kept no more whose task has ended, as with a thread that
-    ends in a block.
+    With readers and permits several blocks may be open. Then the blocks of finished tasks stop keeping their leases
+    alive, as for a thread that ends inside a block.
     """
     inside = [(who, each) for who in tasks_inside(key) for entered, each in list(who.stack) if entered == key]
     found = [(who, each) for who, each in inside if isinstance(each, Block)]

@@ -1,4 +1,4 @@
-"""`AsyncLock`: the uncontended path, bare, and the way to the driver for everything else."""
+"""`AsyncLock`: a fast path for the uncontended case; the driver handles everything else."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -57,13 +57,14 @@ class AsyncLock(BaseLock):
         self._lane = self._runtime.keeper.lane(self.terms.interval)
         self._patience = shared(patience(self.prepared, options.wait, locks.settings.connect_timeout))
 
-    # Taking.
+    # Acquiring.
 
     async def acquire(self, *, wait: Any = UNSET) -> AsyncLease:
-        """A lease; LockTimeout when the wait ends, Unavailable, DeadlockDetected or QueueFull.
+        """Returns a lease. Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, or
+        RuntimeError on a closed client.
 
-        What this very task holds in a block is a DeadlockDetected at once. What it has taken with `acquire()` may be
-        released by another: that is waited for, and the log tells after `deadlock_after` seconds.
+        Raises DeadlockDetected at once if this task holds the lock in a block. If it holds the lock through
+        `acquire()`, another task may release that, so this call waits, and logs it after `deadlock_after` seconds.
         """
         who = identity()
         lease = await self.take(self._wait if wait is UNSET else wait_seconds(wait), who)
@@ -71,7 +72,7 @@ class AsyncLock(BaseLock):
         return lease
 
     async def try_acquire(self) -> AsyncLease | None:
-        """A lease, or None if somebody else holds the lock. Never waits."""
+        """Returns a lease, or None if it is not free now. Never waits. Raises Unavailable, RuntimeError once closed."""
         who = identity()
         if who.stack or who.grants:
             try:
@@ -135,13 +136,13 @@ class AsyncLock(BaseLock):
             answer: Answer | None
             if isinstance(reply, Exception):
                 said = ServerSaid(str(reply))
-                answer = None if said.word == "NOSCRIPT" else said  # nothing has run: begin again
+                answer = None if said.word == "NOSCRIPT" else said  # nothing has run: start afresh
             else:
                 answer = locks.store.read_attempt(reply, started)
             return await self._slowly(transport, connection, owner, wait, started, answer, 0, who, or_none)
         fence = int(reply)
         client.lead = fence / 1e6 - started
-        if clock() - started >= prepared.valid:  # we were paused: the plan asks once more
+        if clock() - started >= prepared.valid:  # this process was paused: the plan asks again
             return await self._slowly(
                 transport, connection, owner, wait, started, Grant(fence, started), 0, who, or_none
             )
@@ -151,13 +152,13 @@ class AsyncLock(BaseLock):
         lease.tenure = tenure
         lease.witness = leak_warning_for(
             tenure
-        )  # before anybody renews it: an interrupt may come between any two of these
+        )  # before the keeper renews it: an interrupt may come between any two statements
         lane = self._lane
         if lane.epoch != current.epoch:
             lane = self._lane = self._runtime.keeper.lane(tenure.interval)
         due = started + lane.interval
         if due < lane.latest - lane.slack:
-            self._runtime.keeper.add(tenure, started)  # the answer took long: it does not belong at the end of the lane
+            self._runtime.keeper.add(tenure, started)  # the reply was slow: due too early for the end of the lane
         else:
             lane.charges[tenure] = lane.latest = due
             if not lane.armed:
@@ -180,10 +181,10 @@ class AsyncLock(BaseLock):
         who: Identity,
         or_none: bool,
     ) -> AsyncLease | None:
-        """All other ways: no connection yet, somebody else holds it, the server is not well."""
+        """All other cases: no connection yet, the lock is held, or the server has a problem."""
         locks = self._locks
         if first is None and not limit:
-            locks.check_open()  # otherwise the plan does that: what was sent has to be undone
+            locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
         asking = self.asking(owner, wait, started, who, or_none=or_none)
         try:
             with Driver(transport, connection) as driver:
@@ -209,12 +210,12 @@ class AsyncLock(BaseLock):
             self.see_to(lease, who)
         return lease
 
-    # ReleasingLock back and renewing, for leases.
+    # Releasing and renewing, for leases.
 
     async def give_back(self, tenure: Tenure) -> None:
         self._runtime.keeper.drop(tenure)
         if tenure.lost():
-            self.let_go(tenure)  # no answer could change anything, and the server may be hung
+            self.let_go(tenure)  # no answer could change anything, and the server may hang
             return
         tenure.ended = True
         locks = self._locks
@@ -259,7 +260,7 @@ class AsyncLock(BaseLock):
             locks.report_release(tenure)
 
     async def downgrade(self, tenure: Tenure) -> AsyncLease:
-        """The reader's lease in place of the writer's."""
+        """Returns the read lease that replaces the write lease."""
         lock = self.reading()
         tenure.waiting = True
         self._runtime.keeper.drop(tenure)
@@ -328,7 +329,7 @@ class AsyncLock(BaseLock):
             await self._finish_giving_back(lease, answer, error)
 
     def _give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
-        """The usual end of a block: the request is on its way, and the answer to come. None if there is more to it."""
+        """The usual end of a block: sends the release and returns the future of its answer. None in all other cases."""
         transport = self._locks.latest
         if (
             tenure.entered != 1
@@ -353,7 +354,7 @@ class AsyncLock(BaseLock):
         return connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), _PATIENCE)
 
     async def _finish_giving_back(self, lease: AsyncLease, first: Any, error: BaseException | None) -> None:
-        """Goes on from the answer to `_give_back_at_once`, or the LinkDown that came instead."""
+        """Continues from the answer to `_give_back_at_once`, or from its LinkDown."""
         if first == 3:
             self.handed_on(lease.tenure)
         if first in (1, 3):
@@ -365,23 +366,29 @@ class AsyncLock(BaseLock):
                 raise
             error.add_note(str(failure))
         except Unavailable:
-            pass  # an event and a log line say so; the body has done its work, and the grant ends by its ttl
+            pass  # an event and a log line report it; the body has done its work, and the ttl ends the grant
 
     def hold(self, *, wait: Any = UNSET) -> AsyncHold:
-        """A single-use context manager that carries its lease: enter and exit may be in different tasks. Cancels
-        nobody when the lease is lost."""
+        """A single-use context manager that carries its lease: one task may enter it, another exit. A loss cancels no
+        task.
+
+        Entering raises as `acquire`.
+        """
         return AsyncHold(self, self._wait if wait is UNSET else wait_seconds(wait))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-        """As a decorator: every call runs under the lock. Refuses generator functions, and names like "order:{id}"."""
+        """As a decorator: every call runs under the lock, and raises as an `async with` block does.
+
+        Raises TypeError for generator functions and functions that are not async, ValueError for names like "id:{id}".
+        """
         return under(self, function)
 
-    # Looking.
+    # Inspecting.
 
     async def locked(self) -> bool:
-        """Whether anybody holds it, this moment."""
+        """Whether the lock is held at this moment. Raises Unavailable."""
         return (await self.inspect()).locked
 
     async def inspect(self) -> LockInfo:
-        """Who holds it and who waits, in order."""
+        """The holders, and the waiters in order. Raises Unavailable."""
         return await self._locks.inspect(self._name)

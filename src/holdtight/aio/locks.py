@@ -37,7 +37,8 @@ R = TypeVar("R")
 
 
 class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
-    """Locks on one server, for asyncio code. Cheap to keep; works on several event loops, also at once."""
+    """A client for asyncio code: locks on one server or quorum. Cheap to keep; works on several event loops, also at
+    the same time."""
 
     lock_type = AsyncLock
     rwlock_type = AsyncReadWriteLock
@@ -99,9 +100,9 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the connections. Tasks that wait for a lock get the RuntimeError that new calls get, at once; a
-        connection attempt that is under way has its two seconds to end. What was sent is taken back. Leases that are
-        held stay so: they are renewed and can be released."""
+        """Closes the connections. Waiting tasks get the RuntimeError that new calls get, at once; a connection attempt
+        under way has its two seconds to end. Unfinished requests are undone. Held leases stay: they are renewed and can
+        be released."""
         if self.closed:
             return
         self._close()
@@ -116,10 +117,10 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
                 asked.add_done_callback(ignore)
                 await asyncio.wait([asked])
         finally:
-            self.close_loops()  # also if we are cancelled: nobody can close it a second time
+            self.close_loops()  # also when cancelled: a second aclose() does nothing
 
     def discard(self) -> None:
-        """Closes where no loop runs any more, as at the end of a test: nothing is said to the server."""
+        """Closes when the loops run no more, as at the end of a test. Sends nothing to the server."""
         self._close()
         for transport in self._transports:
             transport.close()
@@ -135,7 +136,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         return FanDriver(cast("QuorumTransport", transport))
 
     async def run(self, plan: Plan[R], name: str) -> R:
-        """Runs a plan that is no acquisition; what goes wrong becomes one of our errors."""
+        """Runs a plan that is not an acquisition, and converts its errors into public exceptions."""
         try:
             with self._driver() as driver:
                 return await driver.run(plan)
@@ -153,7 +154,10 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         max_hold: Any = UNSET,
         label: Any = UNSET,
     ) -> AsyncReadWriteLock:
-        """A read-write lock under this name: `.read()` and `.write()` each give a lock. First come, first served."""
+        """Returns a read-write lock; its `.read()` and `.write()` each return a lock. First come, first served.
+
+        Raises TypeError or ValueError for a name or option that is not allowed.
+        """
         made: AsyncReadWriteLock = self._rwlock(
             name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
         )
@@ -171,7 +175,10 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         max_hold: Any = UNSET,
         label: Any = UNSET,
     ) -> AsyncSemaphore:
-        """A semaphore of so many permits. The limit is the one that each request brings; nothing is stored."""
+        """Returns a semaphore of `permits` permits. Each request brings its own limit; the server stores none.
+
+        Raises TypeError or ValueError for a name or option that is not allowed.
+        """
         options = {
             "ttl": ttl,
             "wait": wait,
@@ -193,22 +200,35 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         max_hold: Any = UNSET,
         label: Any = UNSET,
     ) -> AsyncMulti:
-        """Several locks as one: all or nothing, taken in one order by all. Options are for those given by name."""
+        """Returns several locks as one: all or nothing, always taken in one order. Options are for parts given by name.
+
+        Raises TypeError or ValueError for a part or option that is not allowed.
+        """
         options = {"ttl": ttl, "reentrant": reentrant, "renew": renew, "max_hold": max_hold, "label": label}
         return AsyncMulti(self, parts_of(self, names_or_locks, options), multi_wait(self, wait))
 
     async def inspect(self, name: str) -> LockInfo:
-        """Who holds this name and who waits for it, in order."""
+        """The holders of this name, and its waiters in order.
+
+        Raises Unavailable; TypeError or ValueError for a name that is not allowed.
+        """
         check_name(name)
         return await self.run(self._look(name), name)
 
     async def bless(self) -> dict[str, str]:
-        """Of a quorum: the operator vouches that no lease was held when its nodes were last started, so that they vote
-        at once. Says what came of it, node by node; QuorumNotReached if that is no majority."""
+        """For a quorum: the operator vouches that no lease was held when the nodes last started, so they vote at once.
+
+        Returns the outcome of each node. Raises QuorumNotReached unless a majority confirms, NotSupported without a
+        quorum or its restart guard.
+        """
         return await self.run(self._bless(), "")
 
     async def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> AsyncLease:
-        """Takes over a lock that was detached, under a new owner and a higher fence. LeaseLost if it is too late."""
+        """Takes over a detached lock under a new owner and a higher fence.
+
+        Raises LeaseLost if it is too late, Unavailable, NotSupported on a quorum, RuntimeError once closed; TypeError
+        or ValueError if `text` does not come from `detach()`.
+        """
         detached = Detached.read(text)
         self.check_open()
         self._can_adopt(detached.name)

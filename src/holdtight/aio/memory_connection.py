@@ -1,7 +1,7 @@
-"""A connection on one event loop to a store in this process: whoever asks has the answer at once.
+"""A connection on one event loop to a store in this process: every request is answered at once.
 
-Asking takes no turn of the loop, as with a free lock of asyncio's own; only who has to wait gives way to others. Bells
-come from any thread and are told on the loop, in order.
+A request takes no turn of the loop, like acquiring a free `asyncio.Lock`; only a task that must wait yields to others.
+Bells come from any thread and are delivered on the loop, in order.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class LocalConnection(Connection):
     def _detach(self) -> None: ...
 
     def ask(self, request: bytes, patience: float) -> "asyncio.Future[Any]":
-        """A future that has the reply already, or LinkDown."""
+        """Returns a future that already has the reply, or LinkDown."""
         future = self._new_future()
         if self.alive:
             future.set_result(self._link.call(request, patience))

@@ -1,4 +1,4 @@
-"""Several locks as one, for asyncio code."""
+"""Multi-locks for asyncio code."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,7 +37,7 @@ class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
             await part.renew(ttl)
 
     async def release(self) -> None:
-        """Gives all back. Idempotent. Raises what the first that could not be given back raised."""
+        """Releases all parts. Idempotent. Raises the first error of any part, after trying all."""
         if self.closed:
             return
         if self.forsake_if_lost():
@@ -63,7 +63,7 @@ class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
 
 
 class _Block(Block):
-    """The body is cancelled when any of the parts is lost."""
+    """Cancels the body when any part is lost."""
 
     __slots__ = ("_blocks_around",)
 
@@ -92,11 +92,11 @@ class AsyncMulti(BaseMulti[AsyncLock]):
     """Several locks that are held together or not at all."""
 
     async def acquire(self, *, wait: Any = UNSET) -> AsyncLease:
-        """One lease on all; errors as of an AsyncLock, naming the part that could not be had."""
+        """Returns one lease on all parts. Raises as `AsyncLock.acquire`, naming the part that could not be had."""
         return self.taken(await self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
 
     async def try_acquire(self) -> AsyncLease | None:
-        """One lease on all, or None if any is held by somebody else. Never waits."""
+        """Returns one lease on all parts, or None if any is not free. Never waits. Raises as AsyncLock does."""
         who = identity()
         leases = await self._take(None, who, or_none=True)
         if leases is None:
@@ -111,7 +111,7 @@ class AsyncMulti(BaseMulti[AsyncLock]):
         return AsyncMultiLease(self, leases)
 
     async def _take(self, wait: float | None, who: Identity, *, or_none: bool = False) -> tuple[AsyncLease, ...] | None:
-        """Leases on all parts, which count as held in blocks: who waits for the last holds the first."""
+        """Leases on all parts. They count as held in blocks: while the last part is waited for, the first is held."""
         clock = self._locks.place.clock
         started = clock()
         if self.can_be_one_step and not self.entered_by(who):
@@ -135,7 +135,7 @@ class AsyncMulti(BaseMulti[AsyncLock]):
         return tuple(leases)
 
     async def _at_once(self, who: Identity) -> tuple[AsyncLease, ...] | None:
-        """All of them with one request, if they are free and nobody stands in line for any."""
+        """Takes all parts with one request, if all are free and have no waiters."""
         locks = self._locks
         locks.check_open()
         owner = locks.client.owner()
@@ -151,7 +151,7 @@ class AsyncMulti(BaseMulti[AsyncLock]):
         try:
             for lease in leases:
                 locks.report_quick_grant(lease.name, owner, lease.fence)
-        except BaseException:  # of a subscriber
+        except BaseException:  # raised by a subscriber
             await self._give_up(leases, who)
             raise
         return tuple(leases)
@@ -188,26 +188,30 @@ class AsyncMulti(BaseMulti[AsyncLock]):
         await block.exit(error)
 
     def hold(self, *, wait: Any = UNSET) -> AsyncHold:
-        """A single-use context manager that carries its lease: enter and exit may be in different tasks."""
+        """A single-use context manager that carries its lease: one task may enter it, another exit.
+
+        Entering raises as `acquire`.
+        """
         return AsyncHold(self, self._wait if wait is UNSET else wait_seconds(wait))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-        """As a decorator: every call runs under all the locks."""
+        """As a decorator: every call runs under all the locks. Raises as `AsyncLock.__call__`."""
         return under(self, function)
 
-    # Looking.
+    # Inspecting.
 
     async def locked(self) -> bool:
-        """Whether anybody holds any of them, this moment."""
+        """Whether any part is held at this moment. Raises Unavailable."""
         return (await self.inspect()).locked
 
     async def inspect(self) -> LockInfo:
-        """Who holds and who waits for any of them."""
+        """The holders and waiters of all parts. Raises Unavailable."""
         return combined(self.name, [await part.inspect() for part in self.parts])
 
 
 async def _give_back(leases: Sequence[AsyncLease]) -> list[LockError]:
-    """All of them, whatever happens to one. After a cancellation, or an interrupt, the keeper gives back the rest."""
+    """Releases all, also after a failure, and returns the failures. If cancelled or interrupted, leaves the rest to the
+    keeper."""
     failures: list[LockError] = []
     try:
         for lease in reversed(leases):

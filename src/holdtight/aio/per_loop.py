@@ -10,12 +10,12 @@ __all__ = ["PerLoop", "let_go"]
 
 
 class PerLoop:
-    """Works on several loops, one after another and at the same time in different threads."""
+    """Works on several loops, one after another or at the same time in different threads."""
 
     place: Place
     closed = False
     latest: Transport | None
-    """The transport that was last asked for: nearly always the one that is wanted."""
+    """The transport of the last call: nearly always the one that the next call needs."""
 
     def open_loops(self, place: Place, connect_timeout: float) -> None:
         self.place = place
@@ -24,7 +24,7 @@ class PerLoop:
         self._transports: list[Transport] = []
 
     def transport(self) -> Transport:
-        """The connection of the running loop."""
+        """The transport of the running loop."""
         loop = asyncio.get_running_loop()
         latest = self.latest
         if latest is not None and latest.loop is loop:
@@ -40,12 +40,12 @@ class PerLoop:
                 try:
                     self._transports.remove(each)
                 except ValueError:
-                    continue  # another thread's loop was quicker
+                    continue  # another thread's loop removed it first
                 each.close()
         if found is None:
             found = self._new_transport(loop)
             self._transports.append(found)
-            found.closed = self.closed  # now: whoever closes meanwhile finds it in the list
+            found.closed = self.closed  # after the append: a close() from now on finds it in the list
         self.latest = found
         return found
 
@@ -53,7 +53,7 @@ class PerLoop:
         return Transport(self.place, loop, connect_timeout=self._connect_timeout)
 
     def abandon_loops(self) -> None:
-        """In a forked child: the connections have been let go without a word."""
+        """In a forked child: each connection has already abandoned its socket, sending nothing."""
         self._transports.clear()
         self.latest = None
 
@@ -62,7 +62,7 @@ class PerLoop:
             _on_its_loop(transport, transport.refuse)
 
     def close_loops(self) -> None:
-        """Those of other loops are closed there, soon."""
+        """Connections of other loops are closed on those loops, soon."""
         transports, self._transports = self._transports, []
         self.latest = None
         for transport in transports:
@@ -84,7 +84,7 @@ def _on_its_loop(transport: Transport, what: Callable[[], None]) -> None:
 
 
 def let_go(transports: list[Transport]) -> None:
-    """From a finalizer: has the connections of a client closed that nobody has any more, each on its loop."""
+    """Called by a finalizer after the client was dropped: closes the connections, each on its loop."""
     for transport in transports:
         if transport.loop.is_closed():
             transport.let_go()

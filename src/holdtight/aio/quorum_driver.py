@@ -1,6 +1,6 @@
-"""Runs plans on a quorum on an event loop (see base/plan.py): all nodes are asked at once, each on its one connection.
+"""Runs plans on a quorum on an event loop (see base/plan.py): asks all nodes at once, each on its one connection.
 
-Replies that nobody waits for any more are drained by the connections: a future that is done stays in line to take them.
+The connections drain replies that no task waits for: a future that is done stays queued to take its reply.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from holdtight.stores.times import LONGEST_PATIENCE
 __all__ = ["FanDriver", "QuorumTransport"]
 
 MOST_OWED = 4096
-"""So many requests may be under way to one node, of all tasks."""
+"""Limit of requests under way to one node, of all tasks."""
 
 
 class NodeTransport(Transport):
-    """To one node."""
+    """The connection to one node."""
 
     def __init__(self, place: Place, index: int, loop: asyncio.AbstractEventLoop, *, connect_timeout: float) -> None:
         super().__init__(place, loop, connect_timeout=connect_timeout)
@@ -43,7 +43,7 @@ class NodeTransport(Transport):
         return made
 
     def want(self) -> "asyncio.Future[Connection]":
-        """As `begin_connecting`; also a client that has been closed is connected, for who has something to end."""
+        """Like `begin_connecting`, but connects even after the client was closed, for plans that still have to undo."""
         connecting = self.begin_connecting()
         self.wanted += 1
         return connecting
@@ -53,7 +53,7 @@ class NodeTransport(Transport):
 
 
 class QuorumTransport(Transport):
-    """A client's connections on one loop, one to each node. Nothing is ever asked of the quorum as a whole."""
+    """A client's connections on one loop, one to each node. It has no connection of its own."""
 
     def __init__(self, place: QuorumPlace, loop: asyncio.AbstractEventLoop, *, connect_timeout: float) -> None:
         super().__init__(place, loop, connect_timeout=connect_timeout)
@@ -62,15 +62,15 @@ class QuorumTransport(Transport):
         ]
         self.breakers = [Breaker() for _ in place.nodes]
         self.ways: tuple[NodeConnection, ...] = ()
-        """The connections to all nodes, always the same tuple while they are the same."""
+        """The connections to all nodes. The tuple is replaced only when one of them changes."""
         self.words = InboxArgs(())
-        """Their inboxes, as they go into a request."""
+        """Their inboxes, encoded for requests."""
         self._knowing: tuple[Any, Sequence[Any]] = (None, ())
         self.plans = 0
-        """How many are under way."""
+        """The number of plans under way."""
 
     def all_ready(self) -> bool:
-        """Every node can be asked, as far as is known; then `ways` says how."""
+        """Whether every node can be asked, as far as is known; `ways` then has the connections."""
         due = self.loop.time() + LONGEST_PATIENCE - SILENT_SECONDS
         for connection in self.ways:
             if not connection.alive:
@@ -91,7 +91,7 @@ class QuorumTransport(Transport):
         return True
 
     def all_know(self, script: object) -> bool:
-        """All nodes have answered to that script, by these ways. Looked up once for them: they do not forget it."""
+        """Whether all nodes have answered to that script on these connections. Cached until one of them changes."""
         known, ways = self._knowing
         if known is script and ways is self.ways:
             return True
@@ -102,8 +102,8 @@ class QuorumTransport(Transport):
         return True
 
     def rest(self) -> None:
-        """Once the client is closed, connections stay only for plans under way, not for votes that nobody waits for:
-        what must not be left undone goes to the keeper."""
+        """Once the client is closed, connections stay only for plans under way, not for votes that no task waits for:
+        owed undos go to the keeper."""
         if self.closed and not self.plans:
             self.close()
 
@@ -118,7 +118,7 @@ class QuorumTransport(Transport):
 
 
 class FanDriver(PlanRunner):
-    """One plan's run. A context manager."""
+    """Runs one plan. A context manager."""
 
     def __init__(self, transport: QuorumTransport) -> None:
         self._transport = transport
@@ -162,7 +162,7 @@ class FanDriver(PlanRunner):
         return fan.read(asking.answers)
 
     async def _park(self, park: Park) -> Bell | None:
-        """Until any node rings, or until the time has come."""
+        """Waits until any node rings, or until `park.until`."""
         if self._transport.closed:
             raise client_closed()
         listener: asyncio.Future[Bell | None] = self._loop.create_future()
@@ -201,7 +201,7 @@ class _Asking:
         self._settle()
 
     def end(self) -> None:
-        """Nobody waits any more. What a node did not get, and must not be left undone, goes to the keeper."""
+        """No task waits any more. Undo steps that a node did not get go to the keeper."""
         if not self.over.done():
             self.over.cancel()
         for index, step in self._hoped.items():
@@ -268,7 +268,7 @@ class _Asking:
             self._fan.ways[index] = connection
         request = step.packed(connection.inbox_word)
         if step.undo and step.script not in connection.knows:
-            request = with_script_body(request)  # nobody may be there any more to send it again
+            request = with_script_body(request)  # there may be no task left to handle NOSCRIPT
         asked = connection.ask(request, LONGEST_PATIENCE)
         asked.add_done_callback(partial(self._replied, index, step, connection, request, self._clock()))
 
@@ -294,7 +294,7 @@ class _Asking:
         breaker.worked()
         reply = future.result()
         if isinstance(reply, hiredis.ReplyError):
-            # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
+            # Do not repeat a vote that no caller waits for: its undo may have run already.
             wanted = step.undo or not self.over.done()
             if is_unknown(reply) and connection.alive and wanted:
                 asked = connection.ask(with_script_body(request), LONGEST_PATIENCE)

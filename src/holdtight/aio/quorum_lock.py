@@ -21,7 +21,7 @@ __all__ = ["AsyncQuorumLock"]
 
 
 class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
-    """A lock that a majority of nodes must agree on."""
+    """A lock that needs the agreement of a majority of nodes."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         return FanDriver(cast(QuorumTransport, self._locks.transport()))
 
     async def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> AsyncLease | None:
-        """The usual path: all nodes asked once, a majority that agrees, no plan. What is not usual goes on with one."""
+        """The fast path: asks all nodes once, gets a majority, uses no plan. In all other cases a plan continues."""
         locks, clock = self._locks, self._clock
         ballot = cast(Ballot, self.prepared)
         store = ballot.store
@@ -78,7 +78,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         return cast(QuorumTransport, transport)
 
     async def _take_back(self, found: Round, started: float, wait: float | None, error: BaseException) -> None:
-        """Cancelled while it asked: whatever the nodes have heard of it is withdrawn."""
+        """After a cancellation: withdraws whatever the nodes may have received."""
         asking, poll = self.poll(wait, False, started)
         poll.begin(found)
         with self._driver() as driver:
@@ -90,7 +90,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
     ) -> AsyncLease | None:
         locks = self._locks
         if begun is None:
-            locks.check_open()  # otherwise the plan does that: what was sent has to be undone
+            locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
         asking, poll = self.poll(wait, or_none, started)
         self.doubt_oneself(asking, who)
         if begun is not None:
@@ -115,7 +115,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
     async def give_back(self, tenure: Tenure) -> None:
         held = cast(QuorumTenure, tenure)
         if held.lost():
-            self.let_go(held)  # no answer could change anything, and nodes may be hung
+            self.let_go(held)  # no answer could change anything, and nodes may hang
             return
         asked = self._resign_at_once(held)
         if asked is None:
@@ -129,7 +129,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         await self._give_back_slowly(None, held, answer)
 
     def _give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
-        """The usual end of a block: see AsyncLock."""
+        """The usual end of a block; see AsyncLock."""
         if tenure.entered != 1 or self._unusual or not tenure.alive or tenure.lost():
             return None
         asked = self._resign_at_once(cast(QuorumTenure, tenure))
@@ -138,8 +138,8 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         return asked
 
     def _resign_at_once(self, tenure: QuorumTenure) -> "asyncio.Future[Any] | None":
-        """The usual path: one request to every node, by the ways of their votes. The future's result is 1 if a majority
-        was ours, or else the burst; None if there is more to it."""
+        """The fast path: one request to every node, on the connections of the votes. The future's result is 1 if a
+        majority released, else the Burst. Returns None if a plan is needed."""
         transport, lot = self._transport(), tenure.lot
         if lot is None or transport.closed or not transport.all_ready() or transport.ways is not lot.ways:
             return None
@@ -154,7 +154,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         return burst.over
 
     async def _give_back_slowly(self, transport: Any, tenure: Tenure, first: Any) -> None:
-        """Goes on from what came of `_resign_at_once`."""
+        """Continues from the result of `_resign_at_once`."""
         held, majority = cast(QuorumTenure, tenure), self.ballot.majority
         reason = None
         if first != 1:

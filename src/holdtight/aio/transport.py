@@ -1,4 +1,4 @@
-"""Connections of one client: one per event loop, made when first needed and again when it broke."""
+"""Connections of one client: one per event loop, opened when first needed and again after a failure."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,22 +25,22 @@ class Transport:
         self.loop = loop
         self.connection: Connection | None = None
         self.deliver = self._deliver
-        """Made once: every tenure has it, and what is made for each of them costs the collector."""
+        """Bound once: every tenure refers to it, and one bound method per tenure would cost the garbage collector."""
         self.closed = False
         self._connect_timeout = connect_timeout
         self._connecting: asyncio.Future[Connection] | None = None
         self.wanted = 0
-        """How many wait for it."""
+        """The number of tasks that wait for the connection."""
         self.pauses: set[asyncio.Future[Any]] = set()
-        """Of those who wait, but not on the connection: `refuse` ends them."""
+        """Futures of tasks that wait, but not on the connection: `refuse` ends them."""
 
     def ready(self) -> Connection | None:
-        """The connection if it is there and sound."""
+        """The connection if it exists and is alive."""
         connection = self.connection
         return connection if connection is not None and connection.alive else None
 
     async def connect(self, timeout: float) -> Connection:
-        """The connection, made if need be: all who need it at once wait for one attempt."""
+        """Returns the connection, opened if necessary: all tasks that need it wait for one attempt."""
         connection = self.ready()
         if connection is not None:
             return connection
@@ -61,7 +61,7 @@ class Transport:
         return self._connecting is not None
 
     def begin_connecting(self) -> "asyncio.Future[Connection]":
-        """What all who need the connection wait for."""
+        """The future of the one attempt that all tasks share."""
         if self._connecting is None:
             self._connecting = self._start_connecting()
         return self._connecting
@@ -100,7 +100,7 @@ class Transport:
         if link is None:
             assert error is not None
             future.set_exception(error)
-            ignore(future)  # whoever waits is told; a loop that ends in this turn tells nobody, and nobody minds
+            ignore(future)  # waiting tasks get the error; if the loop ends first, there must be no warning
             return
         self.connection = self._connection(link)
         future.set_result(self.connection)
@@ -114,10 +114,10 @@ class Transport:
         self._connecting = None
 
     async def perform(self, connection: Connection, step: Step) -> Any:
-        """One round trip; error replies are raised."""
+        """One round trip. Raises ServerSaid for an error reply."""
         client = self.place.client
         if client.announcement_due():
-            # In the same write as what follows: nobody waits for its answer.
+            # Goes out in one write with the request below; its answer is ignored.
             connection.ask(client.record(), step.patience).add_done_callback(ignore)
             self.place.runtime.keeper.watch(self.place)
         request = step.packed(connection.inbox_word)
@@ -133,21 +133,21 @@ class Transport:
         return step.read(reply, sent)
 
     def _deliver(self, hook: Callable[[], object]) -> None:
-        """News from the keeper, to be told on this loop."""
+        """Runs a hook of the keeper on this loop."""
         self.place.runtime.call_soon(self.loop, hook)
 
     def rest(self) -> None:
-        """Somebody is done. Once the client is closed, a connection stays only for those who are not."""
+        """Called when a task is done. Once the client is closed, the connection stays only for tasks that are not."""
         if self.closed and self.connection is not None and self.connection.idle:
             self.close()
 
     @property
     def in_use(self) -> bool:
-        """Somebody waits here, or an answer is to come that nobody waits for."""
+        """A task waits on the connection, or a reply is owed."""
         return self.connection is not None and not self.connection.idle
 
     def let_go(self) -> None:
-        """Nobody has the client any more: closes as soon as it is not in use."""
+        """After the client was dropped: closes as soon as the connection is not in use."""
         self.closed = True
         if self.in_use and not self.loop.is_closed():
             self.place.runtime.call_at(self.loop, self.place.clock() + LET_GO_AGAIN, self.let_go)
@@ -155,7 +155,7 @@ class Transport:
             self.close()
 
     async def pause(self, until: float) -> None:
-        """Until that moment, or until the client is closed."""
+        """Sleeps until `until`, or until the client is closed."""
         over = self.loop.create_future()
         self.pauses.add(over)
         timer = self.place.runtime.call_at(self.loop, until, _end_pause, over)
@@ -166,7 +166,7 @@ class Transport:
             self.pauses.discard(over)
 
     def refuse(self) -> None:
-        """The client is closed: whoever waits is woken. The connection stays, to take back what was sent."""
+        """The client is closed: wakes all waiting tasks. The connection stays, to undo their requests."""
         self.closed = True
         if not self.loop.is_closed():
             for over in list(self.pauses):
@@ -190,6 +190,6 @@ def _end_pause(over: "asyncio.Future[Any]") -> None:
 
 
 def ignore(future: "asyncio.Future[Any]") -> None:
-    """For an answer that nobody waits for."""
+    """Retrieves the exception of a future that no task waits for, so that asyncio does not warn."""
     if not future.cancelled():
         future.exception()

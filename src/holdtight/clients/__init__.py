@@ -1,1 +1,1 @@
-"""What both colours share of clients and lock objects."""
+"""Clients and lock objects: the code that blocking and asyncio classes share."""

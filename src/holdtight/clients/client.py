@@ -1,4 +1,4 @@
-"""What `Locks` and `AsyncLocks` have in common: everything that neither blocks nor awaits."""
+"""The base class of `Locks` and `AsyncLocks`: everything that neither blocks nor awaits."""
 
 import threading
 import weakref
@@ -44,7 +44,7 @@ class BaseLocks(Reports, Generic[L]):
 
     closed: bool = False
     unpickled = False
-    """Came with a lock that was unpickled, so that nobody knows that it is to be closed."""
+    """Created by unpickling a lock. No caller knows that it must be closed, so dropping it gives no warning."""
     _finalizer: "weakref.finalize[..., object] | None" = None
     lock_type: Any
     rwlock_type: ClassVar[Any]
@@ -63,9 +63,9 @@ class BaseLocks(Reports, Generic[L]):
             place.refreshers.append(self.events.refresh)
         self._cache: dict[object, Any] = {}
         self._options: dict[Options, Options] = {}
-        """One of each: what locks were made with is the same for many names, as a rule."""
+        """Interned options: many names usually share the same ones."""
         self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
-        """The lock that a name was last asked for with, and the very arguments: code in a loop gives the same ones."""
+        """Per name, the last lock returned and its exact arguments: a loop passes the same objects every time."""
         self._taken: dict[str, tuple[Tenure, object]] = {}
         self._waits: Waits | None = None
         self._deadlocks: Tally | None = None
@@ -76,12 +76,12 @@ class BaseLocks(Reports, Generic[L]):
             _shared.setdefault((type(self), settings), self)
 
     def _watch(self, let_go: Callable[[], object], advice: str) -> None:
-        """Sees to it that the connections end with the client, should it never be closed."""
+        """Closes the connections when a client is garbage-collected without having been closed."""
         if not self.place.at_once:
             self._finalizer = watch_client(self, self._places(), let_go, "" if self.unpickled else advice)
 
     def _places(self) -> Sequence[Place]:
-        """Those that are connected to: of a quorum, one for each node."""
+        """The places with connections of their own: one per node for a quorum."""
         return cast(Sequence[Place], getattr(self.place, "nodes", None)) or (self.place,)
 
     def after_fork(self) -> None:
@@ -98,7 +98,10 @@ class BaseLocks(Reports, Generic[L]):
         max_hold: Any = UNSET,
         label: Any = UNSET,
     ) -> L:
-        """An exclusive lock under this name, as configuration: nothing is sent."""
+        """Returns an exclusive lock under this name. Sends nothing: a lock is only configuration.
+
+        Raises TypeError or ValueError for a name or option that is not allowed.
+        """
         try:
             latest = self._latest_by_name.get(name)
         except TypeError:
@@ -114,7 +117,7 @@ class BaseLocks(Reports, Generic[L]):
             and latest[6] is renew
         ):
             return latest[0]
-        # Types are part of the key because True == 1 == 1.0 and the first is not a duration.
+        # The key includes the types, because True == 1 == 1.0 and True is not a duration.
         kinds = (ttl.__class__, wait.__class__, max_hold.__class__, reentrant.__class__, renew.__class__)
         key = (name, ttl, wait, reentrant, renew, max_hold, label, kinds)
         try:
@@ -140,7 +143,7 @@ class BaseLocks(Reports, Generic[L]):
         self._cache[key] = made
 
     def _rwlock(self, name: str, **given: Any) -> Any:
-        """The same object for the same arguments, as `lock` gives."""
+        """Returns the same object for the same arguments, as `lock` does."""
         key = ("rwlock", name, *given.values(), *map(type, given.values()))
         try:
             return self._cache[key]
@@ -163,7 +166,7 @@ class BaseLocks(Reports, Generic[L]):
         return made
 
     def keep_sibling(self, lock: BaseLock, options: Options) -> Any:
-        """A lock object like that one with other options, made once."""
+        """Returns a lock object of the same type and name with other options; cached."""
         key = (type(lock), lock.name, options)
         made = self._cache.get(key)
         if made is None:
@@ -172,7 +175,7 @@ class BaseLocks(Reports, Generic[L]):
         return made
 
     def took(self, name: str, tenure: Tenure, who: Identity) -> None:
-        """`who` has a lease on this name from `acquire()`, in no block. Of each name the last one is remembered."""
+        """Records that `who` holds this name through `acquire()`, outside a block. Keeps the latest lease per name."""
         taken = self._taken
         if len(taken) >= CACHED_LOCKS:
             alive = {known: each for known, each in list(taken.items()) if each[0].alive}
@@ -180,7 +183,7 @@ class BaseLocks(Reports, Generic[L]):
         taken[name] = tenure, who.mark
 
     def taken_by(self, name: str, who: Identity) -> Tenure | None:
-        """The lease that this very thread or task has taken with `acquire()` and not given back, if it is known."""
+        """The live lease that this thread or task got from `acquire()`, or None if there is none or it is not known."""
         tenure, mark = self._taken.get(name, (None, None))
         if tenure is None or mark != who.mark or tenure.stand_in is not None or tenure.epoch != process.current.epoch:
             return None
@@ -196,7 +199,7 @@ class BaseLocks(Reports, Generic[L]):
 
     @property
     def deadlocks(self) -> "Tally":
-        """How often those who wait here have looked for a deadlock, and how many were found."""
+        """Counts the searches for deadlocks by waiters of this client, and the deadlocks found."""
         if self._deadlocks is None:
             from holdtight.core.deadlock import Tally
 
@@ -205,7 +208,7 @@ class BaseLocks(Reports, Generic[L]):
 
     @property
     def stand_in(self) -> Any:
-        """The client in this process's memory that takes over when the server cannot be reached."""
+        """The in-memory client that takes over when the server cannot be reached."""
         if self._stand_in is None:
             made = type(self).__new__(type(self))
             made._open(stand_in_settings(self))
@@ -214,7 +217,7 @@ class BaseLocks(Reports, Generic[L]):
         return self._stand_in
 
     def _entered(self) -> dict[str, int]:
-        """How often each of our own grants is entered, by owner."""
+        """The number of entries of each grant of this client, by owner."""
         found: dict[str, int] = {}
         for place in self._places():
             for each in self.place.runtime.keeper.charges(place):
@@ -243,7 +246,7 @@ class BaseLocks(Reports, Generic[L]):
             raise NotSupported.on_a_quorum("adopt", name)
 
     def check_open(self) -> None:
-        """Before anything is taken: what is held may be given back by a closed client too."""
+        """Raises RuntimeError on a closed client. Called before acquiring only: a closed client may still release."""
         if self.closed:
             raise RuntimeError(f"{self!r} is closed")
 
@@ -258,7 +261,7 @@ class BaseLocks(Reports, Generic[L]):
             self.place.runtime.keeper.forget(place)
 
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
-        """One of our errors for what the transport met."""
+        """Converts a transport error into a public exception."""
         if self.settings.is_quorum:
             from holdtight.clients.quorum_verbs import meaning
 
@@ -269,7 +272,7 @@ class BaseLocks(Reports, Generic[L]):
         return error_replies.meaning(error, name=name, server=self.place.display, key=key)
 
     def marker_of(self, tenure: Tenure) -> int:
-        """The marker that must go along with a release, 0 once nothing can be on its way any more."""
+        """The marker that a release must carry; 0 once no earlier request can still arrive."""
         return tenure.marker if self.client.server_time(self.place.clock()) * 1000 <= tenure.marker else 0
 
     def __repr__(self) -> str:
@@ -279,11 +282,11 @@ class BaseLocks(Reports, Generic[L]):
         return _restore_locks, (type(self), self.settings)
 
 
-# What follows loads the places with the first client, not with the package.
+# The functions below import the places with the first client, not with the package.
 
 
 def _runtime(settings: Settings) -> Runtime:
-    """This process's own, unless the target brings a clock of its own."""
+    """The runtime of this process, unless a memory target brings its own clock."""
     from holdtight.config.targets import Memory
 
     realm = settings.target.realm if isinstance(settings.target, Memory) else None
@@ -320,7 +323,7 @@ _shared: "weakref.WeakValueDictionary[Any, Any]" = weakref.WeakValueDictionary()
 
 
 def _restore_locks(cls: type[BaseLocks[Any]], settings: Settings) -> Any:
-    """Unpickled clients of equal settings are one client in each process."""
+    """In each process, unpickled clients with equal settings are one client."""
     with _sharing:
         found = _shared.get((cls, settings))
     if found is not None:

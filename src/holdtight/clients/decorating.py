@@ -1,7 +1,7 @@
-"""What both colours check when a lock is used as a decorator: the function, the lock's name, and what a call returns.
+"""Checks for locks used as decorators: the function, the lock's name, and the result of a call.
 
-A call of a generator function or of an async function only makes an object; its code runs later, when somebody
-iterates or awaits. A lock around such a call would be free again before any of that code runs.
+Calling a generator function or an async function only makes an object; its code runs when the object is iterated or
+awaited. A lock around such a call would be free again before any of that code runs.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ __all__ = ["begun", "check_decorated", "is_async"]
 _PLACEHOLDER = re.compile(
     r"\{\s*(?:[^\W\d]\w*|\d*)(?:\.[^\W\d]\w*|\[[^\[\]{}]*\]|\([^(){}]*\))*\s*=?\s*(?:![ars])?(?::[^{}]*)?\}"
 )
-"""What `str.format` and f-strings fill in: {order_id}, {order.id}, {ids[0]}, {order.key()}, {n:05d}, {}, {0}."""
+"""The placeholders of `str.format` and f-strings: {order_id}, {order.id}, {ids[0]}, {order.key()}, {n:05d}, {}, {0}."""
 _NOT_BEGUN: dict[type, str] = {
     GeneratorType: "a generator",
     CoroutineType: "a coroutine",
@@ -30,11 +30,11 @@ def _nothing() -> Any:
 
 _CONTEXT_MANAGER = contextlib.contextmanager(_nothing).__code__
 _ASYNC_CONTEXT_MANAGER = contextlib.asynccontextmanager(_nothing).__code__
-"""The code that every function runs which `@contextmanager`, or its twin, has made."""
+"""The code object shared by all functions that `@contextmanager` or `@asynccontextmanager` made."""
 
 
 def _innermost(function: Any) -> Any:
-    """The function whose code a call runs, as far as can be told."""
+    """The function whose code a call runs, as far as it can be determined."""
     while True:
         if isinstance(function, (functools.partial, functools.partialmethod)):
             function = cast(Any, function).func
@@ -47,12 +47,12 @@ def _innermost(function: Any) -> Any:
 
 
 def is_async(function: Any) -> bool:
-    """Whether a call gives a coroutine."""
+    """Whether a call returns a coroutine."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_innermost(function))
 
 
 def check_decorated(lock: Any, function: Any) -> None:
-    """TypeError for a function that would run without the lock, ValueError for a name that reads as a template."""
+    """Raises TypeError if the function would run without the lock, ValueError if the name looks like a template."""
     inner = _innermost(function)
     code = getattr(inner, "__code__", None)
     later = ""
@@ -78,12 +78,12 @@ def check_decorated(lock: Any, function: Any) -> None:
 
 
 def begun(result: Any, function: Any) -> Any:
-    """What a call under the lock returned. TypeError if it is work that has not begun, and would run without it."""
+    """Returns the result of a call under the lock. Raises TypeError if its code has yet to run, without the lock."""
     what = _NOT_BEGUN.get(result.__class__)
     if what is None:
         return result
     if result.__class__ is CoroutineType:
-        result.close()  # nobody will await it, and a warning about that would hide the error
+        result.close()  # it is never awaited, and Python's warning about that would hide the error
     raise TypeError(
         f"{function!r} returned {what} under the lock: its code runs when somebody iterates or awaits it, and the lock "
         "is free by then. Do that work inside the function, or take the lock where the work is done"

@@ -1,8 +1,8 @@
-"""Leases without the server: what `on_unavailable` gives when it cannot be reached.
+"""Degraded leases: what `on_unavailable` grants when the server cannot be reached.
 
 `local`: a lock in this process's memory takes over, so that the threads and tasks of this process still exclude each
-other. `open`: everybody runs. Both mark the lease, which has no fence, and say so each time. A lock that is
-held when the server goes away is not touched by any of this: it is lost at its deadline.
+other. `open`: every caller runs. Both mark the lease as degraded, give it no fence, and report it each time. A lease
+that is held when the server goes away is not affected: it is lost at its deadline.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,12 @@ __all__ = ["end_open_tenure", "may_degrade", "open_tenure", "stand_in_settings"]
 
 
 def may_degrade(settings: "Settings", error: BaseException) -> bool:
-    """Only failures to connect or to answer count, never what the server said about the lock."""
+    """Only failures to connect or to answer count, never an error reply about the lock."""
     return settings.on_unavailable != "raise" and isinstance(error, Unavailable)
 
 
 def stand_in_settings(locks: "BaseLocks[Any]") -> "Settings":
-    """Of the client that takes over: all clients of one server in this process meet in one store."""
+    """Settings of the in-memory client. All clients of one server in this process share its store."""
     from holdtight.config.targets import Memory
 
     target = Memory(f"instead of {locks.place.display}")
@@ -33,7 +33,7 @@ def stand_in_settings(locks: "BaseLocks[Any]") -> "Settings":
 
 
 def open_tenure(lock: "BaseLock", deliver: Any, owner: Owner, now: float) -> Tenure:
-    """Held by nobody's leave. Ends with max_hold, or never."""
+    """A tenure without any server's consent. It ends at max_hold, or never."""
     options = lock.options
     terms = Terms(lock.prepared, lock.terms.place, lock.terms.events, renew=False, max_hold=options.max_hold)
     tenure = Tenure(terms, deliver, owner, 0, now, 0)

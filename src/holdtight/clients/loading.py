@@ -1,8 +1,8 @@
-"""What a client needs besides taking a lock, loaded with the client: nothing is read from files after a grant.
+"""Loads with the client whatever it needs after a grant, so that nothing is read from files from then on.
 
-Modules and scripts that many programs never need are not loaded with the package: every import would wait for them. But
-a process that has used up its descriptors can open no file. What gives back, renews, loses or withdraws a grant must be
-there before there is a grant.
+Importing the package skips modules and scripts that many programs never need. But a process that has run out of file
+descriptors cannot open a file, so the code that releases, renews, loses or withdraws a grant must be loaded before the
+first grant.
 """
 
 from importlib import import_module
@@ -22,7 +22,7 @@ _MODULES = (
 
 
 def load() -> None:
-    """Quick if it was done before. To be called once the modules of the client's place have named their scripts."""
+    """Cheap when repeated. Call it after the modules of the client's place have registered their scripts."""
     for module in _MODULES:
         import_module(module)
     for script in SCRIPTS:

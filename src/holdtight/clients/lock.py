@@ -1,4 +1,4 @@
-"""What lock objects of both colours have in common: everything that neither blocks nor awaits."""
+"""The base class of lock objects, blocking and asyncio: everything that neither blocks nor awaits."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -52,17 +52,17 @@ class BaseLock:
         return self._locks
 
     def asking_for(self: B, n: object) -> B:
-        """Of a semaphore: the same with another number of permits."""
+        """For a semaphore: the same lock object with another number of permits."""
         if n == self.options.n and n.__class__ is int:
             return self
         return cast(B, self._locks.keep_sibling(self, self.options.asking_for(n)))
 
     def reading(self: B) -> B:
-        """The same name for reading."""
+        """A lock object of the same name for reading."""
         return cast(B, self._locks.keep_sibling(self, self.options._replace(kind=Kind.SHARED)))
 
     def see_to(self, lease: BaseLease, who: Identity) -> None:
-        """What only some locks ask for."""
+        """Handles the rare options: `max_hold` and `reentrant`."""
         tenure = lease.tenure
         if tenure.hold_until is not None:
             tenure.place.runtime.keeper.add(tenure, tenure.since)
@@ -88,12 +88,12 @@ class BaseLock:
         self.handed_on(tenure)
 
     def handed_on(self, tenure: Tenure) -> None:
-        """It was, or may have been, given to a waiter whose coming nobody else looks after."""
+        """The release may have passed the lock to a waiter: the keeper checks later that this waiter confirms."""
         place = self._locks.place
         look_after(place, self.prepared, tenure.owner, place.clock())
 
     def downgrading(self, reading: "BaseLock", tenure: Tenure) -> Plan[Grant]:
-        """A marker goes along if something that the writer has sent may still arrive: it is refused from then on."""
+        """Sends a marker along if a request of the writer may still arrive: the server then refuses that request."""
         if tenure.ordinal:
             tenure.ordinal += 1
         locks: BaseLocks[Any] = self._locks
@@ -101,7 +101,7 @@ class BaseLock:
         return downgrade(reading.prepared, tenure.owner, clock=locks.place.clock, marker=marker)
 
     def not_downgraded(self, tenure: Tenure, error: BaseException) -> None:
-        """A refusal changes nothing. Otherwise others may be reading already: the writer's lease is lost."""
+        """A refusal changes nothing. After any other error readers may already be in, so the writer's lease is lost."""
         if isinstance(error, LockError) and not isinstance(error, (Unavailable, LeaseLost)):
             tenure.waiting = False
             tenure.place.runtime.keeper.ask(tenure)
@@ -112,7 +112,7 @@ class BaseLock:
     def asking(
         self, owner: Owner, wait: float | None, started: float, who: Identity | None = None, *, or_none: bool
     ) -> Asking:
-        """`who` will wait, if need be."""
+        """Describes one acquisition. `who` is the identity that waits, for deadlock detection."""
         locks = self._locks
         asking = Asking(
             question=self.prepared,
@@ -132,10 +132,10 @@ class BaseLock:
         return asking
 
     def doubt_oneself(self, asking: Asking, who: Identity) -> None:
-        """For one who has taken this name with `acquire()`, has not released it, and asks again. Another thread or task
-        may release it, so this is no deadlock: a log line tells after `deadlock_after`, and a LockTimeout does.
+        """Handles a caller that holds this name through `acquire()` and asks for it again.
 
-        It cannot take another lease while it waits, so one look before that is enough.
+        Another thread or task may still release that lease, so this is no deadlock: a log line after `deadlock_after`
+        and the LockTimeout mention it. One check is enough: the caller cannot take another lease while it waits.
         """
         locks: BaseLocks[Any] = self._locks
         tenure = locks.taken_by(self._name, who)
@@ -161,7 +161,7 @@ class BaseLock:
         asking.own, asking.doubt, asking.doubt_at = own, doubt, asking.started + locks.settings.deadlock_after
 
     def is_kept_out_by(self, held: Sequence[Tenure]) -> bool:
-        """Whether these grants of this name are enough to keep this claim waiting, whatever others do."""
+        """Whether these grants of this name block this claim on their own, whatever other holders do."""
         asked = self.options
         if asked.kind is Kind.PERMITS:
             taken = sum(each.terms.prepared.claim.n for each in held if each.kind is Kind.PERMITS)
@@ -170,7 +170,7 @@ class BaseLock:
         return any(each.kind is Kind.EXCLUSIVE or (alone and each.kind is Kind.SHARED) for each in held)
 
     def _watch(self, owner: Owner, started: float, who: Identity) -> "Watch":
-        from holdtight.core.deadlock import Watch  # not with the package; see clients/loading.py
+        from holdtight.core.deadlock import Watch  # lazy; see clients/loading.py
 
         locks: BaseLocks[Any] = self._locks
         namespace, epoch = locks.settings.namespace, process.current.epoch
@@ -180,7 +180,7 @@ class BaseLock:
 
         def held() -> list[Owner]:
             found = (each.owner for each in blocks if each.alive and each.epoch == epoch)
-            return list(dict.fromkeys(found))  # one that was entered twice is one grant
+            return list(dict.fromkeys(found))  # a grant that is entered twice counts once
 
         return Watch(
             locks.waits,
@@ -193,9 +193,10 @@ class BaseLock:
         )
 
     def entered_by(self, who: Identity) -> Tenure | None:
-        """The tenure to share if this identity holds the lock and may enter again; None if it must ask.
+        """The tenure to share if this identity holds the lock and may enter it again; None if it must ask the server.
 
-        A reader's entry into its own write grant shares that; the other way round would wait for itself.
+        A reader may enter its own write grant and shares it. The reverse would wait for itself and raises NotSupported.
+        Raises DeadlockDetected if the lock is not reentrant, LeaseLost if the held lease is lost.
         """
         if self.options.kind is Kind.PERMITS:
             self._not_more_than_there_are(who)
@@ -203,9 +204,9 @@ class BaseLock:
         in_block = next((lease.tenure for key, lease in reversed(who.stack) if key == self.key), None)
         tenure: Tenure | None = (who.grants.get(self.key) if self.options.reentrant else None) or in_block
         if tenure is None or tenure.ended or not tenure.entered or tenure.epoch != process.current.epoch:
-            return None  # what a forked child finds here is its parent's; what was let go, however far, is not entered
+            return None  # inherited through a fork, or (being) released
         if tenure.kind is Kind.PERMITS:
-            return None  # the server refuses that, and says why
+            return None  # the server refuses this and explains why
         if self.options.kind is Kind.EXCLUSIVE and tenure.kind is Kind.SHARED:
             raise NotSupported.upgrade(self._name, who.what)
         if not self.options.reentrant:
@@ -215,7 +216,7 @@ class BaseLock:
         return tenure
 
     def _not_more_than_there_are(self, who: Identity) -> None:
-        """One more permit is not the same one again; but who holds the last ones waits for himself."""
+        """Raises DeadlockDetected if the permits that this identity already holds make the request unsatisfiable."""
         ours = (lease.tenure for key, lease in who.stack if key == self.key)
         held = sum(each.terms.prepared.claim.n for each in ours if each.kind is Kind.PERMITS and each.alive)
         if held + self.options.n > self.options.permits:

@@ -1,8 +1,8 @@
-"""Several locks as one, whatever the colour: all or nothing, always taken in one order.
+"""Multi-locks, blocking and asyncio: several locks held together or not at all, always taken in one order.
 
-Every multi-lock takes its parts in the order of their names, so two of them can never wait for each other. If all
-are free and nobody stands in line, one script takes them in one step (see core/multi.py); otherwise they are taken
-one after another through the ordinary wait, and given back if one cannot be had.
+Every multi-lock takes its parts in the order of their names, so two of them never wait for each other. If all parts are
+free and have no waiters, one script takes them in one step (see core/multi.py). Otherwise they are taken one after
+another with ordinary waits, and released if one cannot be had.
 """
 
 import weakref
@@ -41,22 +41,22 @@ class BaseMulti(Generic[L]):
 
     @property
     def can_be_one_step(self) -> bool:
-        """One script takes them all: worth it for more than one, on one server."""
+        """Whether one script can take all parts: more than one part, on one server."""
         return len(self.parts) > 1 and not self._locks.settings.is_quorum
 
     def entered_by(self, who: Identity) -> bool:
-        """Whether any part is held by this identity already. Errors are those of the part."""
+        """Whether this identity already holds any part. Then the parts are taken one by one, with their own errors."""
         keys = {part.key for part in self.parts}
         return any(key in keys for key, _ in who.stack) or any(key in keys for key in who.grants)
 
     def step_out(self, who: Identity) -> None:
-        """The parts do not count any more as what this identity holds in blocks."""
+        """Removes the parts from what this identity holds in blocks."""
         for part in reversed(self.parts):
             who.leave_block(part.key)
 
     def taken(self, lease: M) -> M:
-        """A lease in no block, remembered as such (see BaseLocks.took)."""
-        who = identity()  # anew: the one that has stepped out may be another task's by now
+        """Records a lease that is held outside a block (see BaseLocks.took)."""
+        who = identity()  # looked up again: after step_out the old identity may have been reused for another task
         for tenure in lease.tenures:
             self._locks.took(tenure.name, tenure, who)
         return lease
@@ -69,7 +69,7 @@ class BaseMulti(Generic[L]):
 
 
 def parts_of(locks: BaseLocks[L], given: Iterable[object], options: dict[str, Any]) -> tuple[L, ...]:
-    """The locks in the order in which everybody takes them, each name once."""
+    """The locks in the order in which every multi-lock takes them, each name once."""
     found: dict[str, L] = {}
     for each in _flat(locks, given, options):
         before = found.get(each.name)
@@ -110,7 +110,7 @@ def multi_wait(locks: BaseLocks[Any], wait: object) -> float | None:
 
 
 def combined(name: str, infos: list[LockInfo]) -> LockInfo:
-    """One look at several names."""
+    """One LockInfo for several names."""
     return LockInfo(
         name=name,
         kind=Kind.MULTI,
@@ -121,7 +121,7 @@ def combined(name: str, infos: list[LockInfo]) -> LockInfo:
 
 
 class MultiLeaseMixin:
-    """What a lease on several locks shows. Loss of one part is loss of the whole."""
+    """The public face of a lease on several locks. Losing one part is losing the whole."""
 
     parts: tuple[Any, ...]
     lock: Any
@@ -132,7 +132,7 @@ class MultiLeaseMixin:
         return tuple(part.tenure for part in self.parts)
 
     def lost_part(self) -> Tenure | None:
-        """The part that is lost, if one is: the clock decides, as always."""
+        """The first lost part, or None. The clock decides, as for every lease."""
         return next((each for each in self.tenures if each.lost()), None)
 
     @property
@@ -188,7 +188,7 @@ class MultiLeaseMixin:
             if told:
                 return None
             told.append(True)
-            # It must not keep the lease alive, see BaseLease.on_lost.
+            # Must not keep the lease alive, see BaseLease.on_lost.
             return callback(me() or cast(Any, cls)(lock, tuple(kind(of, tenure) for kind, of, tenure in handles)))
 
         for tenure in self.tenures:
@@ -205,20 +205,20 @@ class MultiLeaseMixin:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The servers that hold all of them."""
+        """The servers that hold all parts."""
         return tuple(node for node in self.tenures[0].nodes if all(node in each.nodes for each in self.tenures))
 
     def forsake(self) -> None:
-        """Lets go of all parts at once; the keeper gives them back."""
+        """Ends all parts here; the keeper releases them."""
         self.closed = True
         for part in self.parts:
             part.forsake()
 
     def watch(self) -> None:
-        """Its parts see to that."""
+        """Nothing to do: each part has its own leak warning."""
 
     def forsake_if_lost(self) -> list[LeaseLost]:
-        """Lets go of all parts if any is lost: a lost lease needs no answer. Says what is lost, the last part first."""
+        """If any part is lost, ends all parts without waiting for the server. Returns the losses, last part first."""
         if not self.lost:
             return []
         self.forsake()
@@ -239,6 +239,6 @@ class MultiLeaseMixin:
 
 
 def check_parts(leases: list[Any]) -> None:
-    """A part may have been lost while the others were waited for."""
+    """Raises LeaseLost if a part was lost while the others were waited for."""
     for lease in leases:
         cast(BaseLease, lease).check()

@@ -1,4 +1,4 @@
-"""What lock objects on a quorum have in common, whatever their colour."""
+"""The part of quorum locks that blocking and asyncio code share."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -35,7 +35,7 @@ class RenewalTerms(NamedTuple):
 
 
 class QuorumLockMixin:
-    """In front of a Lock: how votes become tenures, and how these end."""
+    """Comes before the Lock class: turns votes into tenures, and ends them."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ class QuorumLockMixin:
 
     @property
     def ballot(self) -> Ballot:
-        """What a quorum's store prepares in place of a request to one server."""
+        """A quorum's store prepares a Ballot instead of a request to one server."""
         return cast(Ballot, self.prepared)
 
     def refuse(self, what: str) -> NotSupported:
@@ -60,10 +60,10 @@ class QuorumLockMixin:
         if self.options.reentrant:
             lease.share(who)
 
-    # Taking.
+    # Acquiring.
 
     def poll(self, wait: float | None, or_none: bool, started: float) -> tuple[Asking, Poll]:
-        """`started`: when the nodes were first asked, which may have been without a plan."""
+        """`started`: when the nodes were first asked, possibly by the fast path without a plan."""
         locks: BaseLocks[Any] = self._locks
         place = cast(QuorumPlace, locks.place)
         poll = Poll(
@@ -73,25 +73,25 @@ class QuorumLockMixin:
             proposal=place.store.proposal,
             clock=place.clock,
         )
-        # Nobody stands in line here, so there is no line to follow: deadlocks are not looked for.
+        # A quorum has no queue of waiters to follow, so deadlocks are not searched for.
         asking = self.asking(locks.client.owner(), wait, started, None, or_none=or_none)
         asking.poll = poll
         return asking, poll
 
     def tenure_of(self, asking: Asking, poll: Poll, grant: Grant, deliver: Deliver) -> QuorumTenure:
-        """Who has a lease on it has it kept: an interrupt may come between any two steps, and what is kept without a
-        lease is kept for ever."""
+        """The caller registers the tenure with the keeper only once the Lease exists; otherwise an interrupt leaves a
+        grant that is renewed for ever."""
         assert poll.round is not None
         found = poll.round
         sent = {index: each.sent for index, each in found.granted().items()}
         return QuorumTenure(self.terms, deliver, asking.owner, grant.fence, sent, found.open(), found.ways, grant.sent)
 
-    # ReleasingLock back.
+    # Releasing.
 
     def finish(self, tenure: QuorumTenure) -> Finish:
-        """Ends the tenure here, before anybody else can have it."""
+        """Ends the tenure here, before another owner can have the lock."""
         tenure.lost()
-        if tenure.reason is LossReason.FORKED:  # the locks of our parent's threads are nobody's to wait for
+        if tenure.reason is LossReason.FORKED:  # threads of the parent may have held its mutexes: do not wait for them
             tenure.ended = True
             return Finish(set(), {}, [])
         left = tenure.finish()
@@ -106,14 +106,14 @@ class QuorumLockMixin:
             self._locks.report_release(tenure)
 
     def not_released(self, tenure: QuorumTenure, error: LinkDown | ServerSaid) -> LockError:
-        """Nodes that were not told have been left to the keeper already."""
+        """The keeper already has the nodes that did not get the release."""
         from holdtight.events import ReleaseFailed
 
         self._locks.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
         return meaning(error, self._name, self.ballot, self._locks.place.display)
 
     def let_go(self, tenure: Tenure) -> None:
-        """As BaseLock.let_go."""
+        """See BaseLock.let_go."""
         held = cast(QuorumTenure, tenure)
         self.leave_to_the_keeper(held, self.finish(held))
 
@@ -125,7 +125,7 @@ class QuorumLockMixin:
             node = tenure.place.nodes[index]
             node.runtime.keeper.ask(DeferredUndo(node, step))
 
-    # Renewing, when somebody asks for it.
+    # Manual renewal.
 
     def renewal_terms(self, tenure: QuorumTenure, ttl: float | None, last: bool) -> RenewalTerms:
         if last:
@@ -136,7 +136,7 @@ class QuorumLockMixin:
         return RenewalTerms(now, wanted, asked, min(LONGEST_PATIENCE, max(0.01, tenure.deadline - now)))
 
     def renewed(self, tenure: QuorumTenure, terms: RenewalTerms, answers: list[Any]) -> None:
-        """Returns if a majority has renewed it."""
+        """Returns if a majority renewed. Raises NotOwner if the lease is lost, else QuorumNotReached."""
         for index, each in enumerate(answers):
             if isinstance(each, Denied):
                 tenure.refused_on(index, LossReason.TAKEN)

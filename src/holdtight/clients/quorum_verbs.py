@@ -1,4 +1,4 @@
-"""What clients of a quorum do besides taking locks, whatever their colour: bless, inspect, and say what went wrong."""
+"""What clients of a quorum do besides acquiring, blocking and asyncio: bless, inspect, and convert errors."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = ["bless", "look_at", "meaning"]
 
 
 def meaning(error: LinkDown | ServerSaid, name: str | None, ballot: Ballot | None, server: str) -> LockError:
-    """One of our errors for what a plan on a quorum met."""
+    """Converts an error of a plan on a quorum into a public exception."""
     if isinstance(error, NoQuorum):
         return QuorumNotReached.among(name, error.nodes, error.majority)
     if isinstance(error, ServerSaid) and ballot is not None:
@@ -24,7 +24,7 @@ def meaning(error: LinkDown | ServerSaid, name: str | None, ballot: Ballot | Non
 
 
 def bless(place: QuorumPlace) -> Plan[dict[str, str]]:
-    """Once to every node; a majority must have heard it."""
+    """Sends the blessing once to every node. Raises NoQuorum unless a majority confirms it."""
     now = place.clock()
     steps = [place.store.bless_step(index, now, LONGEST_PATIENCE) for index in range(len(place.nodes))]
     said: list[Any] = yield Fan(steps, all_answered, list, LONGEST_PATIENCE)
@@ -36,7 +36,7 @@ def bless(place: QuorumPlace) -> Plan[dict[str, str]]:
 
 def look_at(place: QuorumPlace, ballot: Ballot, entered: dict[str, int]) -> Plan[LockInfo]:
     def guarded(index: int, stamp: Any) -> float:
-        """Seconds until the node votes, by what its stamp says; its run may be a later one than that."""
+        """Seconds until the node votes, according to its stamp; the node may have restarted since."""
         client = place.nodes[index].client
         if not client.guarded or isinstance(stamp, LinkDown | ServerSaid):
             return 0.0

@@ -1,4 +1,4 @@
-"""The read-write lock as configuration, whatever its colour: two lock objects under one name."""
+"""The read-write lock, blocking and asyncio: two lock objects under one name."""
 
 from typing import Any, Generic, TypeVar
 
@@ -13,7 +13,7 @@ L = TypeVar("L", bound=BaseLock)
 
 
 class BaseReadWriteLock(Generic[L]):
-    """Readers share, a writer is alone. `write()` is the same claim as `lock()` of that name."""
+    """Readers share; a writer excludes all others. `write()` is the same claim as `lock()` of that name."""
 
     __slots__ = ("_given", "_locks", "_name", "_read", "_write")
 
@@ -42,7 +42,10 @@ class BaseReadWriteLock(Generic[L]):
         max_hold: Any = UNSET,
         label: Any = UNSET,
     ) -> L:
-        """A lock that others may hold for reading at the same time. What is not given is as for the read-write lock."""
+        """A lock that several readers hold at a time. Options that are not given are those of the read-write lock.
+
+        Raises TypeError or ValueError for an option that is not allowed.
+        """
         given = _said(ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label)
         return self._of(Kind.SHARED, {**self._given, **given}) if given else self._read
 
@@ -56,7 +59,10 @@ class BaseReadWriteLock(Generic[L]):
         max_hold: Any = UNSET,
         label: Any = UNSET,
     ) -> L:
-        """A lock that nobody else holds in any way. What is not given is as for the read-write lock."""
+        """A lock that excludes readers and writers. Options that are not given are those of the read-write lock.
+
+        Raises TypeError or ValueError for an option that is not allowed.
+        """
         given = _said(ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label)
         return self._of(Kind.EXCLUSIVE, {**self._given, **given}) if given else self._write
 

@@ -1,4 +1,4 @@
-"""What happens to a client's locks, told as events: by the thread that it happened in."""
+"""Reports what happens to a client's locks as events, from the thread in which it happens."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ __all__ = ["Reports"]
 
 
 class Reports:
-    """The telling half of a client."""
+    """The part of a client that emits events."""
 
     events: Events
     place: Place
@@ -88,7 +88,7 @@ class Reports:
     def report_no_release(
         self, prepared: Prepared, tenure: Tenure, error: LinkDown | ServerSaid, marker: int
     ) -> LockError:
-        """The server could not be told. The keeper goes on trying for a while; then the ttl ends the grant."""
+        """The release failed or was not answered. The keeper retries for a while; after that the ttl ends the grant."""
         from holdtight.events import ReleaseFailed
 
         step = prepared.withdraw_step(tenure.owner, marker=marker)

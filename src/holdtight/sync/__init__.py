@@ -1,1 +1,1 @@
-"""The blocking colour."""
+"""Locks for blocking code."""

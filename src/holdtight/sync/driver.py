@@ -1,7 +1,7 @@
 """Runs plans by blocking (see base/plan.py for a driver's duties).
 
-A waiting thread sleeps on its own link, which is subscribed to its own inbox: reply and bell come in order,
-and no second thread stands in between.
+A waiting thread sleeps on its own link, which is subscribed to its own inbox: reply and bell arrive in order, without
+a second thread in between.
 """
 
 from abc import ABC, abstractmethod
@@ -23,10 +23,10 @@ POLL_SECONDS = (0.02, 0.08)
 
 
 class PlanRunner(ABC):
-    """The loop of every driver: what a plan wishes is carried out, and what came of it is sent or thrown into it."""
+    """The loop of every driver: carries out each wish of a plan, then sends the result or throws the error into it."""
 
     broken_off = False
-    """Something came in between: what has been read may be incomplete."""
+    """An error other than LinkDown interrupted a step: the data read so far may be incomplete."""
 
     def run(self, plan: Plan[R]) -> R:
         try:
@@ -34,7 +34,7 @@ class PlanRunner(ABC):
         except BaseException as error:
             if getattr(plan, "gi_frame", None) is None:
                 raise
-            return self._run(plan, error)  # it came between two steps: the plan has not been told yet
+            return self._run(plan, error)  # raised between two steps: the plan does not know of it yet
 
     def _run(self, plan: Plan[R], error: BaseException | None) -> R:
         value: Any = None
@@ -53,7 +53,7 @@ class PlanRunner(ABC):
                         self.broken_off = True
                     error = raised
         finally:
-            # The error knows this frame, and with it the callers' leases: in a cycle, their end would not be noticed.
+            # The error refers to this frame and so to the caller's leases; a cycle would hide that these were dropped.
             del error, value
 
     @abstractmethod
@@ -61,7 +61,7 @@ class PlanRunner(ABC):
 
 
 class Driver(PlanRunner):
-    """One plan's run: the link that carries it, and its place in line. A context manager."""
+    """Runs one plan: has the link that carries it and its place in the queue. A context manager."""
 
     def __init__(
         self, transport: Transport, link: Link | None = None, *, beyond: bool = False, touch_at: float = 0.0
@@ -80,7 +80,7 @@ class Driver(PlanRunner):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        link, self._link = self._link, None  # first: should an interrupt come, nobody has it any more
+        link, self._link = self._link, None  # first, so that after an interrupt nothing uses the link any more
         self._stop_standing()
         if link is not None:
             self._transport.give(link)
@@ -101,7 +101,8 @@ class Driver(PlanRunner):
             raise
 
     def _undo(self, step: Step) -> Any:
-        """On the link of the deed if it lives, whose unread replies come first; else by the keeper."""
+        """Sends the undo on the link of the original request, whose unread replies come first; without one, asks the
+        keeper."""
         link = self._link
         if link is None:
             self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
@@ -130,7 +131,7 @@ class Driver(PlanRunner):
             return None
         if not link.inbox:
             self._stand(park, link)
-            # Nobody can ring here: look now and then.
+            # Without an inbox no bell can arrive: poll.
             import random
 
             self._transport.pause(min(park.until - self._clock(), random.uniform(*POLL_SECONDS)))
@@ -138,7 +139,7 @@ class Driver(PlanRunner):
         try:
             if park.touch is not None and self._standing is None:
                 if not self._touch_at:
-                    # Most waits are over before a place in line needs to be kept: the keeper hears of the others.
+                    # Most waits end before the place in the queue needs a heartbeat: only longer ones go to the keeper.
                     self._touch_at = self._clock() + TOUCH_SECONDS
                 bell = self._transport.park(link, park.owner, min(park.until, self._touch_at))
                 if bell is not None or park.until <= self._touch_at:
@@ -150,7 +151,7 @@ class Driver(PlanRunner):
             raise
 
     def _stand(self, park: Park, link: Link) -> None:
-        """From now on the keeper keeps our place in line."""
+        """From now on the keeper sends the heartbeats that keep this waiter's place in the queue."""
         if park.touch is not None and self._standing is None:
             self._standing = StandingInLine(self._place, park.touch, link.inbox)
             self._place.runtime.keeper.add(self._standing, self._clock() - self._standing.interval)

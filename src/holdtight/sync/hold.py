@@ -1,4 +1,4 @@
-"""What blocks of a lock can be besides `with lock`: `lock.hold()`, and a decorated function."""
+"""Other blocks than `with lock`: `lock.hold()`, and decorated functions."""
 
 import functools
 from collections.abc import Callable
@@ -15,8 +15,8 @@ R = TypeVar("R")
 
 
 def under(lock: Any, function: Callable[P, R]) -> Callable[P, R]:
-    """The function, each call of it in a block of the lock."""
-    from holdtight.clients.decorating import (  # with the first decorator, not the package
+    """Wraps the function so that each call runs in a block of the lock. Raises TypeError or ValueError if it cannot."""
+    from holdtight.clients.decorating import (  # loaded with the first decorator, not with the package
         begun,
         check_decorated,
         is_async,
@@ -40,7 +40,7 @@ class Takes(Protocol):
 
 
 class Hold:
-    """What `lock.hold()` gives."""
+    """The result of `lock.hold()`. Raises RuntimeError when it is entered twice."""
 
     def __init__(self, lock: Takes, wait: float | None) -> None:
         self._lock = lock
@@ -63,5 +63,5 @@ class Hold:
         try:
             lease.leave(error)
         except BaseException:
-            lease.forsake()  # after an interrupt; one that has ended is not touched
+            lease.forsake()  # for interrupts; has no effect on a lease that has ended
             raise

@@ -1,4 +1,4 @@
-"""A blocking wait in a thread whose event loop runs: it stops that loop, and with it every task of the loop."""
+"""Checks a blocking wait in a thread that runs an event loop: the wait stops the loop and all of its tasks."""
 
 import sys
 import warnings
@@ -20,19 +20,19 @@ _warned = False
 
 
 def in_a_loop(lock: BaseLock) -> Callable[[Owner | None], None] | None:
-    """What is to be checked before a blocking wait; None where no event loop runs in this thread."""
+    """The check to run before a blocking wait; None if no event loop runs in this thread."""
     loop = running_loop()
     return None if loop is None else partial(_check, lock, loop)
 
 
 def _check(lock: BaseLock, loop: Any, holder: Owner | None) -> None:
-    """DeadlockDetected if the lock is held in a block that only the loop can leave: this wait would stop it. A limit of
-    the wait changes nothing about that. Otherwise a warning, the first time."""
+    """Raises DeadlockDetected if the lock is held in a block that only this loop can leave: the wait would stop the
+    loop. A time limit on the wait does not change that. Otherwise warns, the first time."""
     inside: dict[Owner, tuple[Tenure, Identity]] = {}
     for who, key, lease in blocks_around(loop):
         tenure: Tenure = lease.tenure
-        # By the owner that the server has named, for clients other than ours; by client and name, for readers and
-        # permits, of whom the server names one.
+        # Match the owner that the server reports, for leases of other clients. Match client and name, for readers and
+        # permits, of which the server reports only one.
         here = tenure.name == lock.name and (tenure.owner == holder or key == lock.key)
         if here and tenure.epoch == process.current.epoch and tenure.alive and not tenure.lost():
             inside[tenure.owner] = tenure, who

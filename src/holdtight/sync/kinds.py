@@ -1,4 +1,4 @@
-"""Read-write locks and semaphores for blocking code. Taking, waiting and giving back are those of every Lock."""
+"""Read-write locks and semaphores for blocking code. They acquire, wait and release as every Lock does."""
 
 from typing import Any
 
@@ -13,32 +13,32 @@ __all__ = ["ReadWriteLock", "Semaphore"]
 
 
 class ReadWriteLock(BaseReadWriteLock[Lock]):
-    """`read()` and `write()` each give a Lock."""
+    """`read()` and `write()` each return a Lock."""
 
     __slots__ = ()
 
     def locked(self) -> bool:
-        """Whether anybody holds it, for reading or for writing."""
+        """Whether it is held at this moment, for reading or for writing. Raises Unavailable."""
         return self._read.locked()
 
     def inspect(self) -> LockInfo:
-        """Who holds it and who waits, in order."""
+        """The holders, and the waiters in order. Raises Unavailable."""
         return self._read.inspect()
 
 
 class Semaphore(Lock):
-    """At most `permits` are held at a time; a crashed holder's come back after its ttl."""
+    """At most `permits` are held at a time. The permits of a crashed holder are free again after its ttl."""
 
     __slots__ = ()
 
     def acquire(self, n: int = 1, *, wait: Any = UNSET) -> Lease:
-        """A Lease on `n` permits at once; errors as of a Lock."""
+        """Returns a Lease on `n` permits at once. Raises as `Lock.acquire`; TypeError or ValueError for a bad `n`."""
         return Lock.acquire(self.asking_for(n), wait=wait)
 
     def try_acquire(self, n: int = 1) -> Lease | None:
-        """A Lease on `n` permits, or None if that many cannot be had now. Never waits."""
+        """Returns a Lease on `n` permits, or None if that many are not free. Never waits. Raises as `acquire`."""
         return Lock.try_acquire(self.asking_for(n))
 
     def hold(self, n: int = 1, *, wait: Any = UNSET) -> Hold:
-        """A single-use context manager on `n` permits: enter and exit may be in different threads."""
+        """A single-use context manager on `n` permits: one thread may enter it, another exit. Raises as `acquire`."""
         return Lock.hold(self.asking_for(n), wait=wait)

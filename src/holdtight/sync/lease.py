@@ -18,12 +18,12 @@ _GLANCE = 0.25
 
 
 class Lease(BaseLease):
-    """One grant in the user's hands. Renewed by itself; `check()` before anything that must not run twice."""
+    """One grant, renewed automatically. Call `check()` before anything that must not run twice."""
 
     lock: "Lock"
 
     def wait_lost(self, timeout: Any = None) -> bool:
-        """Blocks until the lease is lost (True), or the timeout has passed or the lease was released (False)."""
+        """Blocks until the lease is lost (True), or until the timeout or its release (False)."""
         limit = wait_seconds(timeout, "timeout")
         if self.lost:
             return True
@@ -46,14 +46,17 @@ class Lease(BaseLease):
         return self.lost
 
     def renew(self, ttl: Any = None) -> None:
-        """Sets the time left to `ttl` (default: the lease's own), and renews with it from now on."""
+        """Sets the time left to `ttl` (default: the lease's own), which later renewals use too.
+
+        Raises LeaseLost if the lease is not held any more, Unavailable if the server does not answer.
+        """
         number = None if ttl is None else ttl_seconds(ttl, renewed=self.tenure.terms.renew)
         self.check()
         self.lock.renew_tenure(self.tenure, number)
 
     def tell(self, report: Callable[..., None], *args: Any) -> None:
-        """Reports what gave this lease. A subscriber may raise what is no Exception (SystemExit): then nobody gets the
-        lease, so the lock goes back first."""
+        """Reports the grant of this lease. A subscriber may raise a BaseException such as SystemExit. Then the caller
+        never gets the lease, so this releases the lock first."""
         try:
             report(*args)
         except BaseException:
@@ -62,28 +65,37 @@ class Lease(BaseLease):
             raise
 
     def release(self) -> None:
-        """Gives the lock back. Idempotent. NotOwner if it was not ours any more, Unavailable if that is not known."""
+        """Releases the lock. Idempotent. Raises NotOwner if it was lost before, Unavailable if that is not known."""
         if self._close():
             self.lock.give_back(self.tenure)
             self._not_if_lost("release")
 
     def detach(self, ttl: Any = None) -> str:
-        """Ends this lease without releasing: whoever gets the text can `adopt` the lock within `ttl`. A secret."""
+        """Ends this lease without releasing the lock and returns a text: any client with the text can `adopt` the lock
+        within `ttl`, so keep it secret.
+
+        Raises NotSupported unless it is an exclusive lock, entered once, on one server that was reachable; LeaseLost if
+        the lease is not held any more; Unavailable if the server does not answer.
+        """
         number = self.ttl if ttl is None else ttl_seconds(ttl, renewed=False)
         self._may_detach()
         self.lock.renew_tenure(self.tenure, number, last=True)
         self._close()
         try:
             self.lock.report_detached(self.tenure)
-        except BaseException:  # of a subscriber: nobody gets the text, so nobody could ever adopt the lock
+        except BaseException:  # raised by a subscriber: the caller never gets the text, so nothing could adopt the lock
             with suppress(LockError):
                 self.lock.give_back(self.tenure)
             raise
         return Detached(self.name, self.tenure.owner).text()
 
     def downgrade(self) -> "Lease":
-        """From writing to reading with no gap: ends this lease and gives the reader's. A block that held this one gives
-        back the other at its end."""
+        """Turns a write lease into a read lease without a gap: ends this lease and returns the new one. A block that
+        held this lease releases the new one at its end.
+
+        Raises NotSupported unless it is a write lease, entered once, not on a quorum; LeaseLost if the lease is not
+        held any more; Unavailable if the server does not answer, and then this lease is lost.
+        """
         self._may_downgrade()
         lease = self.lock.downgrade(self.tenure)
         self._downgraded(lease)
@@ -92,7 +104,7 @@ class Lease(BaseLease):
         return lease
 
     def leave(self, error: BaseException | None) -> None:
-        """The end of a with block: releases, and tells of a loss without hiding what the body raised."""
+        """Ends a with block: releases, and reports a loss without hiding an exception of the body."""
         if self.successor is not None:
             self.successor.leave(error)
             return
@@ -105,7 +117,7 @@ class Lease(BaseLease):
         self.conclude(failure, error)
 
     def conclude(self, failure: LeaseLost | Unavailable | None, error: BaseException | None) -> None:
-        """An unreachable server is an event and a log line, not an exception over a body that has done its work."""
+        """Raises or notes a loss. An unreachable server is only an event and a log line: the body has done its work."""
         tenure = self.tenure
         if not isinstance(failure, NotOwner):
             if tenure.reason is None:

@@ -1,4 +1,4 @@
-"""`Lock` for blocking code: the uncontended path, bare, and the way to the driver for everything else."""
+"""`Lock` for blocking code: a fast path for the uncontended case; the driver handles everything else."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -48,14 +48,15 @@ class Lock(ReleasingLock):
         self._tell = self._runtime.tell
         self._lane = self._runtime.keeper.lane(self.terms.interval)
 
-    # Taking.
+    # Acquiring.
 
     def acquire(self, *, wait: Any = UNSET) -> Lease:
-        """A Lease; LockTimeout when the wait ends, Unavailable, DeadlockDetected or QueueFull.
+        """Returns a Lease. Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, or
+        RuntimeError on a closed client.
 
-        What this very thread holds in a block is a DeadlockDetected at once. What it has taken with `acquire()` may be
-        released by another: that is waited for, and the log tells after `deadlock_after` seconds.
-        In a thread whose event loop runs, a wait for a task of that loop is a DeadlockDetected, any other a warning.
+        Raises DeadlockDetected at once if this thread holds the lock in a block. If it holds the lock through
+        `acquire()`, another thread may release that, so this call waits, and logs it after `deadlock_after` seconds. In
+        a thread that runs an event loop, waiting for a task of that loop raises DeadlockDetected; other waits warn.
         """
         who = identity()
         lease = self.take(self._wait if wait is UNSET else wait_seconds(wait), who)
@@ -63,7 +64,7 @@ class Lock(ReleasingLock):
         return lease
 
     def try_acquire(self) -> Lease | None:
-        """A Lease, or None if somebody else holds the lock. Never waits."""
+        """Returns a Lease, or None if it is not free now. Never waits. Raises Unavailable, RuntimeError once closed."""
         who = identity()
         if who.stack or who.grants:
             try:
@@ -87,7 +88,8 @@ class Lock(ReleasingLock):
         return lease
 
     def _attempt(self, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
-        """The uncontended path: one request, one reply, no plan. A lease that is in a block by now has no witness."""
+        """The uncontended path: one request, one reply, no plan. With `in_block`, the lease goes straight into the
+        block and has no leak warning."""
         locks = self._locks
         client = locks.client
         transport = locks.transport
@@ -135,13 +137,13 @@ class Lock(ReleasingLock):
             transport.give(link)
         fence = int(reply)
         client.lead = fence / 1e6 - started
-        if clock() - started >= prepared.valid:  # we were paused: the plan asks once more
+        if clock() - started >= prepared.valid:  # this process was paused: the plan asks again
             return self._slowly(None, owner, wait, started, Grant(fence, started), 0, who, or_none)
         tenure = Tenure(self.terms, self._tell, owner, fence, started, 0)
         lease = _new(Lease)
         lease.lock = self
         lease.tenure = tenure
-        try:  # an interrupt may come between any two of these
+        try:  # an interrupt may come between any two statements
             if in_block:
                 lease.witness = None
                 who.stack.append((self.key, lease))
@@ -152,7 +154,7 @@ class Lock(ReleasingLock):
                 lane = self._lane = self._runtime.keeper.lane(tenure.interval)
             due = started + lane.interval
             if due < lane.latest - lane.slack:
-                self._runtime.keeper.add(tenure, started)  # the answer took long: not to the end of the lane
+                self._runtime.keeper.add(tenure, started)  # the reply was slow: due too early for the end of the lane
             else:
                 lane.charges[tenure] = lane.latest = due
                 if not lane.armed:
@@ -167,7 +169,7 @@ class Lock(ReleasingLock):
             raise
 
     def _understood(self, reply: Any, sent: float) -> Answer | None:
-        """None if nothing has run: begin again."""
+        """Returns None after NOSCRIPT: nothing has run, so the plan starts afresh."""
         if isinstance(reply, Exception):
             said = ServerSaid(str(reply))
             return None if said.word == "NOSCRIPT" else said
@@ -177,8 +179,8 @@ class Lock(ReleasingLock):
     def _briefly(
         self, link: Link, owner: Owner, wait: float | None, started: float, queued: Queued, limit: float, who: Identity
     ) -> Lease | None:
-        """The usual wait, which is short: rung before its place in line needs to be kept, it confirms without a plan.
-        Whatever else happens is the plan's business, which goes on from there."""
+        """The usual, short wait: if the bell comes before the place in the queue needs a heartbeat, confirms without a
+        plan. In all other cases a plan continues from here."""
         transport, store, clock = self._locks.transport, self._locks.store, self._clock
         since = sent = clock()
         answer: Answer | None
@@ -199,7 +201,7 @@ class Lock(ReleasingLock):
                 answer = self._understood(link.call(request, longest), sent)
         except LinkDown as down:
             transport.lose(link, down)
-            down.sent = True  # the attempt that has put us in line, if not the last one
+            down.sent = True  # at least the attempt that queued us has been sent
             return self._slowly(None, owner, wait, started, down, marker_for(limit), who, False, since)
         except BaseException:
             with Driver(transport, link) as driver:
@@ -222,10 +224,10 @@ class Lock(ReleasingLock):
         or_none: bool,
         in_line_since: float | None = None,
     ) -> Lease | None:
-        """All other ways: no connection yet, somebody else holds it, the server is not well."""
+        """All other cases: no connection yet, the lock is held, or the server has a problem."""
         locks = self._locks
         if first is None and not limit:
-            locks.check_open()  # otherwise the plan does that: what was sent has to be undone
+            locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
         asking = self.asking(owner, wait, started, who, or_none=or_none)
         asking.before_waiting = in_a_loop(self)
         try:
@@ -259,7 +261,7 @@ class Lock(ReleasingLock):
     def __enter__(self) -> Lease:
         who = identity()
         depth = len(who.stack)
-        lease: Any  # None only if it was asked for
+        lease: Any  # never None: or_none is False
         try:
             if depth or who.grants:
                 lease = self.take(self._wait, who)
@@ -315,19 +317,25 @@ class Lock(ReleasingLock):
             raise
 
     def hold(self, *, wait: Any = UNSET) -> Hold:
-        """A single-use context manager that carries its lease: enter and exit may be in different threads."""
+        """A single-use context manager that carries its lease: one thread may enter it, another exit.
+
+        Entering raises as `acquire`.
+        """
         return Hold(self, self._wait if wait is UNSET else wait_seconds(wait))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: every call runs under the lock. Refuses generator functions, and names like "order:{id}"."""
+        """As a decorator: every call runs under the lock, and raises as a `with` block does.
+
+        Raises TypeError for generator functions and async functions, ValueError for a name like "order:{id}".
+        """
         return under(self, function)
 
-    # Looking.
+    # Inspecting.
 
     def locked(self) -> bool:
-        """Whether anybody holds it, this moment."""
+        """Whether the lock is held at this moment. Raises Unavailable."""
         return self.inspect().locked
 
     def inspect(self) -> LockInfo:
-        """Who holds it and who waits, in order."""
+        """The holders, and the waiters in order. Raises Unavailable."""
         return self._locks.inspect(self._name)

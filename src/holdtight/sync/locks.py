@@ -34,7 +34,8 @@ R = TypeVar("R")
 
 
 class Locks(BaseLocks[Lock]):
-    """Locks on one server, for blocking code. Cheap to keep, safe to share between threads, survives fork."""
+    """A client for blocking code: locks on one server or quorum. Cheap to keep, safe to share between threads, survives
+    fork."""
 
     lock_type = Lock
     rwlock_type = ReadWriteLock
@@ -77,7 +78,7 @@ class Locks(BaseLocks[Lock]):
             self.lock_type = QuorumLock
             place = cast("QuorumPlace", self.place)
             self.fleet = GroupPool(place, connect_timeout=settings.connect_timeout, spin=settings.spin)
-        # A place that answers at once has no connections to be sparing with.
+        # A place that answers at once has no connections to limit.
         most = None if self.place.at_once else settings.max_connections
         self.transport = Transport(
             self.place, connect_timeout=settings.connect_timeout, max_connections=most, spin=settings.spin
@@ -93,9 +94,9 @@ class Locks(BaseLocks[Lock]):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections. Whoever waits for a lock in another thread gets the RuntimeError that new calls get,
-        at once; a request that is under way has its two seconds to be answered. What was sent is taken back. Leases
-        that are held stay so: they are renewed and can be released."""
+        """Closes the connections. Waiters in other threads get the RuntimeError that new calls get, at once; a request
+        under way has its two seconds to be answered. Unfinished requests are undone. Held leases stay: they are renewed
+        and can be released."""
         if self.closed:
             return
         self._close()
@@ -110,7 +111,7 @@ class Locks(BaseLocks[Lock]):
             try:
                 link.call(command("DEL", self.client.record_key), 0.5)
             except LinkDown:
-                pass  # the record ends by itself
+                pass  # the record expires
             self.transport.scrap(link)
 
     def _driver(self) -> "Driver | FanDriver":
@@ -121,7 +122,7 @@ class Locks(BaseLocks[Lock]):
         return FanDriver(self.fleet)
 
     def run(self, plan: Plan[R], name: str) -> R:
-        """Runs a plan that is no acquisition; what goes wrong becomes one of our errors."""
+        """Runs a plan that is not an acquisition, and converts its errors into public exceptions."""
         try:
             with self._driver() as driver:
                 return driver.run(plan)
@@ -139,7 +140,10 @@ class Locks(BaseLocks[Lock]):
         max_hold: Any = UNSET,
         label: Any = UNSET,
     ) -> ReadWriteLock:
-        """A read-write lock under this name: `.read()` and `.write()` each give a lock. First come, first served."""
+        """Returns a read-write lock; its `.read()` and `.write()` each return a lock. First come, first served.
+
+        Raises TypeError or ValueError for a name or option that is not allowed.
+        """
         made: ReadWriteLock = self._rwlock(
             name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
         )
@@ -157,7 +161,10 @@ class Locks(BaseLocks[Lock]):
         max_hold: Any = UNSET,
         label: Any = UNSET,
     ) -> Semaphore:
-        """A semaphore of so many permits. The limit is the one that each request brings; nothing is stored."""
+        """Returns a semaphore of `permits` permits. Each request brings its own limit; the server stores none.
+
+        Raises TypeError or ValueError for a name or option that is not allowed.
+        """
         options = {
             "ttl": ttl,
             "wait": wait,
@@ -179,22 +186,35 @@ class Locks(BaseLocks[Lock]):
         max_hold: Any = UNSET,
         label: Any = UNSET,
     ) -> Multi:
-        """Several locks as one: all or nothing, taken in one order by all. Options are for those given by name."""
+        """Returns several locks as one: all or nothing, always taken in one order. Options are for parts given by name.
+
+        Raises TypeError or ValueError for a part or option that is not allowed.
+        """
         options = {"ttl": ttl, "reentrant": reentrant, "renew": renew, "max_hold": max_hold, "label": label}
         return Multi(self, parts_of(self, names_or_locks, options), multi_wait(self, wait))
 
     def inspect(self, name: str) -> LockInfo:
-        """Who holds this name and who waits for it, in order."""
+        """The holders of this name, and its waiters in order.
+
+        Raises Unavailable; TypeError or ValueError for a name that is not allowed.
+        """
         check_name(name)
         return self.run(self._look(name), name)
 
     def bless(self) -> dict[str, str]:
-        """Of a quorum: the operator vouches that no lease was held when its nodes were last started, so that they vote
-        at once. Says what came of it, node by node; QuorumNotReached if that is no majority."""
+        """For a quorum: the operator vouches that no lease was held when the nodes last started, so they vote at once.
+
+        Returns the outcome of each node. Raises QuorumNotReached unless a majority confirms, NotSupported without a
+        quorum or its restart guard.
+        """
         return self.run(self._bless(), "")
 
     def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> Lease:
-        """Takes over a lock that was detached, under a new owner and a higher fence. LeaseLost if it is too late."""
+        """Takes over a detached lock under a new owner and a higher fence.
+
+        Raises LeaseLost if it is too late, Unavailable, NotSupported on a quorum, RuntimeError once closed; TypeError
+        or ValueError if `text` does not come from `detach()`.
+        """
         detached = Detached.read(text)
         self.check_open()
         self._can_adopt(detached.name)

@@ -1,4 +1,4 @@
-"""Several locks as one, for blocking code."""
+"""Multi-locks for blocking code."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -35,7 +35,7 @@ class MultiLease(MultiLeaseMixin, Lease):
             part.renew(ttl)
 
     def release(self) -> None:
-        """Gives all back. Idempotent. Raises what the first that could not be given back raised."""
+        """Releases all parts. Idempotent. Raises the first error of any part, after trying all."""
         if self.closed:
             return
         try:
@@ -45,7 +45,7 @@ class MultiLease(MultiLeaseMixin, Lease):
             self.closed = True
             failures = _give_back(self.parts)
         except BaseException:
-            self.forsake()  # an interrupt: what is still held must not stay so
+            self.forsake()  # interrupted: nothing may stay held
             raise
         if failures:
             raise failures[0]
@@ -66,7 +66,7 @@ class MultiLease(MultiLeaseMixin, Lease):
                     losses.append(loss)
             self.closed = True
         except BaseException:
-            self.forsake()  # an interrupt: what is still held must not stay so
+            self.forsake()  # interrupted: nothing may stay held
             raise
         for each in losses:
             if error is None:
@@ -78,11 +78,11 @@ class Multi(BaseMulti[Lock]):
     """Several locks that are held together or not at all."""
 
     def acquire(self, *, wait: Any = UNSET) -> Lease:
-        """One lease on all; errors as of a Lock, naming the part that could not be had."""
+        """Returns one lease on all parts. Raises as `Lock.acquire`, naming the part that could not be had."""
         return self.taken(self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
 
     def try_acquire(self) -> Lease | None:
-        """One lease on all, or None if any is held by somebody else. Never waits."""
+        """Returns one lease on all parts, or None if any is not free. Never waits. Raises as `Lock.try_acquire`."""
         lease = self._take_out(None, identity(), or_none=True)
         return None if lease is None else self.taken(lease)
 
@@ -92,7 +92,7 @@ class Multi(BaseMulti[Lock]):
         return lease
 
     def _take_out(self, wait: float | None, who: Identity, *, or_none: bool = False) -> Lease | None:
-        """A lease that is in no block."""
+        """Takes all parts outside a block."""
         depth = len(who.stack)
         try:
             leases = self._take(wait, who, or_none=or_none)
@@ -101,11 +101,11 @@ class Multi(BaseMulti[Lock]):
             self.step_out(who)
             return MultiLease(self, leases)
         except BaseException:
-            identity().break_off(depth)  # `who` may be somebody else's by now: a task that holds nothing has none
+            identity().break_off(depth)  # looked up again: `who` may have been reused for another task
             raise
 
     def _take(self, wait: float | None, who: Identity, *, or_none: bool = False) -> tuple[Lease, ...] | None:
-        """Leases on all parts, which count as held in blocks: who waits for the last holds the first."""
+        """Leases on all parts. They count as held in blocks: while the last part is waited for, the first is held."""
         clock = self._locks.place.clock
         started = clock()
         if self.can_be_one_step and not self.entered_by(who):
@@ -121,7 +121,7 @@ class Multi(BaseMulti[Lock]):
                     self._give_up(leases, who)
                     return None
                 who.enter_block(part.key, lease)
-                leases.append(lease)  # in this order: what is given up has to be in a block
+                leases.append(lease)  # in this order: _give_up expects every lease in a block
             check_parts(leases)
         except BaseException:
             self._give_up(leases, who)
@@ -129,7 +129,7 @@ class Multi(BaseMulti[Lock]):
         return tuple(leases)
 
     def _at_once(self, who: Identity) -> tuple[Lease, ...] | None:
-        """All of them with one request, if they are free and nobody stands in line for any."""
+        """Takes all parts with one request, if all are free and have no waiters."""
         locks = self._locks
         locks.check_open()
         owner = locks.client.owner()
@@ -146,7 +146,7 @@ class Multi(BaseMulti[Lock]):
         try:
             for lease in leases:
                 locks.report_quick_grant(lease.name, owner, lease.fence)
-        except BaseException:  # of a subscriber
+        except BaseException:  # raised by a subscriber
             self._give_up(leases, who)
             raise
         return tuple(leases)
@@ -173,7 +173,7 @@ class Multi(BaseMulti[Lock]):
             who.enter_block(self.key, lease)
             return lease
         except BaseException:
-            identity().break_off(depth)  # `who` may be somebody else's by now: a task that holds nothing has none
+            identity().break_off(depth)  # looked up again: `who` may have been reused for another task
             raise
 
     def __exit__(
@@ -191,26 +191,29 @@ class Multi(BaseMulti[Lock]):
             raise
 
     def hold(self, *, wait: Any = UNSET) -> Hold:
-        """A single-use context manager that carries its lease: enter and exit may be in different threads."""
+        """A single-use context manager that carries its lease: one thread may enter it, another exit.
+
+        Entering raises as `acquire`.
+        """
         return Hold(self, self._wait if wait is UNSET else wait_seconds(wait))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: every call runs under all the locks."""
+        """As a decorator: every call runs under all the locks. Raises as `Lock.__call__`."""
         return under(self, function)
 
-    # Looking.
+    # Inspecting.
 
     def locked(self) -> bool:
-        """Whether anybody holds any of them, this moment."""
+        """Whether any part is held at this moment. Raises Unavailable."""
         return any(part.locked() for part in self.parts)
 
     def inspect(self) -> LockInfo:
-        """Who holds and who waits for any of them."""
+        """The holders and waiters of all parts. Raises Unavailable."""
         return combined(self.name, [part.inspect() for part in self.parts])
 
 
 def _give_back(leases: "tuple[Lease, ...] | list[Lease]") -> list[LockError]:
-    """All of them, whatever happens to one."""
+    """Releases all, also after a failure. Returns the failures."""
     failures: list[LockError] = []
     for lease in reversed(leases):
         try:

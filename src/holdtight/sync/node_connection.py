@@ -1,13 +1,13 @@
-"""Connections to the nodes of a quorum for blocking code: never blocking themselves, polled by who uses them.
+"""Non-blocking connections to the nodes of a quorum, for blocking code: the thread that uses them polls them.
 
-A *wire* is a link that may owe replies: requests go out one after another, replies are told to whoever asked, also
-those that nobody waits for any more. So a slow node keeps its wire, in order, and a hung one costs nothing but what
-it was sent before it was noticed.
+A node connection may owe replies: requests go out one after another, and each reply goes to the request it belongs to,
+even if no caller waits for it any more. So a slow node keeps its connection, in order, and a hung node costs only the
+requests that were sent before it was noticed.
 
 # Invariants:
-# - a wire is used by one thread at a time, as part of a crew (crews.py);
-# - `pending` has a ticket for every reply that is owed, in order;
-# - a wire is never made in the caller's thread: a node that does not answer must not hold up the others.
+# - a node connection is used by one thread at a time, as part of a node group (node_group.py);
+# - `pending` has one entry for every reply that is owed, in order;
+# - a node connection is never opened in the caller's thread: a node that does not answer must not delay the others.
 """
 
 import os
@@ -36,7 +36,7 @@ _Push = hiredis.PushNotification
 
 
 class Answers:
-    """Where the answers of one Fan go; `raw`: as they come, to be read by who asked."""
+    """Collects the answers of one Fan. `raw`: replies are stored as they come, and the caller decodes them."""
 
     __slots__ = ("answers", "forgotten", "wanted")
 
@@ -45,9 +45,9 @@ class Answers:
     def __init__(self, count: int) -> None:
         self.answers: list[Any] = [None] * count
         self.wanted = True
-        """Somebody waits for them."""
+        """A caller waits for them."""
         self.forgotten = False
-        """A node did not know the script any more."""
+        """A node answered NOSCRIPT."""
 
 
 NOBODYS = Answers(0)
@@ -55,7 +55,7 @@ NOBODYS.wanted = False
 
 
 class PendingReply:
-    """What one node owes one asker."""
+    """A reply that one node owes to one caller."""
 
     __slots__ = ("_request", "_step", "sent", "sheet")
 
@@ -73,8 +73,8 @@ class PendingReply:
 
 
 class Broadcast(Answers):
-    """One request to every node: a sheet that is its own ticket, the same on all wires. What each request is known by
-    is asked for only if something is not usual."""
+    """One request to every node: collects the answers, and is itself the pending reply on every connection. Builds a
+    Step for a node only in unusual cases."""
 
     __slots__ = ("_requests", "_step_for", "sent", "stuck")
 
@@ -88,7 +88,7 @@ class Broadcast(Answers):
         self._step_for = step_for
         self.sent = sent
         self.stuck = False
-        """A wire did not take its request whole at once."""
+        """A connection did not accept its whole request at once."""
 
     @property
     def sheet(self) -> Answers:
@@ -107,7 +107,7 @@ class NodeConnection:
         self.link = link
         self.fd = link.fileno()
         self.bare = link.bare() if isinstance(link, SocketLink) else None
-        """What crews do in one go needs its socket and its parser; None if it has none to give (TLS)."""
+        """The socket and parser functions for broadcasts; None if there are none (TLS)."""
         self.pool = pool
         self.index = pool.index
         self.pending: deque[PendingReply | Broadcast] = deque()
@@ -127,7 +127,7 @@ class NodeConnection:
             self.fail(down.cause)
 
     def pump(self, *, resting: bool = False) -> None:
-        """Tells all that has come. Does not block. The end of a wire that was `resting` says little about the node."""
+        """Handles all input, without blocking. `resting`: it was idle, so its failure says little about the node."""
         if self.out:
             self.flush()
         if not self.alive:
@@ -143,7 +143,7 @@ class NodeConnection:
             self.pool.breaker.worked()
 
     def take_in(self, item: Any) -> None:
-        """Something has come: a bell, or the reply that is owed first."""
+        """Handles one item: a bell, or the reply that is owed first."""
         if item.__class__ is _Push:
             rung = bell_for(item)
             if rung is not None:
@@ -156,7 +156,7 @@ class NodeConnection:
     def _told(self, ticket: PendingReply | Broadcast, reply: Any) -> None:
         step, sheet = ticket.step_for(self.index), ticket.sheet
         if isinstance(reply, hiredis.ReplyError):
-            # A vote that nobody waits for is not sent again: what undoes it may have been carried out already.
+            # Do not repeat a vote that no caller waits for: its undo may have run already.
             if is_unknown(reply) and (sheet.wanted or step.undo):
                 sheet.forgotten = True
                 request = with_script_body(ticket.request_for(self.index))
@@ -177,7 +177,7 @@ class NodeConnection:
         return now - self.pending[0].sent if self.pending else 0.0
 
     def fail(self, cause: str, *, resting: bool = False) -> None:
-        """It is of no use any more. Whoever waits is told; what must not be left undone goes to the keeper."""
+        """Closes the connection. Callers get LinkDown; undo steps without a reply go to the keeper."""
         if not self.alive:
             return
         self.alive = False
@@ -196,17 +196,17 @@ class NodeConnection:
             self.pool.leave_to_the_keeper(step.otherwise or step)
 
     def __del__(self) -> None:
-        """An interrupt between two statements may have dropped it: its end can lose what it was sent last."""
+        """An interrupt may have dropped it, and closing can lose its last requests: owed undos go to the keeper."""
         try:
             if self.alive and self._epoch == process.current.epoch:
                 for ticket in self.pending:
                     self._leave_undone(ticket)
         except AttributeError:
-            pass  # it was never finished
+            pass  # __init__ did not finish
 
 
 class Ear:
-    """What a thread polls besides its wires: it is woken when a node has been connected to, or could not be."""
+    """The wake pipe: a thread polls it together with its connections. Connection attempts write to it when they end."""
 
     def __init__(self) -> None:
         self.fd, self._mouth = os.pipe()
@@ -237,27 +237,27 @@ class Ear:
 
 
 class Pool:
-    """The wires to one node."""
+    """The connections to one node that are in no node group, and the attempts to open more."""
 
     def __init__(self, place: Place, index: int, connect_timeout: float) -> None:
         self.place = place
         self.index = index
-        """The node's, among all."""
+        """The node's index in the quorum."""
         self.clock = place.clock
         self.breaker = Breaker()
         self.idle: list[NodeConnection] = []
-        """Made for somebody who did not wait so long."""
+        """Connections that no group has taken, because their caller stopped waiting, say."""
         self.knows: set[object] = set()
-        """The scripts that the node has answered to, as `Step.script` names them. What undoes goes out whole until
-        then: nobody may be there any more to send it again."""
+        """Scripts that the node has answered to, as `Step.script` identifies them. Until then undo requests carry
+        the script body: there may be no caller left to handle NOSCRIPT."""
         self.closed = False
         self._connect_timeout = connect_timeout
-        self._lock = threading.RLock()  # re-entrant: a signal handler may take a lock in the middle of it
+        self._lock = threading.RLock()  # re-entrant: a signal handler may acquire a lock while we hold it
         self._connecting = False
         self._hopeful: list[Ear] = []
 
     def take(self) -> NodeConnection | None:
-        """One that belongs to no crew yet; None if one has to be made first."""
+        """Returns a connection that is in no node group yet; None if one must be opened first."""
         while True:
             try:
                 wire = self.idle.pop()
@@ -268,7 +268,8 @@ class Pool:
                 return wire
 
     def hope(self, ear: Ear, now: float) -> bool:
-        """Has a wire made; the ear is woken when it is there, or cannot be had. False: not worth trying now."""
+        """Opens a connection in a thread and wakes `ear` when that ends. False if the breaker is open or no
+        thread could be started."""
         with self._lock:
             if not self._connecting:
                 if self.breaker.is_open(now):
@@ -277,7 +278,7 @@ class Pool:
                 try:
                     process.start_thread(self._connect, "holdtight-connect")
                 except BaseException as error:
-                    self._connecting = False  # an interrupt may have come before there was a thread
+                    self._connecting = False  # an interrupt may have come before the thread started
                     if not isinstance(error, RuntimeError):
                         raise
                     self.breaker.failed(now, f"no thread to connect with: {error}")
@@ -291,7 +292,7 @@ class Pool:
             wire = NodeConnection(self.place.open(self._connect_timeout), self)
         except (LinkDown, ServerSaid, OSError) as error:
             cause, refused = quotable(error), isinstance(error, ServerSaid)
-        except Exception as error:  # credentials come from code that is not ours
+        except Exception as error:  # credential providers are user code
             cause = f"{type(error).__name__}: {error}"
         else:
             self.breaker.worked()
@@ -338,7 +339,7 @@ class Pool:
 
 
 def may_ask(wire: NodeConnection, step: Step, now: float) -> str:
-    """Why a node is not to be asked now; empty if it is. What undoes is sent all the same, up to a limit."""
+    """Why the node must not be asked now; empty if it may be. Undo requests go to silent nodes too, up to a limit."""
     if len(wire.pending) >= MOST_OWED:
         return f"{len(wire.pending)} requests are unanswered"
     silent = wire.silent_for(now)

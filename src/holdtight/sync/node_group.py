@@ -1,7 +1,7 @@
-"""Crews: a wire to each node of a quorum, with what polls them, as one thread uses them.
+"""Node groups: one connection to each node of a quorum, and their pollers, used by one thread at a time.
 
-`send_all` and `gather` are one round trip to all nodes with as little in between as there can be. Whatever is not usual
-there (a bell, an error, a node that fails) is left to the wire it came by.
+`send_all` and `gather` make one round trip to all nodes with minimal overhead. Everything unusual (a bell, an error, a
+failing node) is left to the node connection.
 """
 
 import select
@@ -24,38 +24,38 @@ __all__ = ["GroupPool", "NodeGroup"]
 
 RESTED = 0.05
 LITTLE = 448
-"""Is read at once where a few short replies are all that is owed. Of more, poll will tell; and memory for so little
-comes from Python's own pools."""
+"""Bytes read at once where only a few short replies are owed. poll() reports the rest, and Python's own allocator
+serves buffers this small."""
 _RESTS = 16, 1024
-"""Of a lookout, in requests to all nodes."""
+"""Shortest and longest rest of the spin wait, in broadcasts."""
 _CHECKS = 4
-"""So many times more is a crew taken for ready that was found to be, if nothing but the usual has come since."""
+"""After a full check, a group counts as ready for this many more broadcasts, as long as only usual replies arrive."""
 
 
 class NodeGroup:
-    """A wire to each node, None where there is none, for one thread at a time."""
+    """A connection to each node, or None, for one thread at a time."""
 
     def __init__(self, count: int, *, spin: bool = True) -> None:
         self.wires: list[NodeConnection | None] = [None] * count
         self.ways: tuple[NodeConnection | None, ...] = ()
-        """The same wires, always: made anew whenever one of them changes."""
+        """The connections as a tuple. Replaced whenever one of them changes, so identity means the same connections."""
         self.words = InboxArgs(())
-        """The inboxes of the wires, as they go into a request."""
+        """The inboxes of the connections, encoded for requests."""
         self.used = 0.0
         self._poller = select.poll()
         self._by_fd: dict[int, NodeConnection] = {}
         self._later = select.poll()
-        """So many of them that every majority has one, and so have as many as can say no to it."""
+        """Polls just enough connections that nothing can be decided before one of them answers."""
         self._first_later = (count - 1) // 2
         self.senders: list[tuple[NodeConnection, Any, Any, Any]] = []
-        """What `send_all` needs of each wire: to send, and to note what is owed. Of all, or else empty."""
+        """What `send_all` needs of each connection: write function, link, pending replies. All nodes or none."""
         self._taps: dict[int, tuple[Any, ...]] = {}
-        """And what `gather` needs."""
+        """What `gather` needs of each connection, by file descriptor."""
         self._checks = 0
         self._lookout = SpinWait(_RESTS) if spin else None
 
     def put(self, index: int, wire: NodeConnection) -> None:
-        self.tidy()  # a descriptor that was closed may be the new one's number
+        self.tidy()  # a closed file descriptor may have the new connection's number
         wire.bells.clear()
         self.wires[index] = wire
         self._rewire()
@@ -78,7 +78,7 @@ class NodeGroup:
                 self._taps[wire.fd] = (wire.index, wire.pending, read, wire.link, feed, gets, wire)
 
     def tidy(self) -> None:
-        """Lets go of wires that have failed."""
+        """Removes failed connections."""
         for index, wire in enumerate(self.wires):
             if wire is not None and not wire.alive:
                 self.wires[index] = None
@@ -89,7 +89,7 @@ class NodeGroup:
                     self._later.unregister(wire.fd)
 
     def refresh(self, now: float) -> None:
-        """Before it is used: what came while it rested is read, and silence noticed."""
+        """Call before use: reads what arrived during idle time, and fails connections that were silent too long."""
         self._checks = 0
         if now - self.used > RESTED:
             self.tidy()
@@ -103,7 +103,7 @@ class NodeGroup:
                     wire.fail("it did not answer in time")
 
     def wait(self, seconds: float, ear: Ear | None) -> bool:
-        """Until something has come, on any wire or to the ear. False if nothing did."""
+        """Waits until any connection or the wake pipe is ready. False on timeout."""
         self._checks = 0
         stuck = [wire for wire in self.wires if wire is not None and (wire.out or not wire.alive)]
         if stuck:
@@ -114,7 +114,7 @@ class NodeGroup:
         if ear is not None:
             self._poller.register(ear.fd, select.POLLIN)
         try:
-            found = self._poller.poll(max(0.0, min(seconds, 3600.0)) * 1000 + 0.5)  # less than 0 would be for ever
+            found = self._poller.poll(max(0.0, min(seconds, 3600.0)) * 1000 + 0.5)  # negative: for ever
         finally:
             if ear is not None:
                 self._poller.unregister(ear.fd)
@@ -129,10 +129,10 @@ class NodeGroup:
                 ear.clear()
         return bool(found)
 
-    # All nodes in one go.
+    # Broadcasts.
 
     def is_ready(self, now: float) -> bool:
-        """Every node can be asked by its wire, as far as is known."""
+        """Whether every node can be asked, as far as is known."""
         if now - self.used > RESTED:
             self.refresh(now)
         elif self._checks:
@@ -152,13 +152,13 @@ class NodeGroup:
         return True
 
     def send_all(self, call: Broadcast, requests: Sequence[bytes]) -> None:
-        """To a crew that is ready."""
+        """Sends to all nodes. The group must be ready."""
         for (wire, write, link, owe), request in zip(self.senders, requests, strict=True):
             owe(call)
             try:
                 sent = write(link.fd, request)
             except OSError:
-                wire.flush(request)  # nothing went: again, and properly
+                wire.flush(request)  # nothing was sent: the connection retries, with error handling
                 call.stuck = True
             else:
                 if sent != len(request):
@@ -166,8 +166,9 @@ class NodeGroup:
                     call.stuck = True
 
     def gather(self, call: Broadcast, enough: int, too_many: int, until: float, clock: Clock) -> bool:
-        """Until enough have said yes (1, or begins with it, or is a text), too many no (begins with 0), or all have
-        answered. When the time has come, those who have not are answered for. True: enough, and all alike."""
+        """Waits until `enough` nodes said yes (1, a list that begins with 1, or bytes), `too_many` said no (a list that
+        begins with 0), or all have answered. At `until`, missing answers become LinkDown. True if enough said yes, none
+        of them with a list, and nothing unusual arrived."""
         answers, taps, poll = call.answers, self._taps, self._poller.poll
         yes = no = alike = 0
         left = max(0.0, until - call.sent)
@@ -181,7 +182,7 @@ class NodeGroup:
                 ready = self._poll(left)
             elif lookout is not None and lookout.looking:
                 ready = lookout.poll(poll, left * 1000 + 0.5)
-            elif nothing_yet:  # one of these must answer before anything is certain: why wake up for the others?
+            elif nothing_yet:  # one of these must answer before a decision: do not wake up for the others
                 self._later.poll(left * 1000 + 0.5)
                 ready = poll(0)
             else:
@@ -194,7 +195,7 @@ class NodeGroup:
                     item = gets()
                     if item is NOTHING:
                         counted = False
-                        wire.pump()  # closed, or a piece: it will see
+                        wire.pump()  # closed, or an incomplete reply: the connection finds out
                         continue
                     while True:
                         kind = item.__class__
@@ -219,11 +220,11 @@ class NodeGroup:
                             break
                 except OSError:
                     counted = False
-                    wire.pump()  # broken, or nothing there: it will see
+                    wire.pump()  # broken, or nothing to read: the connection finds out
                 except hiredis.ProtocolError as error:
                     counted = False
                     wire.fail(str(error))
-            if not counted:  # a wire may have told something as well
+            if not counted:  # a connection may have stored an answer as well
                 yes, no = _count(answers)
                 usual = False
                 alike = self._checks = 0
@@ -241,12 +242,12 @@ class NodeGroup:
     def _poll(self, seconds: float) -> list[tuple[int, int]]:
         for wire in self.wires:
             if wire is not None and (wire.out or not wire.alive):
-                self.wait(seconds, None)  # which sees to it
+                self.wait(seconds, None)  # it flushes or removes that connection
                 return []
         return self._poller.poll(max(0.0, seconds) * 1000 + 0.5)
 
     def break_off(self) -> None:
-        """Something came in between: what has been read may be incomplete. What is owed goes to the keeper."""
+        """After an interrupt the data read may be incomplete: closes all connections; owed undos go to the keeper."""
         for wire in self.wires:
             if wire is not None and wire.alive:
                 wire.flush()
@@ -268,7 +269,7 @@ class NodeGroup:
 
 
 class GroupPool:
-    """The pools of all nodes, and the crews that nobody uses just now."""
+    """The pools of all nodes, and the idle node groups."""
 
     def __init__(self, place: QuorumPlace, *, connect_timeout: float, spin: bool = True) -> None:
         self.place = place
@@ -277,11 +278,11 @@ class GroupPool:
         self.idle: list[NodeGroup] = []
         self.closed = False
         self.ears: set[Ear] = set()
-        """Of those who wait: `close` wakes them."""
+        """The wake pipes of waiters: `close` writes to them."""
         process.tell_of_fork(self)
 
     def take(self, ways: Sequence[NodeConnection | None]) -> NodeGroup:
-        """A crew for this thread alone: the one that has these wires, if it is free."""
+        """Returns a group for this thread alone: the one with these connections if it is idle."""
         for index, way in enumerate(ways):
             if way is not None:
                 for crew in reversed(self.idle):
@@ -289,7 +290,7 @@ class GroupPool:
                         try:
                             self.idle.remove(crew)
                         except ValueError:
-                            break  # another thread was quicker
+                            break  # another thread took it first
                         return crew
                 break
         try:
@@ -298,7 +299,7 @@ class GroupPool:
             return NodeGroup(len(self.pools), spin=self._spin)
 
     def take_ready(self, ways: Sequence[NodeConnection | None], now: float) -> NodeGroup | None:
-        """One that can ask every node at once, if there is one at hand."""
+        """Returns an idle group that can ask every node now, or None."""
         try:
             crew = self.idle.pop()
         except IndexError:
@@ -312,7 +313,7 @@ class GroupPool:
         return None
 
     def know(self, script: object) -> bool:
-        """All nodes know that script."""
+        """Whether all nodes know that script."""
         for pool in self.pools:
             if script not in pool.knows:
                 break
@@ -335,13 +336,13 @@ class GroupPool:
         self._empty()
 
     def let_go(self) -> None:
-        """From a finalizer: nobody has the client any more."""
+        """Called by a finalizer after the client was dropped."""
         if self.place.runtime.keeper.running:
             self.place.runtime.keeper.run_soon(self._let_go)
 
     def _let_go(self) -> None:
-        """In the keeper's thread: what has been answered is read first, and need not be told once more when a wire
-        ends (see NodeConnection)."""
+        """Runs in the keeper's thread. Reads replies first, so that answered undos are not sent again when a connection
+        is dropped (see NodeConnection.__del__)."""
         self.closed = True
         for pool in self.pools:
             pool.close()
@@ -369,6 +370,6 @@ class GroupPool:
 
 
 def _count(answers: list[Any]) -> tuple[int, int]:
-    """How many say yes, and no."""
+    """The numbers of yes and no answers."""
     words = [each[0] if each.__class__ is list else 1 if each.__class__ is bytes else each for each in answers]
     return words.count(1), words.count(0)

@@ -1,11 +1,10 @@
 """A pool of plain sockets, each used by one thread at a time.
 
 # Invariants:
-# - a link in `idle` owes no reply and belongs to nobody;
-# - whoever takes a link gives it back, or scraps it, in the same call;
-# - nothing here asks twice: only plans know that asking again is safe. (NOSCRIPT is no second asking: the
-#   first did not run.)
-# - what counts as open is what is alive: a link that an interrupt has let fall leaves room for another.
+# - a link in `idle` owes no reply and has no user;
+# - a thread that takes a link gives it back, or scraps it, in the same call;
+# - the pool never repeats a request: only plans know when that is safe. (After NOSCRIPT it does: nothing has run.)
+# - only live links count as open: a link that an interrupt dropped leaves room for another.
 """
 
 import threading
@@ -34,22 +33,22 @@ class Transport:
         self._connect_timeout = connect_timeout
         self._most = max_connections
         self.unlimited = max_connections is None
-        """If so, a link that owes nothing may be put straight back into `idle`."""
+        """If so, a link that owes no reply may go straight back into `idle`."""
         self._open: weakref.WeakSet[Any] = weakref.WeakSet()
-        """If they are limited: the links that there are, and a place for each that is being opened."""
+        """With a limit: the open links, and a placeholder for each link that is being opened."""
         self._room = threading.Condition() if max_connections else None
         self.closed = False
         self._parked: set[Link] = set()
-        """Links that their threads sleep on: `close` wakes them."""
+        """Links that a thread sleeps on: `close` wakes them."""
         self._closing = threading.Condition()
-        """Under it links are woken: one that was closed meanwhile could wake whoever has its number then."""
+        """Held while waking links: a link closed meanwhile could wake a new user of its file descriptor."""
         if self.unlimited:
-            place.spare = partial(_spare, self.idle)  # and not of us: a client that is dropped goes at once
+            place.spare = partial(_spare, self.idle)  # not of self: a dropped client is collected at once
         process.tell_of_fork(self)
 
     def take(self, timeout: float, *, beyond: bool = False) -> Link:
-        """A link for this thread alone. `beyond` the limit of connections goes what frees others: a release
-        must never wait for the waiters' links."""
+        """Returns a link for this thread alone. A release passes `beyond` and may exceed the limit of connections: it
+        must never wait for links that waiters use."""
         until = boottime() + timeout
         try:
             link = self.idle.pop()
@@ -64,7 +63,7 @@ class Transport:
                     if self.closed:
                         raise client_closed()
                     try:
-                        return self.idle.pop()  # also before the first wait: it may have been given back just now
+                        return self.idle.pop()  # also before the first wait: a link may have come back just now
                     except IndexError:
                         pass
                     if not self._room.wait(until - boottime()):
@@ -90,13 +89,13 @@ class Transport:
         return _spare(self.idle)
 
     def look_again(self) -> None:
-        """Called once in so many acquisitions."""
+        """Lets idle links try spinning again. Called once every so many acquisitions."""
         if self._spin:
             for link in list(self.idle):
                 link.look_out()
 
     def _announced(self, link: Link, timeout: float) -> Link:
-        """After a time of rest our record is written anew, so that people who look see who we are."""
+        """Renews the client's record if it has expired during idle time, so that `inspect` can name this client."""
         if self.place.client.announcement_due():
             try:
                 link.call(self.place.client.record(), timeout)
@@ -121,7 +120,7 @@ class Transport:
         self._leave(link)
 
     def lose(self, link: Link, down: LinkDown) -> None:
-        """The link failed. If the server closed it, those that lie idle are of the same age and are dead as well."""
+        """Drops a failed link. If the server had closed it, the idle links are as old and are dead as well."""
         self.scrap(link)
         while down.stale and self.idle:
             try:
@@ -136,7 +135,7 @@ class Transport:
                 self._room.notify()
 
     def perform(self, link: Link, step: Step, patience: float | None = None) -> Any:
-        """One round trip; error replies are raised."""
+        """One round trip. Raises ServerSaid for an error reply."""
         patience = step.patience if patience is None else patience
         request = step.packed(link.inbox_word)
         call = link.call_aside if step.aside else link.call
@@ -152,8 +151,8 @@ class Transport:
         return step.read(reply, sent)
 
     def park(self, link: Link, owner: Owner, until: float) -> Bell | None:
-        """Sleeps on this link until a bell for this owner, or until the time has come. LinkDown once the client is
-        closed: whoever begins to park is either seen by `close`, or sees that it has begun."""
+        """Sleeps on this link until a bell for this owner, or until `until`. Raises LinkDown once the client is closed:
+        a thread that starts to park either is seen by `close`, or sees `closed`."""
         self._parked.add(link)
         try:
             bell = None if self.closed else link.park(owner, until)
@@ -165,7 +164,7 @@ class Transport:
         return bell
 
     def pause(self, seconds: float) -> None:
-        """Sleeps where there is no link to sleep on. LinkDown once the client is closed."""
+        """Sleeps without a link. Raises LinkDown once the client is closed."""
         with self._closing:
             if not self.closed:
                 self._closing.wait(max(0.0, seconds))
@@ -200,7 +199,7 @@ class Transport:
 
 
 class _Opening:
-    """Stands for a link until there is one."""
+    """Placeholder for a link that is being opened."""
 
 
 def _spare(idle: list[Link]) -> Link | None:

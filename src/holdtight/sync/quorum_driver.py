@@ -1,4 +1,4 @@
-"""Runs plans on a quorum by polling: all nodes are asked at once from the calling thread (see base/plan.py)."""
+"""Runs plans on a quorum by polling: the calling thread asks all nodes at once (see base/plan.py)."""
 
 from collections.abc import Sequence
 from types import TracebackType
@@ -14,12 +14,12 @@ __all__ = ["FanDriver"]
 
 
 class FanDriver(PlanRunner):
-    """One plan's run: a wire to each node, taken when first needed. A context manager."""
+    """Runs one plan: has a connection to each node, taken when first needed. A context manager."""
 
     def __init__(
         self, fleet: GroupPool, ways: Sequence[NodeConnection | None] = (), *, crew: NodeGroup | None = None
     ) -> None:
-        """`ways`: where earlier requests went that were not answered. The same crew is taken, if it is free."""
+        """`ways`: the connections of earlier, unanswered requests. The driver takes their node group if it is idle."""
         self._fleet = fleet
         self._pools = fleet.pools
         self._clock = fleet.place.clock
@@ -48,23 +48,23 @@ class FanDriver(PlanRunner):
             return self._park(wish)
         raise TypeError("a plan on a quorum asks all nodes or none")
 
-    # Asking.
+    # Sending.
 
     def _fan(self, fan: Fan) -> Any:
         sheet = Answers(len(self._pools))
         try:
             self._collect(fan, sheet)
-            if sheet.forgotten:  # others may have as well, whose answers nobody may be there to read
+            if sheet.forgotten:  # other nodes may lack the script too, and their NOSCRIPT may never be read
                 self._leave_unanswered(fan, sheet)
         except BaseException:
-            self._leave_unanswered(fan, sheet)  # whether it went out is not known
+            self._leave_unanswered(fan, sheet)  # it is not known whether the requests were sent
             raise
         finally:
             sheet.wanted = False
         return fan.read(sheet.answers)
 
     def _leave_unanswered(self, fan: Fan, sheet: Answers) -> None:
-        """What must not be left undone, to the keeper."""
+        """Hands the undo steps that are unanswered to the keeper."""
         for index, step in enumerate(fan.steps):
             if step is not None and step.undo and sheet.answers[index] is None:
                 self._pools[index].leave_to_the_keeper(step.otherwise or step)
@@ -144,8 +144,8 @@ class FanDriver(PlanRunner):
     # Waiting.
 
     def _park(self, park: Park) -> Bell | None:
-        """Until any node rings, or until the time has come. LinkDown once the client is closed: whoever begins to park
-        is either seen by `close`, or sees that it has begun."""
+        """Waits until any node rings, or until `park.until`. Raises LinkDown once the client is closed: a thread that
+        starts to park either is seen by `close`, or sees `closed`."""
         ear = self._listen()
         self._fleet.ears.add(ear)
         while True:

@@ -23,12 +23,12 @@ __all__ = ["QuorumLock"]
 
 
 class QuorumLock(QuorumLockMixin, Lock):
-    """A lock that a majority of nodes must agree on."""
+    """A lock that needs the agreement of a majority of nodes."""
 
     __slots__ = ()
 
     def _attempt(self, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
-        """The usual path: all nodes asked once, a majority that agrees, no plan. What is not usual goes on with one."""
+        """The fast path: asks all nodes once, gets a majority, uses no plan. In all other cases a plan continues."""
         locks = self._locks
         fleet, clock = locks.fleet, self._clock
         ballot: Any = self.prepared
@@ -51,11 +51,11 @@ class QuorumLock(QuorumLockMixin, Lock):
         majority = store.majority
         try:
             crew.send_all(call, requests)
-            # While the nodes are at it.
+            # Meanwhile the nodes work.
             tenure = QuorumTenure.of_one_moment(self.terms, self._tell, owner, proposal, started, lot)
             alike = crew.gather(call, majority, len(limits) - majority + 1, started + longest, clock)
             call.wanted = False
-            # The usual yes, a text, is one to the proposal.
+            # The usual yes, bytes, accepts the proposed fence.
             fence = proposal if alike else agreed_fence(call.answers, majority)
         except BaseException as error:
             call.wanted = False
@@ -69,7 +69,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         fleet.give(crew, started)
         store.learn(call.answers, started)
         tenure.fence = fence
-        lease = Lease(self, tenure)  # before it is renewed: an interrupt may come between any two of these
+        lease = Lease(self, tenure)  # before the keeper renews it: an interrupt may come between any two statements
         tenure.keep(started)
         if self._unusual:
             self.see_to(lease, who)
@@ -80,7 +80,7 @@ class QuorumLock(QuorumLockMixin, Lock):
     def _take_back(
         self, crew: NodeGroup, found: Round, started: float, wait: float | None, error: BaseException
     ) -> None:
-        """Interrupted while it asked: whatever the nodes have heard of it is withdrawn."""
+        """After an interrupt: withdraws whatever the nodes may have received."""
         asking, poll = self.poll(wait, False, started)
         poll.begin(found)
         with FanDriver(self._locks.fleet, crew=crew) as driver:
@@ -99,7 +99,7 @@ class QuorumLock(QuorumLockMixin, Lock):
     ) -> Lease | None:
         locks = self._locks
         if begun is None:
-            locks.check_open()  # otherwise the plan does that: what was sent has to be undone
+            locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
         asking, poll = self.poll(wait, or_none, started)
         self.doubt_oneself(asking, who)
         asking.before_waiting = in_a_loop(self)
@@ -126,7 +126,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         held: Any = tenure
         lot: VoteReplies | None = held.lot
         if held.lost():
-            self.let_go(held)  # no answer could change anything, and nodes may be hung
+            self.let_go(held)  # no answer could change anything, and nodes may hang
             return
         if lot is not None:
             fleet = self._locks.fleet
@@ -145,7 +145,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         self._give_back_by_plan(held)
 
     def _resign_at_once(self, crew: NodeGroup, tenure: QuorumTenure, lot: VoteReplies, now: float) -> None:
-        """The usual path: one request to every node, by the ways of their votes; no plan."""
+        """The fast path: one request to every node, on the connections of the votes; no plan."""
         ballot: Any = self.prepared
         majority: int = ballot.store.majority
         owner = tenure.owner
@@ -162,7 +162,7 @@ class QuorumLock(QuorumLockMixin, Lock):
             tenure.drop()
             self.leave_to_the_keeper(tenure, tenure.finish())
             raise
-        if call.forgotten:  # others may have as well, whose answers nobody may be there to read
+        if call.forgotten:  # other nodes may lack the script too, and their NOSCRIPT may never be read
             for index, answer in enumerate(call.answers):
                 if answer is None:
                     step = call.step_for(index)

@@ -1,4 +1,4 @@
-"""How a `Lock` for blocking code gives back, and renews, what one of its leases holds."""
+"""Releases and renews what the leases of a blocking `Lock` hold."""
 
 import threading
 from typing import TYPE_CHECKING, Any
@@ -36,15 +36,15 @@ class ReleasingLock(BaseLock):
         self._clock = locks.place.clock
         self._runtime = locks.place.runtime
         self._wanted = False
-        """Somebody waited for this name, once: it may be so again."""
+        """This name had waiters before, so it may have waiters again."""
         self._patience = shared(patience(self.prepared, options.wait, locks.settings.connect_timeout))
-        # As much as for taking, if that is enough: another deadline for the reply costs the socket two system calls.
+        # Same timeout as for acquiring if that is long enough: changing the socket's timeout costs two system calls.
         self._give_patience = self._patience if self._patience >= _ENOUGH else _PATIENCE
 
     def give_back(self, tenure: Tenure) -> None:
         self._runtime.keeper.drop(tenure)
         if tenure.lost():
-            self.let_go(tenure)  # no answer could change anything, and the server may be hung
+            self.let_go(tenure)  # no answer could change anything, and the server may hang
             return
         tenure.ended = True
         if tenure.marker:
@@ -106,7 +106,7 @@ class ReleasingLock(BaseLock):
             locks.report_release(tenure)
 
     def downgrade(self, tenure: Tenure) -> "Lease":
-        """The reader's lease in place of the writer's."""
+        """Returns the read lease that replaces the write lease."""
         lock: Any = self.reading()
         tenure.waiting = True
         self._runtime.keeper.drop(tenure)
