@@ -168,7 +168,7 @@ class BaseLock:
             self._interrupted(self._plain(), held.owner, held, None if held.unique else held.owner)
 
     def _let_go(self) -> None:
-        """An interrupt arrived before the release was sent: the keeper releases, since the caller may not call again."""
+        """An interrupt arrived before the release was sent. The caller may never retry, so the keeper releases."""
         held: Held | None = self.local.find(self.local.asker())
         if held is not None and not held.giving:
             self._not_given_back(self._plain(), held)
