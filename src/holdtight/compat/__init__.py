@@ -1,1 +1,1 @@
-"""Drop-in replacements for the locks of others: see `redis_py`."""
+"""Drop-in replacements for the locks of other libraries: see `redis_py`."""

@@ -1,6 +1,6 @@
-"""How the drop-in goes to a server: by the settings of the client object that it is given, on connections of its own.
+"""How the drop-in connects: with the settings of the client object that it is given, on its own connections.
 
-One `Access` per settings and process, shared by all lock objects: it lives as long as a pool or a lock that uses it.
+All lock objects of a process share one `Access` per settings; it lives as long as a pool or a lock that uses it.
 """
 
 import threading
@@ -25,7 +25,7 @@ __all__ = ["CONNECT_SECONDS", "Access", "Reach", "reach_of"]
 
 CONNECT_SECONDS = 2.0
 LEAST_PATIENCE = 1.0
-"""To give back with as much patience as to take, if it is enough, saves the socket two changes of its deadline."""
+"""If acquiring has at least this patience, releasing gets the same, which saves two changes of the socket's timeout."""
 MOST_PREPARED = 4096
 MOST_TOLD = 1000
 LONGEST_MS = 1 << 53
@@ -33,7 +33,7 @@ _WARNING = 30
 
 
 class Access:
-    """One server, as all locks of this process with these settings go to it."""
+    """One server, as all locks of this process with the same settings use it."""
 
     def __init__(self, target: Single) -> None:
         refuse_monkey_patches()
@@ -41,7 +41,7 @@ class Access:
         self.place = RedisPlace(target, self.client, runtime, None)
         self.transport = Transport(self.place, connect_timeout=CONNECT_SECONDS, max_connections=None)
         self.loops: Any = None
-        """What asyncio code has of its own here; blocking code loads no asyncio."""
+        """The state of asyncio code; blocking code loads no asyncio."""
         self.deletion = Deletion()
         self.line = Line()
         self._prepared: dict[tuple[bytes, float | None], Plain] = {}
@@ -71,7 +71,7 @@ class Access:
             return self.loops
 
     def tell_of_no_end(self, plain: Plain) -> None:
-        """Once a name: whoever holds it and dies has locked it for good."""
+        """Warns once per name: if the holder dies, the name stays locked."""
         if plain.key in self._told or len(self._told) >= MOST_TOLD or not is_logged(_WARNING):
             return
         self._told.add(plain.key)
@@ -92,7 +92,7 @@ class Access:
         if loops is not None:
             try:
                 loops.close_loops()
-            except Exception:  # the interpreter is ending, and has taken half of asyncio away already
+            except Exception:  # at interpreter exit, parts of asyncio are gone already
                 pass
 
 
@@ -107,17 +107,17 @@ def _milliseconds(timeout: object) -> int | None:
 
 
 class Reach(NamedTuple):
-    """What a client object stands for."""
+    """What a lock needs of a client object."""
 
     access: Access
     encoder: Any
     utf8: bool
     errors: Any
-    """The module with the exceptions of its library."""
+    """The exceptions module of the client's library."""
     asynchronous: bool
 
     def encode(self, value: Any) -> bytes:
-        """A name or a value as the client itself would send it."""
+        """Encodes a name or a value as the client itself would."""
         if self.utf8 and value.__class__ is str:
             raw: bytes = value.encode()
             return raw
@@ -125,14 +125,14 @@ class Reach(NamedTuple):
 
 
 _reaches: "weakref.WeakKeyDictionary[Any, Reach]" = weakref.WeakKeyDictionary()
-"""By connection pool: it is what has the settings."""
+"""By connection pool, which has the settings."""
 _accesses: "weakref.WeakValueDictionary[Single, Access]" = weakref.WeakValueDictionary()
 _opening = threading.RLock()
 
 
 _NONE: tuple[Any, Any] = (lambda: None, None)
 _latest = _NONE
-"""A weak reference to the pool that was last asked for, and its reach: nearly always the one that is wanted."""
+"""A weak reference to the last pool that was looked up, and its Reach: nearly always the next one too."""
 
 
 def _forget(pool: "weakref.ref[Any]") -> None:

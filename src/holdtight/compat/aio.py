@@ -1,7 +1,7 @@
-"""`AsyncLock`: the uncontended path, bare, and the way to the driver for everything else.
+"""`AsyncLock`: the uncontended path without a plan; the driver does everything else.
 
-`acquire`, `release` and `owned` are functions that return a coroutine, rather than coroutine functions: what counts is
-the task that calls them, see tasks.py.
+`acquire`, `release` and `owned` are functions that return a coroutine, not coroutine functions: the task that calls
+them counts, see tasks.py.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _clock = time.clock_gettime
 
 
 class _Sleeper:
-    """A task that waits, to be woken by a release in this process."""
+    """A waiting task, which a release in this process can wake."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.rung = False
@@ -44,7 +44,7 @@ class _Sleeper:
         try:
             self._loop.call_soon_threadsafe(self._ring)
         except RuntimeError:
-            pass  # its loop is closed, and with it whoever waited
+            pass  # the loop is closed, so the task no longer waits
 
     def _ring(self) -> None:
         if self._alarm is not None and not self._alarm.done():
@@ -80,10 +80,10 @@ class _PollingDriver(Driver):
 
 
 class AsyncLock(BaseLock):
-    """redis-py's asyncio `Lock`, under the same key and with the same value, without its known faults.
+    """redis-py's asyncio `Lock`, with the same key and value, without its known faults.
 
-    Takes a `redis.asyncio.Redis` (or valkey-py's), whose settings are read and whose pool is left alone. Arguments,
-    methods, attributes and exceptions are redis-py's; docs/migrating.md has what is different, and why.
+    Takes a `redis.asyncio.Redis` (or valkey-py's); reads its settings and leaves its pool alone. Arguments, methods,
+    attributes and exceptions are those of redis-py; docs/migrating.md lists the differences and their reasons.
     """
 
     local: Shared
@@ -116,7 +116,7 @@ class AsyncLock(BaseLock):
         transport: Transport = loops.transport()
         return transport
 
-    # Taking.
+    # Acquire.
 
     def acquire(
         self,
@@ -124,13 +124,13 @@ class AsyncLock(BaseLock):
         blocking_timeout: Number | None = None,
         token: str | bytes | None = None,
     ) -> Coroutine[Any, Any, bool]:
-        """True once the lock is ours; False if somebody else has it and we do not wait, or have waited long enough."""
+        """True if the lock was acquired; False if another owner holds it and the wait, if any, is over."""
         wait = self._wait(blocking, blocking_timeout)
         text = None if token is None else self._reach.encode(token)
         return self._taken(wait, text, self.local.asker(), keep=True)
 
     async def do_acquire(self, token: str | bytes) -> bool:
-        """One attempt under this value, which is not remembered here."""
+        """One attempt with this value, which the lock object does not remember."""
         return await self._taken(0.0, self._reach.encode(token), None, keep=False)
 
     async def _taken(self, wait: float | None, text: bytes | None, who: Any, *, keep: bool) -> bool:
@@ -176,7 +176,7 @@ class AsyncLock(BaseLock):
         if reply == b"OK":
             if _clock(CLOCK_ID) - started < plain.valid:
                 return Held(owner, started + plain.claim.ttl)
-            first = Grant(0, started)  # we were paused: the plan asks once more
+            first = Grant(0, started)  # this process was paused: the plan asks once more
         elif reply is None:
             if wait == 0:
                 return None
@@ -196,7 +196,7 @@ class AsyncLock(BaseLock):
         first: Answer | None,
         limit: int,
     ) -> Held | None:
-        """All other ways: no connection yet, somebody else holds it, the server is not well."""
+        """All other cases: no connection yet, another holder, an unwell server."""
         access = self._reach.access
         sleeper = _Sleeper(transport.loop)
         access.line.join(plain.key, sleeper)
@@ -209,10 +209,10 @@ class AsyncLock(BaseLock):
             access.line.leave(plain.key, sleeper)
         return None if granted is None else self._held(plain, owner, granted)
 
-    # ReleasingLock back.
+    # Release.
 
     def release(self) -> Coroutine[Any, Any, None]:
-        """Gives the lock back. If the server cannot be told, the lock object still knows how: call it again."""
+        """Releases the lock. If the server cannot be reached, the lock object keeps the grant: call release again."""
         return self._release(self.local.asker())
 
     async def _release(self, who: Any) -> None:
@@ -222,7 +222,7 @@ class AsyncLock(BaseLock):
         await self._give_back(held)
 
     async def do_release(self, expected_token: str | bytes) -> None:
-        """Gives back what is held under this value."""
+        """Releases the lock if it has this value."""
         await self._give_back(Held.chosen(self._reach.encode(expected_token)))
 
     async def _give_back(self, held: Held) -> None:
@@ -257,10 +257,10 @@ class AsyncLock(BaseLock):
             raise
         self._given_back(plain, held, answer, asked_before)
 
-    # More time, and looking.
+    # Extend and inspect.
 
     def extend(self, additional_time: Number, replace_ttl: bool = False) -> Coroutine[Any, Any, Literal[True]]:
-        """Adds seconds to the time that the lock has left, or sets it."""
+        """Adds seconds to the lock's time left, or sets it."""
         self._may_extend("extend")
         return self.do_extend(additional_time, replace_ttl)
 
@@ -273,7 +273,7 @@ class AsyncLock(BaseLock):
         return True
 
     def reacquire(self) -> Coroutine[Any, Any, Literal[True]]:
-        """Sets the time that the lock has left to its timeout again."""
+        """Sets the lock's time left to its timeout again."""
         return self.do_reacquire()
 
     def do_reacquire(self) -> Coroutine[Any, Any, Literal[True]]:
@@ -285,11 +285,11 @@ class AsyncLock(BaseLock):
         return True
 
     async def locked(self) -> bool:
-        """Whether anybody holds it, this moment."""
+        """True if any owner holds the lock now."""
         return await self._look() is not None
 
     def owned(self) -> Coroutine[Any, Any, bool]:
-        """Whether it is held here, this moment."""
+        """True if the caller holds the lock now."""
         return self._owned(self.local.find(self.local.asker()))
 
     async def _owned(self, held: Held | None) -> bool:

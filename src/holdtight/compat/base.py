@@ -1,4 +1,4 @@
-"""What both locks have in common: everything that neither blocks nor awaits."""
+"""The common base of both locks: everything that neither blocks nor awaits."""
 
 import re
 import threading
@@ -38,7 +38,7 @@ Number = int | float
 
 
 class BaseLock:
-    """The attributes of redis-py's lock. As there, they may be changed while the lock is not held."""
+    """Has the attributes of redis-py's lock. As there, they may be changed while the lock is not held."""
 
     local: Any
     _asynchronous = False
@@ -94,7 +94,7 @@ class BaseLock:
         return self._reach.access
 
     def _plain(self) -> Plain:
-        """The key and the time to live as they stand now."""
+        """The prepared requests for the current name and timeout."""
         _, name, timeout = self._prepared
         if name is not self.name or timeout is not self.timeout:
             self._prepared = self._prepare()
@@ -111,7 +111,7 @@ class BaseLock:
         return None if limit is None else max(0.0, float(limit))
 
     def _pause(self, sleep: Number | None) -> float:
-        """Between two looks."""
+        """Seconds between two attempts."""
         seconds = self.sleep if sleep is None else sleep
         if not seconds >= 0:
             raise ValueError(f"sleep={seconds!r} must be a number of seconds, not a negative one")
@@ -138,7 +138,7 @@ class BaseLock:
         return held
 
     def _signed(self, plain: Plain, held: Held, text: bytes) -> Held:
-        """It stands there under the caller's own text now. What may still arrive for our own owner must not stay."""
+        """The key now has the caller's text. A late request may still set our own owner: a deferred undo removes it."""
         if held.late:
             keeper().ask(DeferredUndo(self._access.place, plain.undo_step(held.owner, until=held.late)))
         signed = Held.chosen(text, held.until)
@@ -152,7 +152,7 @@ class BaseLock:
         return held
 
     def _interrupted(self, plain: Plain, owner: Owner, held: Held | None, text: bytes | None) -> None:
-        """Something came when the server had said yes and the caller did not know it yet."""
+        """Undoes a grant: an exception arrived after the server granted the lock and before the caller knew."""
         place = self._access.place
         keeper().ask(DeferredUndo(place, plain.undo_step(owner, until=0.0 if held is None else held.late)))
         if held is not None:
@@ -162,21 +162,21 @@ class BaseLock:
                 keeper().ask(Unsigning(place, plain, owner, text, left))
 
     def _not_entered(self, before: Held | None) -> None:
-        """An interrupt came when the lock was taken and the caller did not know it yet. What was held before stays."""
+        """An interrupt arrived after the lock was acquired and before the caller knew. An earlier grant stays."""
         held: Held | None = self.local.find(self.local.asker())
         if held is not None and held is not before and held.by in (0, threading.get_ident()):
             self._interrupted(self._plain(), held.owner, held, None if held.unique else held.owner)
 
     def _let_go(self) -> None:
-        """An interrupt came before anything was sent to give back: nobody may ask for it again."""
+        """An interrupt arrived before the release was sent. The caller may never retry, so the keeper releases."""
         held: Held | None = self.local.find(self.local.asker())
         if held is not None and not held.giving:
             self._not_given_back(self._plain(), held)
 
-    # The end of what is held.
+    # The end of a grant.
 
     def _given_back(self, plain: Plain, held: Held, answer: object, asked_before: bool) -> None:
-        """The server has answered. "Not ours" after an answer that was lost means that it was given back then."""
+        """The server has answered. "Not ours" after a lost reply means that the earlier request released the lock."""
         self.local.drop(held)
         if answer != 1 and not (asked_before or held.giving):
             raise self._lost("release")
@@ -187,9 +187,10 @@ class BaseLock:
             line.ring(plain.key)
 
     def _not_given_back(self, plain: Plain, held: Held) -> None:
-        """No answer: the keeper goes on trying, and so may the caller, who has not lost what to give back.
+        """The release got no answer: the keeper keeps trying. So may the caller, since the lock object keeps the grant.
 
-        A text of the caller's own is left to the caller: it may be another's when the keeper comes. Not so its cover.
+        The keeper does not delete a text that the caller chose, since another caller may use the same text by then. It
+        does delete the cover, which is unique.
         """
         place, cover = self._access.place, held.cover
         if held.unique:
@@ -200,7 +201,7 @@ class BaseLock:
             until = boottime() + PATIENCE + GRACE
             if len(held.open) <= (0 if held.covered else 1):
                 keeper().ask(DeferredUndo(place, plain.undo_step(cover, until=until)))
-            else:  # the text must not be free before all of them have arrived, or never will
+            else:  # the lock must not be free before every open request has arrived, or can no longer arrive
                 keeper().at(until, lambda _: keeper().ask(DeferredUndo(place, plain.undo_step(cover))))
 
     def _prolonged(self, verb: str, answer: int) -> None:
@@ -223,7 +224,8 @@ class BaseLock:
         return held
 
     def _left_in_child(self, error: BaseException | None) -> bool:
-        """A forked child leaves its parent's block: it has nothing to give back, and must not hide what happens."""
+        """True if a forked child leaves its parent's block: it has nothing to release, and must not mask the error that
+        ends the block."""
         if self._epoch == current.epoch or not self.local.inherited:
             return False
         if self.local.find(self.local.asker()) is not None:
@@ -236,10 +238,10 @@ class BaseLock:
     def _tell_unreleased(self, error: BaseException) -> None:
         get_logger().warning("at the end of its block, lock %r could not be released: %s", self.name, error)
 
-    # Errors, of the classes that the client's own library has. The texts are ours, and so they end as ours do.
+    # Errors: the classes are those of the client's library; the texts are ours, with our usual ending.
 
     def _error(self, kind: str, message: str, like: type[LockError]) -> Exception:
-        """`like` is the error that holdtight's own locks raise in its place."""
+        """`like` is the error that holdtight's own locks raise in this case."""
         message = pointed(message, like.code)
         error: Exception = getattr(self._reach.errors, kind)(message)
         if kind.startswith("Lock"):
@@ -275,7 +277,7 @@ class BaseLock:
         )
 
     def _translated(self, error: LockError | LinkDown | ServerSaid) -> Exception:
-        """What redis-py raises where holdtight would raise this."""
+        """The exception that redis-py raises in place of this one."""
         cause = error.__cause__ if isinstance(error, LockError) else error
         plain, server = self._plain(), self._access.place.display
         if isinstance(error, LinkDown):
@@ -284,7 +286,7 @@ class BaseLock:
             error = error_replies.meaning(error, name=plain.claim.name, server=server, key=plain.key)
         if isinstance(cause, ServerSaid):
             word = _WORDS.search(str(cause))
-            # A refusal inside a script has no word of its own.
+            # A permission error inside a script has no code of its own.
             other = "NoPermissionError" if isinstance(error, NotPermitted) else "ResponseError"
             kind = _KINDS[word[1]] if word else other
         elif isinstance(error, ClockDrift):
@@ -302,12 +304,12 @@ _KINDS = {
     "LOADING": "BusyLoadingError",
     "OOM": "OutOfMemoryError",
 }
-# Redis 6.2 wraps what a command in a script answered into a longer text: the word need not come first.
+# Redis 6.2 wraps the error of a command in a script into a longer text, so the code need not come first.
 _WORDS = re.compile(rf"(?:^|[ :-])({'|'.join(_KINDS)}) ")
 
 
 def undone(error: BaseException) -> bool:
-    """It is one that we raised ourselves, after the plan had undone what it had done."""
+    """True if we raised this error ourselves, after the plan had undone its attempt."""
     return isinstance(error.__cause__, (LockError, LinkDown, ServerSaid))
 
 

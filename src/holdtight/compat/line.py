@@ -1,8 +1,8 @@
-"""Who waits in this process, so that a release here wakes one of them at once rather than at its next look.
+"""The waiters of this process, so that a release here wakes one of them at once, before its next poll.
 
-A hint and no more: whoever is woken asks the server like everybody else, and whoever is not looks every `sleep`
-seconds as ever. So nothing here is locked against other threads, or against a signal handler that releases: the worst
-that can come of it is a hint too few. Nothing about it is on the server, where locks of this kind keep no line.
+This is only a hint: a woken waiter asks the server as usual, and all others poll every `sleep` seconds anyway. So
+nothing here is locked against other threads, or against a signal handler that releases: the worst result is a missing
+hint. The server knows nothing of it: locks of this kind have no queue there.
 """
 
 from typing import Protocol
@@ -12,10 +12,10 @@ __all__ = ["Line", "Waiter"]
 
 class Waiter(Protocol):
     rung: bool
-    """Has been woken, and has not looked since."""
+    """True if the waiter was woken and has not polled since."""
 
     def wake(self) -> None:
-        """From any thread."""
+        """May be called from any thread."""
 
 
 class Line:
@@ -33,7 +33,7 @@ class Line:
             self.waiting.pop(key, None)
 
     def ring(self, key: bytes) -> None:
-        """Wakes the one who has waited longest of those who are asleep."""
+        """Wakes the sleeping waiter that has waited longest."""
         if key not in self.waiting:
             return
         for waiter in list(self.waiting.get(key, ())):

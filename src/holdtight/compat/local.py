@@ -1,9 +1,9 @@
-"""What `lock.local` is: where a lock object remembers what was taken with it, and by whom.
+"""The classes of `lock.local`, which remembers the grants of a lock object and their takers.
 
 # Invariants:
-# - what was taken before a fork is not found in the child;
-# - it is forgotten once the server has said that it is given back, or not ours. Not before: it could never be given
-#   back otherwise.
+# - a forked child does not find grants from before the fork;
+# - a grant is forgotten only after the server has said that it is released, or not ours. Otherwise it could never be
+#   released.
 """
 
 import threading
@@ -16,37 +16,37 @@ __all__ = ["Held", "PerThread", "Shared", "Unanswered"]
 
 
 class Unanswered(NamedTuple):
-    """A request that may still arrive: until when, and on which expiry it would act (both in the server's ms)."""
+    """A request that may still arrive: its arrival limit, and the expiry it would act on (both in the server's ms)."""
 
     limit: int
     known: int | None
 
 
 class Held:
-    """What one acquire took."""
+    """The grant of one acquire."""
 
-    # One is made for every acquisition: what is rarely otherwise stands here.
+    # Every acquisition makes one: attributes that rarely change are class attributes.
     late = 0.0
-    """Until when (boottime) an unanswered request for it may still arrive, and take it again."""
+    """The time (boottime) until which an unanswered attempt may still arrive, and acquire the lock again."""
     giving = False
-    """A release went unanswered: it may be given back already."""
+    """True after an unanswered release: the lock may be released already."""
     unique = True
-    """Made here, for this one acquisition. What a caller chose may be somebody else's as well."""
+    """True if the owner was made for this one acquisition. Other callers may use a text that the caller chose."""
     cover: Owner | None = None
-    """What the last release put in its place to give it back, if it is not unique."""
+    """The value by which the last release replaced the text, if the owner is not unique."""
     by = 0
-    """The thread that took it, where several share what is held."""
+    """The thread that acquired it, where threads share the grant."""
     covered = False
-    """The server has said that this cover stands there."""
+    """True once the server has confirmed the cover."""
     expiry: int | None = None
-    """When the server ends it, in the server's ms, -1 for never; None if that must be asked for."""
+    """The expiry in the server's ms, -1 for never; None if unknown."""
     open: "list[Unanswered] | tuple[()]" = ()
-    """Requests for it that had no answer, and may still arrive."""
+    """Requests for it that have no answer and may still arrive."""
 
     def __init__(self, owner: Owner, until: float | None) -> None:
         self.owner = owner
         self.until = until
-        """When it ends by our clock, at the earliest; None if that is not known."""
+        """Its earliest end on our clock; None if unknown."""
         self.epoch = current.epoch
 
     def note(self, unanswered: Unanswered) -> None:
@@ -56,30 +56,30 @@ class Held:
             self.open = [unanswered]
 
     def answered(self, by: Unanswered, now: int) -> None:
-        """Forgets it, and whatever else cannot arrive any more. `now` is in the server's ms."""
+        """Drops this request, and all others that can no longer arrive. `now` is in the server's ms."""
         self.open = [each for each in self.open if each is not by and each.limit >= now]
 
     @property
     def last_arrival(self) -> int:
-        """Until when something may still arrive, in the server's ms."""
+        """The latest arrival limit of all open requests, in the server's ms."""
         return max((each.limit for each in self.open), default=0)
 
     @classmethod
     def chosen(cls, text: bytes, until: float | None = None) -> "Held":
-        """Under a text of the caller's own."""
+        """A grant whose value is a text that the caller chose."""
         held = cls(text, until)
         held.unique = False
         return held
 
 
 class Shared:
-    """`thread_local=False`: one for all who use the lock object."""
+    """`thread_local=False`: all users of the lock object share one grant."""
 
     def __init__(self) -> None:
         self._held: dict[Any, Held] = {}
 
     def asker(self) -> Any:
-        """Who asks: what `find` and `keep` are told."""
+        """Identifies the caller, for `find` and `keep`."""
         return None
 
     def find(self, who: Any) -> Held | None:
@@ -101,12 +101,12 @@ class Shared:
 
     @property
     def inherited(self) -> bool:
-        """This process was forked from one that holds it."""
+        """True if this process was forked from one that held it."""
         return any(held.epoch != current.epoch for held in list(self._held.values()))
 
     @property
     def token(self) -> bytes | None:
-        """As redis-py has it: the value under the key if the lock is held here, else None. It can be set, too."""
+        """As in redis-py: the value of the key if the caller holds the lock, else None. It can be set, too."""
         held = self.find(self.asker())
         return None if held is None else held.owner
 
@@ -122,14 +122,14 @@ class Shared:
 class _Threads(threading.local):
     def __init__(self) -> None:
         self.me = object()
-        """Stands for the thread. Its number would not do: numbers are used again."""
+        """Identifies the thread. Its number would not do: the system reuses numbers."""
 
 
 _threads = _Threads()
 
 
 class PerThread(Shared):
-    """`thread_local=True` in blocking code: each thread sees what it took itself."""
+    """`thread_local=True` in blocking code: each thread sees its own grant."""
 
     def asker(self) -> Any:
         return _threads.me

@@ -1,7 +1,7 @@
-"""Plans of the drop-in besides the wait loop, which is the one of `core/contend`.
+"""The drop-in's plans, except for the wait loop, which is that of `core/contend`.
 
-A request that writes and stayed unanswered may still arrive, until its limit. Until then it stays noted with what is
-held (`Held.open`): no expiry is set that it would act on, and a text that others may choose is not free again.
+A write request without an answer may still arrive, until its arrival limit. Until then it stays in `Held.open`: no
+expiry is set that it would act on, and a lock with a text that other callers may choose is not released.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ MOST_TRIES = 10
 CLOCK = "its clock and ours do not agree about the age of requests"
 RESTLESS = "somebody else changes its expiry all the time"
 SLACK_MS = 12
-"""By so much an expiry may differ from the one that was asked for: see `avoid` in plain_keep.lua."""
+"""How much an expiry may differ from the requested one: see `avoid` in plain_keep.lua."""
 
 
 def insist(step: Step, again: Callable[[], Step | None], failed: LinkDown | None = None) -> Plan[tuple[Any, bool]]:
-    """Asks, and once more after a connection that broke or stayed silent: the answer, and whether the first request
-    may have been carried out. `failed` is what a first request has come to already; `again` gives None where asking
-    twice could do something twice."""
+    """Sends a request, and a second one if the connection breaks or times out. Returns the answer, and whether the
+    server may have carried out the first request. `failed` is the error of a first request that the caller has sent;
+    `again` returns None where a repetition could act twice."""
     if failed is None:
         try:
             return (yield step), False
@@ -39,13 +39,13 @@ def insist(step: Step, again: Callable[[], Step | None], failed: LinkDown | None
 
 
 def ask(plain: Plain, held: Held, make: Callable[[], Step], known: int | None) -> Plan[tuple[Told, LinkDown | None]]:
-    """As `insist`, with a request that has an arrival limit: the answer, and what the first request came to if that may
-    have been carried out. A request that came too late is made anew."""
+    """Like `insist`, for requests with an arrival limit. Returns the answer, and the error of the first request if the
+    server may have carried it out. A request that arrived late is built anew."""
     failed: LinkDown | None = None
     for _ in range(MOST_TRIES):
         step = make()
         under_way = Unanswered(step.limit, known)
-        held.note(under_way)  # and not when it fails: whatever comes in between, it may arrive
+        held.note(under_way)  # before it is sent: after any exception it may still arrive
         try:
             told: Told = yield step
         except LinkDown as down:
@@ -56,7 +56,7 @@ def ask(plain: Plain, held: Held, make: Callable[[], Step], known: int | None) -
             failed = down
             continue
         except Exception:
-            held.answered(under_way, 0)  # an error is an answer
+            held.answered(under_way, 0)  # an error reply is an answer
             raise
         held.answered(under_way, told.now)
         if told.word != LATE:
@@ -71,8 +71,8 @@ def _keep_step(plain: Plain, held: Held, ms: int, mode: str, known: int | None) 
 
 
 def prolong(plain: Plain, held: Held, seconds: float, mode: str) -> Plan[int]:
-    """Changes the expiry that is known here; where none is, or another stands there, it is asked for first. Time is
-    added once: after a lost answer the expiry says whether it was."""
+    """Changes the known expiry. If none is known, or the lock has another, asks for it first. Adds time only once:
+    after a lost answer, the expiry tells whether the time was added."""
     ms = int(seconds * 1000)
     for _ in range(MOST_TRIES):
         known, held.expiry = held.expiry, None  # until there is an answer
@@ -84,20 +84,20 @@ def prolong(plain: Plain, held: Held, seconds: float, mode: str) -> Plan[int]:
             if failed is None or known is None or mode != "add":
                 held.expiry = told.expiry
                 if not told.now and mode == "add":
-                    ms, mode = told.expiry + ms, "replace"  # without the server's time, the sum is set
+                    ms, mode = told.expiry + ms, "replace"  # without the server's time: sets the sum
                 continue
             if abs(told.expiry - known - ms) > SLACK_MS * (1 + len(held.open)):
-                raise failed  # somebody else has changed it as well: whether time was added cannot be told
+                raise failed  # another client changed it too: it is unknown whether the time was added
         held.expiry, held.until = told.expiry if told.now else None, told.until
         return 1
     raise LinkDown(RESTLESS, sent=False)
 
 
 def sign(plain: Plain, held: Held, text: bytes) -> Plan[bool]:
-    """Puts the caller's own text under the key in the place of our owner. False if the lock was lost meanwhile.
+    """Replaces our owner in the key by the caller's text. False if the lock was lost meanwhile.
 
-    The lock is taken under an owner that nobody else has, and only then signed: two callers may well choose the same
-    text, and after a lost answer neither could tell its own from the other's.
+    The lock is first acquired with a unique owner, and only then signed: two callers may choose the same text, and
+    after a lost answer neither could tell whose lock it is.
     """
     told, failed = yield from ask(plain, held, lambda: plain.sign_step(held.owner, text), None)
     held.expiry = told.expiry if told.now else None
@@ -105,10 +105,10 @@ def sign(plain: Plain, held: Held, text: bytes) -> Plan[bool]:
 
 
 def give_signed(plain: Plain, held: Held, former: Owner | None, cover: Owner) -> Plan[tuple[int, bool]]:
-    """The way back: an owner that nobody else has in the place of the text, then away with it. As `insist`.
+    """Releases a signed lock: replaces the text by a unique cover, then deletes the cover. Returns like `insist`.
 
-    The cover stays until nothing else that was sent for this text can arrive: it would act on the lock of another who
-    has taken it under the same text."""
+    The cover stays until no earlier request for this text can arrive: such a request would act on the lock of another
+    caller with the same text."""
     asked_before = False
     for _ in range(MOST_TRIES):
         known = held.expiry
@@ -119,7 +119,7 @@ def give_signed(plain: Plain, held: Held, former: Owner | None, cover: Owner) ->
             return 0, asked_before
         if told.word != CHANGED:
             break
-        held.expiry = told.expiry  # changed by somebody who has the same text
+        held.expiry = told.expiry  # changed by another caller with the same text
     else:
         raise LinkDown(RESTLESS, sent=False)
     held.covered = True

@@ -3,8 +3,8 @@
     from redis.lock import Lock            →  from holdtight.compat.redis_py import Lock
     from redis.asyncio.lock import Lock    →  from holdtight.compat.redis_py import AsyncLock as Lock
 
-or, where locks are made by the client: `client.lock(…, lock_class=Lock)`. Old and new locks exclude each other, so
-that a fleet can be moved one service at a time. docs/migrating.md has the details.
+or, where the client makes the locks: `client.lock(…, lock_class=Lock)`. Old and new locks exclude each other, so that
+services can migrate one at a time. docs/migrating.md has the details.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ __all__ = ["AsyncLock", "Lock"]
 
 
 def __getattr__(name: str) -> Any:
-    """asyncio is loaded when something of it is touched, not before."""
+    """Loads asyncio only when AsyncLock is first used."""
     if name != "AsyncLock":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from holdtight.compat.aio import AsyncLock

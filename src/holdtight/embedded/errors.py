@@ -2,4 +2,4 @@ from holdtight.errors import Unavailable
 
 
 class EmbeddedError(Unavailable):
-    """The embedded server could not be started, or whoever looks after it is gone."""
+    """The embedded server could not be started, or the process that supervises it is gone."""

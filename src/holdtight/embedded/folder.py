@@ -1,14 +1,14 @@
-"""The folder of the user's shared server: where it is, that it is truly ours, and its two locks.
+"""The folder of the user's shared server: its path, the check that only we can access it, and its two locks.
 
-The place depends on the user id alone. Not on `XDG_RUNTIME_DIR` or `TMPDIR`: a login shell has
-them, a cron job of the same user has not, and the two would hold the same lock at the same time.
+The path depends on the user id alone, not on `XDG_RUNTIME_DIR` or `TMPDIR`: a login shell has these, a cron job of the
+same user does not, and the two would hold the same lock at the same time.
 
-Two locks, both of the kernel's, so that death releases them:
+Both locks are kernel locks, so that the death of a process releases them:
 
-- the file `lock` is the meeting point: shared by clients while they connect, exclusive for whoever
-  starts the server and for the supervisor while it decides to end it;
-- the folder itself is locked by the supervisor as long as it lives. Only its holder may start a
-  server or remove the socket. (It also keeps systemd-tmpfiles from clearing the folder away.)
+- the file `lock` is shared by clients while they connect, and exclusive for a client that starts the server and for the
+  supervisor while it decides to end the server;
+- the supervisor locks the folder itself as long as it runs. Only the holder of that lock may start a server or remove
+  the socket. (It also keeps systemd-tmpfiles from deleting the folder.)
 """
 
 import fcntl
@@ -26,14 +26,14 @@ from holdtight.embedded.errors import EmbeddedError
 from holdtight.errors import NotPermitted
 
 FOLDER_VARIABLE = "HOLDTIGHT_EMBEDDED_DIR"
-# The kernel's limit for a socket's path is 108 bytes on Linux and 104 on macOS, with its final NUL.
+# The kernel limits a socket's path to 108 bytes on Linux and 104 on macOS, including the final NUL.
 MAX_SOCKET_PATH = 103
 _LOOK_AGAIN = 0.005
 
 
 @dataclass(frozen=True)
 class Home:
-    """The folder of a shared server, and the place of its socket (elsewhere if the path would be too long)."""
+    """The folder of a shared server, and the path of its socket (elsewhere if the path would be too long)."""
 
     folder: Path
     socket: Path
@@ -52,7 +52,7 @@ class Home:
 
     @contextmanager
     def locked(self, *, exclusive: bool, deadline: float) -> Generator[None, None, None]:
-        """Hold the meeting point. Polls, since a wait in the kernel could not be given up."""
+        """Holds the file `lock`. Polls, since a wait in the kernel cannot have a deadline."""
         mode = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         while True:
             lock = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -61,7 +61,7 @@ class Home:
                     yield
                     return
             finally:
-                # Closing is not enough: a child forked meanwhile has a copy of the descriptor.
+                # Closing is not enough: a child that was forked meanwhile has a copy of the descriptor.
                 fcntl.flock(lock, fcntl.LOCK_UN)
                 os.close(lock)
             if time.monotonic() > deadline:
@@ -81,7 +81,7 @@ class Home:
 
     @contextmanager
     def supervising(self, *, deadline: float) -> Generator[int | None, None, None]:
-        """Hold the supervisor's lock; yields the folder's descriptor, or None if it was not to be had in time."""
+        """Holds the supervisor's lock; yields the folder's descriptor, or None if the deadline passed."""
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             while not (mine := _try_flock(folder, fcntl.LOCK_EX)) and time.monotonic() < deadline:
@@ -91,12 +91,12 @@ class Home:
             os.close(folder)
 
     def reachable(self, folder: int) -> bool:
-        """Whether clients still find the server at this path: the folder is the one we have open, with its socket."""
+        """True if clients still find the server: the path leads to the folder that we have open, with its socket."""
         return _same_file(folder, self.folder) and self.socket.exists()
 
 
 def home_of_user() -> Home:
-    """The folder of this user, made if need be; refused unless it is ours and ours alone."""
+    """The folder of this user, created if necessary; refused unless it is ours and no other user has access."""
     override = os.environ.get(FOLDER_VARIABLE)
     uid = os.geteuid()
     if override:
@@ -154,7 +154,7 @@ def _try_flock(descriptor: int, mode: int) -> bool:
 
 
 def _same_file(descriptor: int, path: Path) -> bool:
-    """False if the file was removed under us: a lock on it would meet nobody."""
+    """False if the file was removed or replaced meanwhile: a lock on it would exclude no process."""
     ours = os.fstat(descriptor)
     try:
         theirs = path.stat()

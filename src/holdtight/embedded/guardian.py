@@ -1,12 +1,11 @@
-"""Runs one private server for the process at the other end of its stdin, and ends when that does.
+"""Runs one private server for the process at the other end of its stdin, and ends when that process ends.
 
-Run as a script, bare (`python -I -S`), so that it is up in no time. It is the server's parent: it
-reaps it, so that no zombie stays whatever killed it, and it alone signals it, so that no signal can
-hit a stranger who inherited the process id. A parent-death signal would not do: it follows the
-*thread* that started the server, and exists on Linux only.
+It runs as a script with `python -I -S`, so that it starts fast. It is the server's parent: it reaps the server, so that
+no zombie remains, and only the guardian signals it, so that no signal can hit another process that got the same process
+id. A parent-death signal would not do: it follows the *thread* that started the server, and exists on Linux only.
 
-Orders are single bytes on stdin; each is answered on stdout by the server's process id, 0 for none.
-The end of stdin, by `close()` or by the death of the owner, ends the server and removes its folder.
+Orders are single bytes on stdin; the guardian answers each on stdout with the server's process id, 0 for none. The end
+of stdin, by `close()` or by the death of the owning process, ends the server and removes its folder.
 """
 
 import os
@@ -50,7 +49,7 @@ class _Guardian:
             self.reap(0)
 
     def reap(self, options: int) -> int:
-        """The wait status, if there was any news; forgets the process if it is gone."""
+        """The wait status if it has changed, else 0; forgets the process if it is gone."""
         if not self.pid:
             return 0
         pid, status = os.waitpid(self.pid, options)
@@ -59,14 +58,14 @@ class _Guardian:
         return status if pid else 0
 
     def _await_stop(self) -> None:
-        # Bounded: a server that somebody else has stopped before brings no news.
+        # Bounded: waitpid reports nothing if another process has stopped the server before.
         deadline = time.monotonic() + 1
         while self.pid and not self.reap(os.WNOHANG | os.WUNTRACED) and time.monotonic() < deadline:
             time.sleep(0.001)
 
 
 def _wake_up(number: int, frame: object) -> None:
-    """Nothing to do here: that the signal is handled is what writes to the wake-up pipe."""
+    """Does nothing: a signal writes to the wake-up pipe only if it has a handler."""
 
 
 def main(folder: str, *command: str) -> None:
@@ -89,7 +88,7 @@ def main(folder: str, *command: str) -> None:
                 os.write(1, b"%d\n" % guardian.pid)
     finally:
         guardian.kill()
-        import shutil  # dear to load, and needed only now
+        import shutil  # slow to load, and needed only now
 
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,7 +1,7 @@
-"""A private server for tests: up in the constructor, gone with `close()` or with its owner's death.
+"""A private server for tests: it starts in the constructor and ends with `close()` or with its owner's death.
 
-The server is not our child but that of a `guardian`, which holds the other end of a pipe. All that
-is done to the server's process is done by the guardian on our order.
+The server is not our child but the child of a `guardian`, which holds the other end of a pipe. Only the guardian acts
+on the server's process, on our orders.
 """
 
 import os
@@ -27,17 +27,17 @@ from holdtight.embedded.wire import Address, Refused, Wire
 
 _START_WITHIN = 20.0
 _PORT_ATTEMPTS = 20
-# Below every system's range for outgoing connections: while a server is down, a client that keeps
-# trying an ephemeral port of its own machine can end up connected to itself, and so hold the port.
+# Below every system's range for outgoing connections: while a server is down, a client that keeps trying an ephemeral
+# port of its own machine can connect to itself, and so occupy the port.
 _PORTS = range(15_000, 32_000)
 _HOST = "127.0.0.1"
 
 
 class Server:
-    """An empty server of its own, on loopback (`tcp=True`) or on a unix socket, that keeps nothing on disk.
+    """A new, empty server on loopback (`tcp=True`) or on a unix socket, without persistence.
 
-    `binary` names (or is the path of) another program than the one of the extra `embedded`; `args`
-    are added to its command line and win over ours; `env` is added to its environment.
+    `binary` is the name or path of a program to use instead of that of the extra `embedded`; `args` are added to its
+    command line and override ours; `env` is added to its environment.
     """
 
     def __init__(
@@ -77,38 +77,38 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What the server has written to its log, as long as it is not closed."""
+        """The server's log; empty after `close()`."""
         try:
             return self._log.read_text(errors="replace")
         except FileNotFoundError:
             return ""
 
     def kill(self) -> None:
-        """End it by SIGKILL; the address stays ours for `restart`."""
+        """Ends the server with SIGKILL; `restart` uses the same address."""
         self._owner.order(guardian.KILL)
 
     def restart(self) -> None:
-        """Kill it if it runs, and start it again, empty, at the same address."""
+        """Kills the server if it runs, and starts it again, empty, at the same address."""
         self.kill()
         deadline = time.monotonic() + _START_WITHIN
         while True:
             try:
                 return self._start(deadline)
             except EmbeddedError:
-                # Somebody may be passing through our port: the address is a promise, so insist.
+                # Another process may use our port for a moment. The address must stay the same, so try again.
                 if "in use" not in self._news() or time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open, nothing is answered. It has stopped when this returns."""
+        """Sends SIGSTOP: connections stay open, but nothing is answered. The server has stopped when this returns."""
         self._owner.order(guardian.PAUSE)
 
     def resume(self) -> None:
         self._owner.order(guardian.RESUME)
 
     def close(self) -> None:
-        """End it and remove what it wrote. Harmless if done before, or in a forked child."""
+        """Ends the server and removes its files. Has no effect if called again, or in a forked child."""
         self._finalizer()
 
     def __enter__(self) -> Self:
@@ -162,7 +162,7 @@ class Server:
             time.sleep(0.002)
 
     def _answers(self, pid: int) -> bool:
-        """Whether *this* server answers: a stranger may have taken the port a moment before it."""
+        """True if *this* server answers: another process may have taken the port a moment before."""
         try:
             with Wire(self._address) as wire:
                 wire.ask("PING")
@@ -178,7 +178,7 @@ class Server:
 
 
 class _Owner:
-    """Our end of the guardian. In a forked child it lets go: the server belongs to the process that made it."""
+    """Our end of the guardian's pipes. A forked child closes its copy: the server belongs to the parent."""
 
     _all: ClassVar["weakref.WeakSet[_Owner]"] = weakref.WeakSet()
 
@@ -193,7 +193,7 @@ class _Owner:
                 bufsize=0,
                 cwd=folder,
                 env=env,
-                start_new_session=True,  # Ctrl-C is for the test run, which then closes its servers in order
+                start_new_session=True,  # Ctrl-C must reach only the test run, which then closes its servers
             )
         self._open = True
         _Owner._all.add(self)
@@ -239,7 +239,7 @@ class _Owner:
         for owner in list(cls._all):
             owner._one_at_a_time = threading.Lock()
             if owner._open:
-                # A copy of the pipe in a child that lives on would keep the server of a dead parent alive.
+                # A copy of the pipe in a surviving child would keep the server of a dead parent alive.
                 owner._let_go()
                 owner._process.returncode = 0
 

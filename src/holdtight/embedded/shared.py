@@ -1,9 +1,8 @@
 """The server behind `embedded://`: one per user, started by the first client, ended by its supervisor.
 
-Why nobody ever meets a server that is about to end: a client connects while it holds the shared
-lock, and the supervisor decides under the exclusive one that no client is left. Why there is never
-a second server beside the first: only the holder of the supervisor's lock may start one, and it
-starts none where somebody still listens.
+A client never reaches a server that is about to end: it connects while it holds the shared lock, and the supervisor
+holds the exclusive one when it decides that no client is left. There is never a second server beside the first: only
+the holder of the supervisor's lock may start one, and not while a server still listens.
 """
 
 import math
@@ -23,19 +22,20 @@ from holdtight.embedded.wire import listening
 IDLE_VARIABLE = "HOLDTIGHT_EMBEDDED_IDLE"
 _IDLE_SECONDS = 60.0
 _SUPERVISOR = "holdtight.embedded.supervisor"
-# What the supervisor says once, when it knows.
+# The supervisor reports one of these, once.
 READY, BUSY, FAILED = "ready", "busy", "failed"
 
 
 def ensure(within: float = 10.0) -> str:
-    """The `unix://` URL of the user's server, which runs. It may end again unless a client connects soon."""
+    """Starts the user's server if necessary and returns its `unix://` URL. The server may end unless a client connects
+    soon."""
     with connecting(within) as url:
         return url
 
 
 @contextmanager
 def connecting(within: float = 10.0) -> Generator[str, None, None]:
-    """Connect inside this block: while it lasts, the server at the URL it gives is not ended for idleness."""
+    """Connect inside this block: until its end, the supervisor does not end the server at this URL for idleness."""
     deadline = time.monotonic() + within
     home = home_of_user()
     while True:
@@ -55,12 +55,12 @@ def connecting(within: float = 10.0) -> Generator[str, None, None]:
 
 
 def _served(home: Home) -> bool:
-    # A server whose supervisor was killed goes on serving, and gets a new supervisor from the next client.
+    # A server whose supervisor was killed keeps running, and gets a new supervisor from the next client.
     return listening(str(home.socket)) and home.supervised()
 
 
 def _start(home: Home, deadline: float) -> str:
-    """Start a supervisor, which starts the server or takes over a running one; returns what it says."""
+    """Starts a supervisor, which starts the server or takes over a running one; returns its report."""
     command = [interpreter(), "-P", "-m", _SUPERVISOR, str(home.folder), str(find_binary()), str(_idle_seconds())]
     with (
         home.log.open("ab") as log,
@@ -71,10 +71,10 @@ def _start(home: Home, deadline: float) -> str:
             stderr=log,
             cwd="/",
             env=_environment(),
-            start_new_session=True,  # so that Ctrl-C in one program does not take it along
+            start_new_session=True,  # so that Ctrl-C in one program does not end it
         ) as process,
     ):
-        # The process forks and ends at once: leaving this block reaps it, and the supervisor is no child of ours.
+        # The process forks and exits at once: leaving this block reaps it, and the supervisor is not our child.
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
@@ -90,9 +90,9 @@ def _start(home: Home, deadline: float) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, and a way to this very package if it is not where the interpreter looks anyway."""
+    """Our environment, with this package on PYTHONPATH unless the interpreter finds it anyway."""
     root = Path(__file__).parents[2]
-    if root.name in ("site-packages", "dist-packages"):  # put first, it could hide modules of the standard library
+    if root.name in ("site-packages", "dist-packages"):  # on PYTHONPATH it could hide modules of the standard library
         return dict(os.environ)
     path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
     return {**os.environ, "PYTHONPATH": path}

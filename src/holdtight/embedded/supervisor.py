@@ -1,11 +1,11 @@
-"""Looks after a user's shared server: `python -m holdtight.embedded.supervisor FOLDER BINARY IDLE`.
+"""Supervises a user's shared server: `python -m holdtight.embedded.supervisor FOLDER BINARY IDLE`.
 
-It starts the server, or takes over one whose supervisor was killed, says so on stdout, and then
-watches through a connection of its own. It ends the server after IDLE seconds without clients, once
-no key is left (locks and all bookkeeping have an expiry), and ends itself when the server is gone.
+It starts the server, or takes over one whose supervisor was killed, reports that on stdout, and then watches the server
+through its own connection. It ends the server after IDLE seconds without clients, once no key is left (locks and all
+bookkeeping have an expiry), and exits when the server is gone.
 
-Killed, it leaves the server alone: holders come to no harm, and the next client starts a new
-supervisor. Signals to terminate are ignored for the same reason: to end both, terminate the server.
+If the supervisor is killed, the server keeps running: holders are not affected, and the next client starts a new
+supervisor. It ignores termination signals for the same reason: to end both, terminate the server.
 """
 
 import os
@@ -36,13 +36,13 @@ def main(arguments: Sequence[str]) -> None:
         os._exit(0)
     os.umask(0o077)
     starter = _Starter(os.dup(1))
-    os.dup2(2, 1)  # from here on stdout is the log too
+    os.dup2(2, 1)  # from here on stdout goes to the log too
     home = home_at(Path(folder))
     with home.supervising(deadline=time.monotonic() + 3) as locked:
         if locked is None:
             return starter.hear(BUSY)
         if starter.gone():
-            return  # who comes next starts a supervisor of its own
+            return  # the next client starts its own supervisor
         supervisor = _Supervisor(home, locked, float(idle))
         try:
             supervisor.begin(binary)
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 class _Starter:
-    """Who started us: reads one line from us, unless it has been killed or has lost patience meanwhile."""
+    """The process that started us. It reads one line from us, unless it was killed or gave up meanwhile."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -82,7 +82,7 @@ class _Supervisor:
         self._home = home
         self._folder = folder
         self._idle = idle
-        self._child: subprocess.Popen[bytes] | None = None  # none: the server was there before us
+        self._child: subprocess.Popen[bytes] | None = None  # None: the server was there before us
         self._wire: Wire | None = None
         self._pid = 0
         self._connections = ""
@@ -106,12 +106,12 @@ class _Supervisor:
             elif now - last_used >= self._idle and not state.keys and self._end_if_unused():
                 return
             if not self._home.reachable(self._folder):
-                # The next client will start another server: two with the same locks must not go on side by side.
+                # The next client will start another server: two servers with the same locks must not coexist.
                 break
             if now - last_touched > _TOUCH_EVERY:
                 last_touched = now
                 self._touch()
-            # A death of the server shows as the end of our connection, and wakes us early.
+            # If the server dies, our connection ends, which wakes us early.
             select.select([self._wire] if self._wire else [], [], [], pause)
         self._end()
 
@@ -151,7 +151,7 @@ class _Supervisor:
             return False
 
     def _connect(self) -> bool:
-        """Have a connection, if one is to be had; False only if nobody listens any more."""
+        """Connects if possible; False only if no server listens any more."""
         if self._wire:
             return True
         try:
@@ -169,7 +169,7 @@ class _Supervisor:
             self._wire = None
 
     def _look(self) -> _State | None:
-        """What goes on there; None if there is no telling, as with a server that is frozen or full."""
+        """The server's state; None if unknown, as with a server that is stopped or has no free connections."""
         if not self._wire:
             return None
         try:
@@ -180,7 +180,7 @@ class _Supervisor:
         self._pid = int(info["process_id"])
         before, self._connections = self._connections, info["total_connections_received"]
         return _State(
-            # Who came and went between two looks has used it as well.
+            # A client that came and went between two checks counts as well.
             used=info["connected_clients"] != "1" or self._connections != before,
             keys=any(key.startswith("db") and key[2:].isdigit() for key in info),
         )
@@ -193,15 +193,15 @@ class _Supervisor:
                     return False
                 self._end()
                 return True
-        except EmbeddedError:  # a client is just connecting
+        except EmbeddedError:  # a client is connecting
             return False
 
     def _end(self) -> None:
-        """Leave nothing behind, neither process nor socket, whatever state the server is in."""
+        """Removes process and socket, whatever state the server is in."""
         reachable = self._home.reachable(self._folder)
-        # A server that ends in order removes the file at its socket's path, which may be another's by now.
+        # A clean shutdown removes the file at the socket's path, which may belong to another server by now.
         if self._wire and not (reachable and self._asked_to_end(self._wire)) and self._pid:
-            os.kill(self._pid, signal.SIGKILL)  # still connected to it, so that the id is still its own
+            os.kill(self._pid, signal.SIGKILL)  # we are still connected, so the id still belongs to the server
         if self._child:
             if not self._wire:
                 self._child.kill()
@@ -214,13 +214,13 @@ class _Supervisor:
         try:
             wire.ask("SHUTDOWN NOSAVE")
         except ConnectionError:
-            return True  # the way a server answers that ends
+            return True  # a server that shuts down closes the connection
         except (OSError, Refused):
             pass
         return False
 
     def _touch(self) -> None:
-        """Programs that clear old files away shall not take ours for old."""
+        """Keeps programs that delete old files from deleting ours."""
         for path in (self._home.folder, self._home.lock, self._home.log, self._home.socket):
             try:
                 os.utime(path)

@@ -1,4 +1,4 @@
-"""Just enough of the protocol to look after a server: one plain request, one plain answer."""
+"""Just enough of the protocol to supervise a server: one plain request, one plain answer."""
 
 import socket
 from types import TracebackType
@@ -12,7 +12,7 @@ class Refused(Exception):
 
 
 class Wire:
-    """One connection. After a timeout it is out of step and must be closed."""
+    """One connection. After a timeout it must be closed, since a late answer would be taken for the next one."""
 
     def __init__(self, address: Address, timeout: float = 2.0) -> None:
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
@@ -61,10 +61,10 @@ class Wire:
 
 
 def listening(address: Address) -> bool:
-    """Whether somebody is at that address, even if too busy, or too frozen, to answer.
+    """True if a server listens at that address, even if it is too busy, or stopped, and does not answer.
 
-    Only a refusal counts as nobody: to start a second server next to one that is merely slow
-    would hand the same lock to two holders.
+    Only a refused connection counts as no server: a second server beside a slow one would grant the same lock to two
+    holders.
     """
     try:
         Wire(address, timeout=0.5).close()

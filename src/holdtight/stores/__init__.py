@@ -1,1 +1,1 @@
-"""Turn claims into requests and replies into values: Redis servers, and memory."""
+"""Stores turn claims into requests and replies into values: on Redis servers, and in memory."""

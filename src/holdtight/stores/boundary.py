@@ -1,8 +1,8 @@
-"""Where a client's locks are: one server, and how to get a link to it.
+"""A place is the server that keeps a client's locks, and opens links to it.
 
 There are two kinds of places: a server behind a network or a socket (`stores/redis/single.py`), and a store in this
-process (`stores/memory/place.py`). The layers above treat them alike, but for one thing: a place that answers `at_once`
-needs no thread to connect and has nothing to poll.
+process (`stores/memory/place.py`). The layers above treat them alike, with one exception: a place that answers
+`at_once` needs no thread to connect and has nothing to poll.
 """
 
 from collections.abc import Callable
@@ -19,21 +19,21 @@ __all__ = ["Link", "Place"]
 
 
 class Link(Protocol):
-    """One greeted connection, used by one thread at a time. LinkDown from whatever does not go through."""
+    """One connection after its handshake, used by one thread at a time. A request that fails raises LinkDown."""
 
     owed: int
-    """Requests whose replies have not been read: a link that owes is never shared."""
+    """Number of requests whose replies have not been read. A link with unread replies is never shared."""
     inbox: bytes
     inbox_word: bytes
-    """The inbox as it goes into a request; empty if nobody can be rung here."""
+    """The inbox encoded as a request argument; empty if this link receives no bells."""
 
     def call(self, request: bytes, timeout: float) -> Any: ...
     def call_aside(self, request: bytes, timeout: float) -> Any:
-        """As `call`, for somebody who stands in line: bells that come meanwhile are kept for the next `park`."""
+        """Like `call`, for a waiter in the queue: bells that arrive meanwhile are kept for the next `park`."""
         ...
 
     def look_out(self) -> None:
-        """Answers may be looked for, for a moment, before one sleeps."""
+        """Allows `call` to spin for a moment before it blocks."""
         ...
 
     def set_timeout(self, timeout: float) -> None: ...
@@ -41,13 +41,13 @@ class Link(Protocol):
     def reply(self) -> Any: ...
     def park(self, owner: Owner, until: float) -> Bell | None: ...
     def wake(self) -> None:
-        """From another thread: ends the `park` under way, or the next. The link is of no further use."""
+        """Called by another thread: ends the current `park`, or the next one. The link is unusable afterwards."""
         ...
 
-    # What the keeper needs: the same link, never blocking.
+    # Non-blocking use, for the keeper.
 
     def fileno(self) -> int:
-        """To poll; -1 for a link that has everything ready as soon as it was asked."""
+        """The descriptor to poll; -1 for a link whose replies are ready at once."""
         ...
 
     def stop_blocking(self) -> None: ...
@@ -57,37 +57,37 @@ class Link(Protocol):
     def close(self) -> None: ...
 
     def abandon(self) -> None:
-        """In a forked child: lets go without a word."""
+        """In a forked child: drops the connection without sending anything."""
         ...
 
 
 class Place:
-    """One server, as one client of this process goes to it, and the time that counts there."""
+    """One server as one client of this process uses it, and the clock that applies there."""
 
     at_once = False
-    """Links open and answer without any waiting."""
+    """True if links open and answer without waiting."""
 
     def __init__(self, client: Client, runtime: "Runtime", display: str) -> None:
         self.client = client
         self.runtime = runtime
         self.clock = runtime.clock
-        """What decides about this client's leases and waits. `runtime` has the keeper that goes by it."""
+        """The clock of this client's leases and waits. The keeper in `runtime` uses the same one."""
         self.display = display
         self.refreshers: list[Callable[[], None]] = []
-        """What is to be looked at now and then while this client is in use."""
+        """Checks to run from time to time while this client is in use."""
         self.spare: Callable[[], Link | None] = lambda: None
-        """A link that nobody uses at the moment, if there is one: the taker may keep it."""
+        """Returns an idle link, if there is one; the caller may keep it."""
         self.handed_on: dict[bytes, Any] = {}
-        """Names that were handed to a waiter of late, and who sees to it that they go on (errand.HandedOn)."""
+        """Names that were recently handed to a waiter, each with the object that checks the hand-over (HandedOn)."""
 
     def renew_identity(self) -> None:
-        """In a forked child: nothing of the parent's identity is ours."""
+        """In a forked child: replaces the identity inherited from the parent."""
         self.client.renew_identity()
         self.handed_on = {}
 
     def keeps(self, link: Link) -> None:
-        """From now on the keeper's requests go out on this link."""
+        """Called when the keeper starts to send its requests on this link."""
 
     def open(self, timeout: float) -> Link:
-        """A new link. May block; LinkDown or ServerSaid if it cannot be had in time."""
+        """Opens a new link. May block; raises LinkDown or ServerSaid if it cannot connect in time."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Times and sizes that every store keeps to. The scripts get theirs from here too (see redis/script.py)."""
+"""Times and sizes that all stores share. The Lua scripts get theirs from here too (see redis/script.py)."""
 
 __all__ = [
     "CLAIM_MS",
@@ -12,22 +12,22 @@ __all__ = [
 ]
 
 TAIL_MS = 10_000
-"""How long a key outlives what it stands for: the next taker still finds the last fence, and sees that a holder
-expired rather than released."""
+"""How long a key outlives its grant: the next owner still finds the last fence, and sees that a holder expired rather
+than released."""
 CLAIM_MS = 500
-"""How long a hand-over waits for the waiter to confirm it."""
+"""How long a waiter has to confirm a hand-over."""
 FRESH_MS = 200
-"""A waiter that was heard of less than this ago is trusted to come when it is rung."""
+"""A waiter whose last sign of life is younger than this is trusted to confirm a hand-over."""
 HEARTBEAT_MS = 5_000
 """How long a waiter keeps its place without a heartbeat."""
 SWEEP = 200
-"""How many dead entries one script looks at, at the most."""
+"""How many entries one script inspects at most, in search of dead ones."""
 LONGEST_PATIENCE = 2.0
-"""Seconds that any reply may take, at the most."""
+"""The longest wait for any reply, in seconds."""
 MARKER_SLACK_MS = 50
-"""Another thread may learn the server's time between two looks at it."""
+"""Another thread may update our estimate of the server's time between two reads of it."""
 
 
 def marker_for(limit: float) -> int:
-    """In ms: what must outlive a request that is not carried out after `limit`, in µs of the server's time."""
+    """The end (ms) of a marker that outlives a request with the arrival limit `limit` (µs), in the server's time."""
     return int(limit) // 1000 + MARKER_SLACK_MS

@@ -1,12 +1,12 @@
-"""For tests of code that uses locks: no server, no waiting, and losses to order.
+"""For tests of code that uses locks: no server, no waiting, and lost leases on demand.
 
     from holdtight.testing import Clock, lose
 
-`Clock` is time that passes when the test says so, with memory stores that go by it. `lose` takes a lease away from its
-holder. With pytest there are the fixtures `locks`, `async_locks` and `clock`; they are there as soon as holdtight is
-installed, or by `pytest_plugins = ["holdtight.testing"]`.
+`Clock` is a clock that the test advances, with memory stores that use it. `lose` takes a lease away from its holder.
+With pytest there are the fixtures `locks`, `async_locks` and `clock`; they are available as soon as holdtight is
+installed, or with `pytest_plugins = ["holdtight.testing"]`.
 
-What is not needed to start pytest is loaded when it is used.
+Modules that pytest does not need at its start are loaded on first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "pytest":
         raise
-    # Without pytest there are no fixtures; the rest does without it.
+    # Without pytest there are no fixtures; the rest works without it.
 
 __all__ = [
     "Advance",

@@ -1,4 +1,4 @@
-"""A clock that the test moves, and what happens while it does."""
+"""A clock that the test advances, and the work that becomes due meanwhile."""
 
 import asyncio
 import threading
@@ -17,17 +17,17 @@ from holdtight.testing.runtime import HandPost
 __all__ = ["Advance", "Clock"]
 
 BEGINNING_US = 1_800_000_000_000_000
-"""What the stores' clock shows when the test's clock shows 0: early in 2027, for fences must have 16 digits."""
+"""The stores' time when the test clock shows 0: early in 2027, since fences must have 16 digits."""
 
 
 class Clock:
-    """Time that stands still until `advance` moves it, and memory stores that go by it.
+    """A clock that stands still until `advance` moves it, and memory stores that use it.
 
         clock = Clock()
         locks = Locks(clock.store(), ttl=10)
 
-    Clients on such a store share nothing with other clients, start no threads, and do everything in the thread that
-    causes it. `patience` (real time) bounds how long `advance` waits for a thread that it has woken and that neither
+    Clients on such a store share nothing with other clients, start no threads, and do all work in the thread that
+    causes it. `patience` (real time) limits how long `advance` waits for a thread that it has woken and that neither
     ends nor waits for anything.
     """
 
@@ -44,28 +44,29 @@ class Clock:
         return self._us / 1e6
 
     def store(self, name: str = "") -> Memory:
-        """A store on this clock, to open clients with: `Locks(clock.store())`. One per name."""
+        """A store on this clock, as target of a client: `Locks(clock.store())`. There is one store per name."""
         return Memory(name, self)
 
     @property
     def waiting(self) -> int:
-        """How many threads and tasks wait on this clock: in line for a lock, or in `wait_lost`."""
+        """The number of threads and tasks that wait on this clock: for a lock, or in `wait_lost`."""
         return len(self.runtime.waiters)
 
     def until_waiting(self, count: int = 1, *, within: Duration = 10) -> None:
-        """Blocks until so many wait on this clock. AssertionError if they do not, in real time."""
+        """Blocks until so many threads and tasks wait on this clock. Raises AssertionError after `within`, in real
+        time."""
         if not self.runtime.waiters.until(count, seconds(within, "within")):
             raise AssertionError(f"{self.waiting} threads and tasks wait on the clock after {within} s, not {count}")
 
     def advance(self, duration: Duration) -> "Advance":
-        """Moves the clock on, and does on the way all that becomes due, in the order of time.
+        """Advances the clock, and does all work that becomes due, in the order of time.
 
-        Renewals, losses, the ends of waits and looks, each at its own moment. A thread that is woken runs until it
-        waits on the clock again, ends, or waits for something else; callbacks have been called when this returns.
+        Renewals, losses, timeouts and retries of waiters each happen at their own time. A woken thread runs until it
+        waits on the clock again, ends, or waits for something else; all callbacks have run when this returns.
 
-        With an event loop running in this thread, what comes back is to be awaited: the tasks that are woken run
-        meanwhile, at their moment. Without `await` it goes as far as it can without them, which is all the way if no
-        task is concerned; otherwise the time stops there, and a RuntimeWarning says so.
+        If an event loop runs in this thread, await the result: woken tasks then run at their own time. Without `await`
+        the clock advances as far as it can without them, which is all the way if no task has to run; otherwise it stops
+        there, and a RuntimeWarning says so.
         """
         under_way = self._unfinished() if self._unfinished is not None else None
         if under_way is not None and not under_way.done:
@@ -75,12 +76,12 @@ class Clock:
         return advance
 
     def stop(self) -> None:
-        """The test is over: whoever still waits on this clock gets a RuntimeError."""
+        """Ends the test: threads that still wait on this clock get a RuntimeError."""
         self.runtime.waiters.stop()
 
     def go_on(self, end: int, own: asyncio.AbstractEventLoop | None, *, spins: bool = False) -> bool:
-        """For Advance: as far as it goes. False if the running loop must turn first; one that `spins`, which always
-        has something to do, only if we gave it something."""
+        """For Advance: advances as far as possible. False if the running loop must turn first. A loop that `spins`
+        always has something to do: it must turn only for calls that we have scheduled."""
         if not self._moving.acquire(blocking=False):
             raise RuntimeError(
                 "the clock is being advanced already: by another thread, or by what called this callback"
@@ -108,7 +109,7 @@ class Clock:
                 waiters.ring_first()
 
     def _settle(self, own: asyncio.AbstractEventLoop | None) -> None:
-        """Until nothing is left to do at this moment, but in the loop of this thread."""
+        """Runs everything that is due now, except in the loop of this thread."""
         runtime = self.runtime
         while runtime.waiters.settle() or runtime.tell_all() or runtime.loops.turn_others(own):
             pass
@@ -135,21 +136,21 @@ class Clock:
 
 
 class Advance:
-    """What `clock.advance` gives. Awaiting it takes the clock all the way."""
+    """The result of `clock.advance`. Awaiting it takes the clock all the way."""
 
     def __init__(self, clock: Clock, us: int, loop: asyncio.AbstractEventLoop | None) -> None:
         self._clock = clock
         self._by = us / 1e6
         self._loop = loop
         self._end = clock.us + us
-        self.done = True  # if the next raises, there is nothing to await
+        self.done = True  # if the next line raises, there is nothing to await
         self.done = (loop is None or not is_blind(loop)) and clock.go_on(self._end, loop)
 
     def __await__(self) -> Generator[Any, None, None]:
         loop, runtime = asyncio.get_running_loop(), self._clock.runtime
         if not self.done and loop is not self._loop:
             raise RuntimeError("an advance is to be awaited on the event loop that it was called on")
-        done, self.done = self.done, True  # whatever comes: who is cancelled meanwhile leaves the time where it is
+        done, self.done = self.done, True  # in any case: a cancellation leaves the clock where it is
         with runtime.waiters.one_at_a_time():
             quiet = yield from runtime.loops.turn(loop).__await__()
             while not done:
@@ -161,7 +162,7 @@ class Advance:
         return f"<advance({self._by:g}) of {self._clock!r}>"
 
     def __del__(self) -> None:
-        if not getattr(self, "done", True):  # an interrupt may have come before it was set
+        if not getattr(self, "done", True):  # an interrupt may have ended __init__ before it was set
             warnings.warn(
                 f"{self!r} was never awaited: a task had to run first, and the time has stopped there",
                 RuntimeWarning,

@@ -1,4 +1,4 @@
-"""Event loops that have been given something to do, and letting them do it."""
+"""Tracks event loops with pending calls, and lets them run."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ __all__ = ["Loops", "is_blind"]
 
 MOST_TURNS = 1000
 BLIND_TURNS = 32
-"""For an event loop that does not show whether there is anything left to do."""
+"""Turns for an event loop that does not show whether anything is left to do."""
 
 
 class Loops:
@@ -21,19 +21,19 @@ class Loops:
         try:
             loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
-            return  # it is closed, and with it all who could be told
+            return  # the loop is closed, so no task is left to tell
         self._busy[loop] = None
 
     def must_turn(self, own: asyncio.AbstractEventLoop) -> bool:
-        """Whether the loop that runs in this thread has something to do first."""
+        """True if the loop of this thread has something to do first."""
         return own in self._busy or bool(_ready(own))
 
     def was_called(self, own: asyncio.AbstractEventLoop) -> bool:
-        """The same, of what we have given it."""
+        """The same, but only for calls that we have scheduled."""
         return own in self._busy
 
     def turn_others(self, own: asyncio.AbstractEventLoop | None) -> bool:
-        """Lets those in other threads do what they have been given. False if there was nothing."""
+        """Lets loops in other threads run what we have scheduled. False if there was nothing."""
         others = [loop for loop in self._busy if loop is not own]
         for loop in others:
             self._busy.pop(loop, None)
@@ -44,7 +44,7 @@ class Loops:
         return bool(others)
 
     async def turn(self, own: asyncio.AbstractEventLoop) -> bool:
-        """Lets the running loop turn until nothing is left to do in it but wait. False if that does not come."""
+        """Lets the running loop turn until it only waits. False if it does not get there in MOST_TURNS."""
         self._busy.pop(own, None)
         for turns in range(MOST_TURNS):
             await asyncio.sleep(0)
@@ -59,12 +59,12 @@ def is_blind(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _ready(loop: asyncio.AbstractEventLoop) -> Any:
-    """What a loop will do next. Not part of its interface; uvloop, for one, does not show it."""
+    """The calls that a loop will run next. Not part of the public interface; uvloop, for example, does not have it."""
     return getattr(loop, "_ready", None)
 
 
 def _run_down(loop: asyncio.AbstractEventLoop, done: Callable[[], object], turns: int = 0) -> None:
-    """As `turn`, from another thread."""
+    """Like `turn`, from another thread."""
 
     def turn() -> None:
         nonlocal turns

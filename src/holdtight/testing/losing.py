@@ -1,4 +1,4 @@
-"""Losses to order."""
+"""Makes a lease lost, on demand."""
 
 import os
 from typing import Any
@@ -19,9 +19,9 @@ PATIENCE = 2.0
 def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
     """Takes a lease away from its holder, as if the keeper had found it lost for that reason.
 
-    It is really gone: the server gives the lock to who is next in line, if there is anybody. With TAKEN somebody has
-    it in any case, a stranger if need be, for as long as the lease's ttl. The holder is told in the usual ways. Of a
-    lease on several locks it is the first that is taken away.
+    The lease is really gone: the server gives the lock to the next waiter, if there is one. With TAKEN the lock is held
+    in any case, if necessary by a made-up owner for the lease's ttl. The holder is told in the usual ways. A lease on
+    several locks loses the first one.
     """
     if reason is LossReason.FORKED:
         raise ValueError("a lease is lost as FORKED by a fork alone")
@@ -29,7 +29,7 @@ def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
     tenure = getattr(part, "parts", (part,))[0].tenure
     if lease.closed or tenure.lost() or not tenure.alive:
         raise ValueError(f"{lease!r} is lost or released already")
-    tenure.waiting = True  # the keeper does not look at it any more: it might find another reason
+    tenure.waiting = True  # the keeper skips it from now on: it might find another reason
     prepared, place = tenure.terms.prepared, tenure.place
     link = place.open(PATIENCE)
     try:

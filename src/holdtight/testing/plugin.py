@@ -37,13 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def holdtight_options() -> dict[str, Any]:
-    """What `locks` and `async_locks` are opened with: to be overridden, with `{"ttl": 5}` for example."""
+    """The options of `locks` and `async_locks`. Override it, for example with `{"ttl": 5}`."""
     return {}
 
 
 @pytest.fixture
 def locks(holdtight_target: object, holdtight_options: dict[str, Any]) -> "Iterator[Locks]":
-    """A `Locks` on a store that only this test has, and shares with `async_locks`."""
+    """A `Locks` on a store of this test alone, shared with `async_locks`."""
     from holdtight import Locks
 
     with Locks(holdtight_target, **holdtight_options) as opened:
@@ -52,7 +52,7 @@ def locks(holdtight_target: object, holdtight_options: dict[str, Any]) -> "Itera
 
 @pytest.fixture
 def async_locks(holdtight_target: object, holdtight_options: dict[str, Any]) -> "Iterator[AsyncLocks]":
-    """An `AsyncLocks` on a store that only this test has, and shares with `locks`."""
+    """An `AsyncLocks` on a store of this test alone, shared with `locks`."""
     from holdtight import AsyncLocks
 
     opened = AsyncLocks(holdtight_target, **holdtight_options)
@@ -62,7 +62,7 @@ def async_locks(holdtight_target: object, holdtight_options: dict[str, Any]) -> 
 
 @pytest.fixture
 def clock(request: pytest.FixtureRequest) -> "Iterator[Clock]":
-    """Time that passes when the test says so. Whoever asks for it has `locks` and `async_locks` on it."""
+    """A clock that the test advances. In a test with this fixture, `locks` and `async_locks` use it."""
     from holdtight.testing.advance import Clock
 
     if _store(request) != "memory":
@@ -76,7 +76,7 @@ def clock(request: pytest.FixtureRequest) -> "Iterator[Clock]":
 
 @pytest.fixture
 def holdtight_target(request: pytest.FixtureRequest) -> object:
-    """Where the locks of this test are: what `locks` and `async_locks` are opened with."""
+    """The target of `locks` and `async_locks` in this test."""
     from holdtight.config.targets import Memory
     from holdtight.keeper.keeper import runtime
     from holdtight.stores.memory.place import Stores, micros
@@ -84,7 +84,7 @@ def holdtight_target(request: pytest.FixtureRequest) -> object:
     if _store(request) == "embedded":
         return request.getfixturevalue("holdtight_server")()
     given: Any = request.getfixturevalue("clock") if "clock" in request.fixturenames else None
-    if hasattr(given, "store") and hasattr(given, "runtime"):  # a project may have a clock of its own
+    if hasattr(given, "store") and hasattr(given, "runtime"):  # a project may have its own fixture named clock
         return given.store()
     request.node.stash[_IN_REAL_TIME] = True
     return Memory("", _Realm(runtime, Stores(micros)))
@@ -92,7 +92,7 @@ def holdtight_target(request: pytest.FixtureRequest) -> object:
 
 @pytest.fixture(scope="session")
 def holdtight_server() -> Iterator[Any]:
-    """For `holdtight_store = embedded`: gives the URL of a server of our own, emptied."""
+    """For `holdtight_store = embedded`: a function that empties our own server and returns its URL."""
     from holdtight import Locks
     from holdtight.embedded import Server
     from holdtight.stores.redis.resp import command
@@ -112,7 +112,7 @@ def holdtight_server() -> Iterator[Any]:
 
 
 class _Realm:
-    """Stores of a test's own in the time that everybody has."""
+    """Separate stores for one test, in real time."""
 
     def __init__(self, runtime: Any, stores: Any) -> None:
         self.runtime = runtime

@@ -1,4 +1,4 @@
-"""Time that passes when it is told to: the counterpart of `keeper.runtime`, without a thread of ours."""
+"""The runtime of a test clock: the counterpart of `keeper.runtime`, without any thread."""
 
 import threading
 from collections import deque
@@ -19,7 +19,7 @@ __all__ = ["HandPost"]
 
 
 class HandKeeper(Keeper):
-    """The keeper without its thread: whoever would wake it does its work, in his own."""
+    """The keeper without its thread: a thread that would wake the keeper does its work instead."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
@@ -27,18 +27,18 @@ class HandKeeper(Keeper):
         self._runner: int | None = None
         self._more = False
         self.next = float("inf")
-        """When there is something to do again."""
+        """The time at which work is due next."""
 
     @property
     def runs_here(self) -> bool:
-        """Whether this very thread is doing its work."""
+        """True if the current thread is doing the keeper's work."""
         return self._runner == threading.get_ident()
 
     def wake(self) -> None:
         self.run()
 
     def run(self) -> None:
-        """All that is to be done by now."""
+        """Does all work that is due."""
         with self._running:
             self._more = True
             if self._runner is not None:
@@ -86,16 +86,16 @@ class HandPost(Runtime):
     # Callbacks.
 
     def _tell(self, function: Callable[..., object], *args: Any) -> None:
-        """One after another, in the thread that caused them, and never in the middle of the keeper's work."""
+        """Runs callbacks one after another, in the thread that caused them, and never during the keeper's work."""
         self._calls.append((function, args))
         if not self.keeper.runs_here:
             self.tell_all()
 
     def tell_all(self) -> bool:
-        """Calls what is to be called. False if there was nothing."""
+        """Runs all pending callbacks. False if there were none."""
         with self._choosing:
             if self._someone_tells:
-                return False  # and sees to these as well: another thread, or a callback that has caused another
+                return False  # another thread, or the callback that caused this one, runs these as well
             self._someone_tells = True
         anything = False
         try:

@@ -1,12 +1,12 @@
-"""Everybody who waits on a test clock: threads that sleep, and calls that are due on event loops.
+"""All waits on a test clock: sleeping threads, and timed calls on event loops.
 
-While the clock is being advanced, one of the threads runs at a time: who is woken meanwhile has to wait until those
-before him have *settled*. A thread has settled when it sleeps on the clock again, when it has ended, or when it waits
-for something else; one that does none of it is left alone after a while.
+While the clock advances, only one of the threads runs at a time: a thread that is woken meanwhile waits until those
+before it have *settled*. A thread has settled when it sleeps on the clock again, has ended, or waits for something
+else; after a while, a thread that does none of these is no longer waited for.
 
 # Invariants:
 # - `_awake` has the threads that were woken and have not settled yet;
-# - a sleeper is in `_asleep` from when it lies down until it is let go; while it is in `_called` it will be.
+# - a sleeper is in `_asleep` from `lie_down` until it is let go; a sleeper in `_called` is going to be let go.
 """
 
 import heapq
@@ -24,12 +24,12 @@ from holdtight.base.clock import Clock, Sleeper
 __all__ = ["Alarm", "HandSleeper", "Waiters"]
 
 LOOKS = 5
-"""So often in a row a thread must be found waiting for something else."""
+"""How many checks in a row must find a thread waiting for something else."""
 PAUSE = 0.001
 
 
 class Alarm:
-    """Something that is to be done at a moment."""
+    """A call that is due at a given time."""
 
     __slots__ = ("_ring", "live")
 
@@ -58,9 +58,9 @@ class Waiters:
         self._called: deque[HandSleeper] = deque()
         self._awake: dict[threading.Thread, None] = {}
         self._holds = 0
-        """Above 0 while the clock is being advanced: who is woken has to wait for his turn."""
+        """Above 0 while the clock advances: a woken thread then waits for its turn."""
         self._mover: int | None = None
-        """The thread that advances it."""
+        """The thread that advances the clock."""
         self.stopped = False
 
     # Alarms.
@@ -72,7 +72,7 @@ class Waiters:
         return alarm
 
     def next(self) -> float:
-        """When the first of them is due."""
+        """The time of the next live alarm."""
         with self.mutex:
             while self._due and not self._due[0][2].live:
                 heapq.heappop(self._due)
@@ -84,11 +84,11 @@ class Waiters:
                 heapq.heappop(self._due)[2].ring()
 
     def __len__(self) -> int:
-        """How many wait: threads, and timers on event loops."""
+        """The number of waiting threads and of timers on event loops."""
         with self.mutex:
             return sum(alarm.live for _, _, alarm in self._due) + sum(each.for_ever for each in self._asleep)
 
-    # Threads. All of it under the mutex.
+    # Threads. Callers hold the mutex.
 
     def lie_down(self, sleeper: "HandSleeper") -> None:
         self._asleep.add(sleeper)
@@ -96,7 +96,7 @@ class Waiters:
         self._changed.notify_all()
 
     def get_up(self, sleeper: "HandSleeper") -> None:
-        """Whatever woke it; an exception in the sleeping thread can."""
+        """Runs after every wake-up, also by an exception in the sleeping thread."""
         self._asleep.discard(sleeper)
         if sleeper in self._called:
             self._called.remove(sleeper)
@@ -129,7 +129,7 @@ class Waiters:
                     self._let_go(self._called.popleft())
 
     def refuse_sleep(self) -> None:
-        """Where it would never end."""
+        """Raises if a sleep would never end."""
         if self.stopped:
             raise RuntimeError("this thread still waited on a test clock when its test was over")
         if self._mover == threading.get_ident():
@@ -141,7 +141,7 @@ class Waiters:
     # Settling, without the mutex.
 
     def settle(self) -> bool:
-        """Until all who were woken have settled, one after the other. False if there was nobody."""
+        """Waits until all woken threads have settled, one after the other. False if there were none."""
         me = threading.current_thread()
         anybody = False
         while True:
@@ -167,7 +167,7 @@ class Waiters:
             self._awake.pop(thread, None)
 
     def until(self, count: int, within: float) -> bool:
-        """In real time: until so many wait, or False."""
+        """Waits, in real time, until so many threads and timers wait; False if they do not."""
         end = time.monotonic() + within
         with self._changed:
             while len(self) < count:
@@ -178,7 +178,7 @@ class Waiters:
             return True
 
     def stop(self) -> None:
-        """Wakes everybody for good."""
+        """Wakes all threads and refuses further sleeps."""
         with self.mutex:
             self.stopped = True
             for sleeper in list(self._asleep):
@@ -186,7 +186,7 @@ class Waiters:
 
 
 class HandSleeper(Sleeper):
-    """A thread that sleeps on a test clock. As Sleeper."""
+    """A Sleeper whose thread sleeps on a test clock."""
 
     def __init__(self, waiters: Waiters) -> None:
         self._waiters = waiters
@@ -213,7 +213,7 @@ class HandSleeper(Sleeper):
                 return None
             waiters.refuse_sleep()
             self.thread = threading.current_thread()
-            self.gate = SimpleQueue()  # a new one: the last may still hold a call that an exception came before
+            self.gate = SimpleQueue()  # a new one: after an exception, the old one may still hold a wake-up
             self.for_ever = until == float("inf")
             alarm = None if self.for_ever else waiters.set(until, self._time_is_up)
             waiters.lie_down(self)
@@ -235,10 +235,10 @@ class HandSleeper(Sleeper):
 
 
 def _is_waiting(thread: threading.Thread) -> bool:
-    """Whether the system has put it to sleep. Only Linux tells; False elsewhere.
+    """True if the system has put the thread to sleep. Only Linux tells; False elsewhere.
 
-    One that is ready to run and does not get to it is not asleep. One that waits for the interpreter is, but not for
-    long: who looks gives way in between.
+    A thread that is ready but does not get a processor is not asleep. A thread that waits for the GIL is asleep, but
+    not for long: the checking thread releases the GIL between its checks.
     """
     try:
         with open(f"/proc/self/task/{thread.native_id}/stat", "rb") as file:

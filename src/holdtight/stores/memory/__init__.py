@@ -1,1 +1,1 @@
-"""The same kinds in this process: a store without a server."""
+"""The same kinds of locks in this process: a store without a server."""

@@ -1,15 +1,14 @@
-"""What one name does, in Python: the memory store's engine, and the specification that the Lua scripts are held to.
+"""The behaviour of one name, in Python: the memory store's engine, and the specification for the Lua scripts.
 
-A name is free, held by one (`x`), shared by readers (`r`) or by those who have permits of a semaphore (`p`). What
-is over may still be seen for TAIL ms, so that the next taker learns who expired. Those who share are entries with
-an expiry each, never a counter; whoever asks clears away the dead, some at a time. Beside it all stands a line of
-waiters, each alive until its own expiry, all of it gone when nobody has kept a place for HEARTBEAT ms. Whoever is
-*passed over* keeps the place but is offered nothing until he asks himself. Markers refuse owners that have withdrawn.
+A name is free, held exclusively (`x`), shared by readers (`r`) or by holders of a semaphore's permits (`p`). An expired
+grant stays visible for TAIL ms, so that the next owner learns which owner expired. Shared holders are entries with an
+expiry each, never a counter; every attempt removes some of the expired ones. A name also has a queue of waiters, each
+alive until its own expiry; the queue vanishes when no waiter has kept its place for HEARTBEAT ms. A waiter that is
+*passed over* keeps its place but is offered nothing until it attempts again. Markers refuse owners that have withdrawn.
 
-Points of time are ms on the server's clock; fences and arrival limits (`not_after`) are µs. Replies are
-those of the scripts, except that the short form of a grant (the bare fence) is not told apart: see
-`verbs.long_form`; an error reply is raised. How a server stores things (flags, scores, the fence's floor) has no
-counterpart here; tests/scripts says what must be true of it.
+Times are ms on the server's clock; fences and arrival limits (`not_after`) are µs. Replies are those of the scripts,
+except that a grant never has the short form (the bare fence): see `verbs.long_form`. An error reply is raised. How a
+server stores things (flags, scores, the fence's floor) has no counterpart here; tests/scripts specifies it.
 """
 
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ __all__ = ["CLAIM", "FRESH", "HEARTBEAT", "SWEEP", "TAIL", "USES", "Entry", "Hol
 STEP_BACK = 250
 RUNNERS_UP = 4
 BLOCKERS = 100
-"""More readers than that are not followed by the detector of deadlocks."""
+"""The most readers that deadlock detection follows."""
 AHEAD = 50
 
 USES = {"x": "an exclusive lock", "r": "a read-write lock", "p": "a semaphore"}
@@ -36,9 +35,9 @@ Reply = Any
 @dataclass
 class Name(State):
     looks: int = 0
-    """How often the present script has looked at one in line."""
+    """How many queue entries the current script has checked."""
     trusted: bool = False
-    """Who was given it last was heard of just now: should he not come, the one who handed it over looks himself."""
+    """The last taker has just given a sign of life, so no runner-up was told: the releaser checks that it confirms."""
 
     # The verbs
 
@@ -58,7 +57,7 @@ class Name(State):
         inbox: bytes,
         not_after: int,
     ) -> Reply:
-        """To read (mode `r`, n = 1), or for `n` permits if no more than `permits` are then out (mode `p`)."""
+        """To read (mode `r`, n = 1), or for `n` permits if at most `permits` are then in use (mode `p`)."""
         wish = Entry(who, ttl, inbox, label, self.now, 0, mode=mode, n=n, permits=permits)
         return self._ask(wish, limit, not_after)
 
@@ -69,7 +68,7 @@ class Name(State):
         return self._pass_on(who, self.main, looks=True)
 
     def renew(self, who: bytes, *, ttl: int, not_after: int, marker: int = 0, ordinal: int = 0) -> Reply:
-        """With an ordinal the time left is set, and may be shorter: it proves that no newer one has been here."""
+        """With an ordinal the time left is set, and may shrink: the ordinal proves that no newer request arrived."""
         if not self.main or not self._has(who, self.main.mode):
             return [0, self.main.owner or b"" if self.main and not self.main.held_by(who) else b""]
         if self.now_us > not_after:
@@ -118,7 +117,7 @@ class Name(State):
         return [1, b"%d" % self.main.fence, self.now, b""]
 
     def downgrade(self, who: bytes, *, ttl: int, label: bytes, not_after: int, **marker: int) -> Reply:
-        """From the only holder to one of perhaps many readers; those who wait at the head of the line come in too."""
+        """Turns the exclusive holder into a reader; readers at the head of the queue are admitted too."""
         if self.now_us > not_after:
             return [-1, self.now]
         if self._has(who, "r"):
@@ -134,22 +133,22 @@ class Name(State):
         return [1, fence, self.now, b""]
 
     def inspect(self) -> tuple[bytes | None, int | None, bytes, int, list[Entry]]:
-        """Exclusive holder, last fence, label, time left, and who is alive in line; see `sharing` for the rest."""
+        """Exclusive holder, last fence, label, time left, and the live waiters; see `sharing` for shared holders."""
         alive = [entry for entry in self.line if self.is_alive(entry)]
         fence = self.main.fence if self.main else None
         label = self.main.label if self.main and self.holder else b""
         return self.holder, fence, label, self.left, alive
 
     def sharing(self) -> list[Holder]:
-        """Who reads, or has permits, in the order of their fences."""
+        """The shared holders, in the order of their fences."""
         return self.holders.by_fence(self.now)
 
     def blockers(self, who: bytes) -> list[bytes]:
-        """Who keeps a waiter from the name, for the detector of deadlocks: nobody, unless it is sure.
+        """The holders that block a waiter, for deadlock detection: none, unless it is certain.
 
-        Whoever still stands in line has been handed the name and is about to run. A writer, and a reader behind a
-        writer, must wait for every reader. Who waits for permits waits for any of many: nobody keeps him alone.
-        Readers whose main key was lost find that out when they renew: it is no deadlock if that ends it.
+        A holder that is still in the queue was handed the name and is about to run. A writer, and a reader behind a
+        writer, must wait for every reader. A waiter for permits waits for any of many holders; no single one blocks it.
+        Readers whose main key was lost learn that when they renew: a wait that this ends is no deadlock.
         """
         entry = self.line.get(who)
         if entry is None or not self.is_alive(entry) or not self._is_there(entry):
@@ -162,7 +161,7 @@ class Name(State):
         return [each.owner for each in readers if each.owner not in self.line]
 
     def is_for_the_asking(self, mode: str, n: int, permits: int) -> bool:
-        """Nobody in line, nobody dead to be cleared away, and it fits: then several names are taken in one step."""
+        """No waiters, no expired holders to remove, and the request fits: then several names are taken in one step."""
         if self.line or self.live_markers() or self.last >= self.now_us:
             return False
         if self.main and self.main.owner is not None:
@@ -175,7 +174,7 @@ class Name(State):
         ahead = self.line.some(0, min(self.line.place(entry.number), AHEAD))
         return any(each.mode == "x" and self.is_alive(each) and not each.passed_over for each in ahead)
 
-    # How
+    # Internals
 
     def _ask(self, wish: Entry, limit: int, not_after: int) -> Reply:
         who = wish.owner
@@ -210,13 +209,13 @@ class Name(State):
         entry.mode, entry.n, entry.permits = wish.mode, wish.n, wish.permits
         self.keep_place(entry)
         position = self.line.place(entry.number) + 1
-        # Only somebody before him keeps him out, who may have died: nothing else would tell him.
+        # Only a waiter ahead blocks this one, and it may have died without notice: check again within a heartbeat.
         patience = min(left, HEARTBEAT) if not self.holder and self._fits(wish) else left
         look = 0 if more else patience + min(position - 1, 20) * STEP_BACK
         return [0, self.now, holder, left, position, look]
 
     def _has(self, who: bytes, mode: str) -> bool:
-        """Whether he holds it, in that mode, and his time is not up."""
+        """True if this owner holds the name in that mode and has not expired."""
         if not self.main or self.main.mode != mode:
             return False
         return self.holder == who if mode == "x" else self.holders.alive(who, self.now) is not None
@@ -233,7 +232,7 @@ class Name(State):
         self._grant(wish, wish.ttl)
         fence = b"%d" % self.last
         if wish.mode != "x" and number:
-            self._hand_over(None, number)  # those behind who can share it with him have nothing to wait for
+            self._hand_over(None, number)  # waiters behind that can share the name need not wait
         return [1, fence, self.now, expired]
 
     def _grant(self, wish: Entry, ttl: int) -> None:
@@ -248,8 +247,8 @@ class Name(State):
         self._arm(self.main, wish.owner, ttl)
 
     def _arm(self, main: Main, who: bytes, ttl: int, *, exact: bool = False) -> None:
-        """Gives time: more than is left, or `exact` so much. What several share is there until the last of them has
-        been seen to expire."""
+        """Extends the time left, or sets it if `exact`. What several holders share stays until the last of them has
+        visibly expired."""
         until = self.now + ttl + TAIL
         if main.mode == "x":
             main.until = until if exact else max(main.until, until)
@@ -259,7 +258,7 @@ class Name(State):
         self.last_until = max(main.until, self.now + self.ms_until(main.fence) + TAIL)
 
     def _fits(self, wish: Entry) -> bool:
-        """In with those who share it; nobody holds it exclusively."""
+        """True if the request is compatible with the shared holders. Assumes that there is no exclusive holder."""
         if not self.holders:
             return wish.mode != "p" or wish.n <= wish.permits
         if wish.mode == "p":
@@ -267,7 +266,7 @@ class Name(State):
         return wish.mode == "r" == self.shared
 
     def _in_the_way_of(self, mode: str) -> tuple[bytes, int]:
-        """Whose end is to be awaited, and how long: a writer waits for the last of those who share it."""
+        """The holder to wait for, and its time left: for a writer, the last shared holder to expire."""
         if self.holder:
             return self.holder, self.left
         who = self.holders.last() if mode == "x" else self.holders.first(self.now)
@@ -281,16 +280,17 @@ class Name(State):
             raise ServerSaid(f"HTKIND {USES[use]}")
 
     def _clear_away(self) -> bytes:
-        """Some of the dead. Says who expired; who missed a hand-over held nothing, and still stands in line."""
+        """Removes some expired holders and returns one of them. Not one that is still in the queue: it missed a
+        hand-over and held nothing."""
         gone = [self.main.owner] if self.main and self.main.owner else self.holders.reap(self.now, self.sweep)
         return next((who for who in gone if who not in self.line), b"")
 
     def _only_the_dead(self) -> bool:
-        """More of them than one script clears away: the name is neither held nor free."""
+        """True if more expired holders are left than one script removes: the name is neither held nor free."""
         return len(self.holders) > 0 and self.holders.count(self.now) == 0
 
     def _pass_on(self, who: bytes, main: Main, *, looks: bool = False) -> Reply:
-        """Gives what he holds to those who wait. If nobody has anything then, it is buried."""
+        """Hands the owner's grant to waiters. If no holder is left then, leaves a tombstone."""
         self.trusted = False
         self.holders.remove(who)
         if main.held_by(who):
@@ -303,7 +303,7 @@ class Name(State):
         return 2 if more else 3 if self.trusted else 1
 
     def _hand_on(self, *, looks: bool = False) -> bool:
-        """True if others are left to look at."""
+        """Hands a free name to waiters. True if more entries are left to check."""
         if not self.line:
             return False
         self._clear_away()
@@ -311,10 +311,10 @@ class Name(State):
         return self._hand_over(None, looks=looks)[1]
 
     def _hand_over(self, me: bytes | None, behind: int = 0, *, looks: bool = False) -> tuple[bool, bool]:
-        """Gives what is free to all who can have it now, in order, up to `me`, who decides for himself.
+        """Grants to all waiters that fit now, in order, up to `me`, for which the caller decides.
 
-        Says if it had to stop (it is held now, or somebody comes before `me`, or it ran out of looks), and if
-        others are left to look at.
+        Returns whether it had to stop (the name is now held, a waiter before `me` does not fit, or `sweep` entries
+        were checked), and whether more entries are left to check.
         """
         place, longest = self.line.place(max(self.looked, behind) + 1), 0
         while place < len(self.line):
@@ -349,7 +349,8 @@ class Name(State):
         return False, False
 
     def _may_be_had_by(self, who: bytes) -> bool:
-        """Those who should have told him may be dead. Marks those before him who are, as a hand-over would."""
+        """True if the name may be available: the clients that should have rung this waiter may be dead. Marks the
+        waiters ahead that cannot be rung, as a hand-over would."""
         if not self.main or not self.main.mode:
             return True
         if self.main.mode == "x":
@@ -366,7 +367,7 @@ class Name(State):
         return found
 
     def _is_there(self, entry: Entry) -> bool:
-        """As far as can be told: who has no inbox polls."""
+        """False only if the inbox has no subscriber; a waiter without an inbox polls."""
         return not entry.inbox or entry.inbox in self.listening
 
     def _note_runner_up(self, place: int, claim: int) -> None:
@@ -377,20 +378,20 @@ class Name(State):
                     return
 
     def _ring(self, inbox: bytes, message: bytes) -> bool:
-        """False if nobody listens. Who has no inbox polls, and counts as reached."""
+        """False if the inbox has no subscriber. A waiter without an inbox polls, and counts as reached."""
         if inbox in self.listening:
             self.bells.append((inbox, message))
         return not inbox or inbox in self.listening
 
     def _look_again(self, who: bytes) -> None:
-        """Who asks himself is passed over no longer."""
+        """A waiter that attempts again is no longer passed over."""
         entry = self.line.get(who)
         if entry and entry.passed_over:
             entry.passed_over = False
             self.looked = 0
 
     def _sweep_some(self) -> None:
-        """A full line is looked through for dead entries, another part of a long one each time."""
+        """Drops dead waiters from a full queue; from another part of a long queue each time."""
         surplus = len(self.line) - self.sweep
         start = self.now % (surplus + 1) if surplus > 0 else 0
         for entry in self.line.some(start, self.sweep):

@@ -1,6 +1,6 @@
-"""Who shares a name, in the order in which they expire: what a sorted set is to the server.
+"""The shared holders of a name, in the order of their expiry: the counterpart of the server's sorted set.
 
-Everything that is asked on each attempt takes a bisection, or a sum over those with more than one permit.
+Every query of an attempt takes a bisection, or a sum over the holders with more than one permit.
 """
 
 from bisect import bisect_right, insort
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 __all__ = ["Holder", "Holders"]
 
 _AFTER_ALL = b"\xff" * 25
-"""Behind every owner of the same moment."""
+"""Sorts behind every owner with the same expiry."""
 
 
 @dataclass(slots=True)
 class Holder:
-    """One who reads, or has permits; alive while `expiry` (ms) is still to come."""
+    """A reader, or a holder of permits; alive until `expiry` (ms)."""
 
     owner: bytes
     mode: str
@@ -35,7 +35,7 @@ class Holders:
         self._greedy: dict[bytes, Holder] = {}
 
     def __len__(self) -> int:
-        """The dead that nobody has cleared away included."""
+        """Includes expired holders that have not been removed."""
         return len(self._order)
 
     def __iter__(self) -> Iterator[Holder]:
@@ -75,31 +75,31 @@ class Holders:
         self._greedy.clear()
 
     def reap(self, now: int, most: int) -> list[bytes]:
-        """Removes the dead, at most so many, those first who died first; says who they were."""
+        """Removes and returns at most so many expired holders, oldest expiry first."""
         gone = [who for _, who in self._order[: min(most, self._dead(now))]]
         for who in gone:
             self.remove(who)
         return gone
 
     def count(self, now: int) -> int:
-        """How many are alive."""
+        """The number of live holders."""
         return len(self._order) - self._dead(now)
 
     def permits(self, now: int) -> int:
-        """How many permits the living have."""
+        """The number of permits that the live holders have."""
         return self.count(now) + sum(holder.n - 1 for holder in self._greedy.values() if holder.expiry > now)
 
     def first(self, now: int) -> Holder | None:
-        """Who of the living expires first."""
+        """The live holder that expires first."""
         dead = self._dead(now)
         return self._by_owner[self._order[dead][1]] if dead < len(self._order) else None
 
     def last(self) -> Holder | None:
-        """Who expires last, or has."""
+        """The holder with the latest expiry, expired or not."""
         return self._by_owner[self._order[-1][1]] if self._order else None
 
     def living(self, now: int, most: int) -> list[Holder]:
-        """Those first who expire first."""
+        """Live holders, earliest expiry first."""
         dead = self._dead(now)
         return [self._by_owner[who] for _, who in self._order[dead : dead + most]]
 

@@ -1,4 +1,4 @@
-"""Those who wait for a name, in the order in which they came."""
+"""The queue of waiters for a name, in the order of arrival."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ __all__ = ["Entry", "Line"]
 
 @dataclass
 class Entry:
-    """What is asked for, and a place in line: exclusively (`x`), to read (`r`), or `n` of `permits` (`p`)."""
+    """A request and its place in the queue: exclusive (`x`), to read (`r`), or for `n` of `permits` (`p`)."""
 
     owner: bytes
     ttl: int
@@ -25,7 +25,7 @@ class Entry:
 
 
 class Line:
-    """Found by owner, by place and by number, with a thousand in it as quickly as with ten."""
+    """Finds entries by owner, place and number, with a thousand entries as fast as with ten."""
 
     # Invariant: _order is sorted by number, and has the same entries as _by_owner.
     __slots__ = ("_by_owner", "_order")
@@ -53,13 +53,13 @@ class Line:
         return self._by_owner.get(who)
 
     def join(self, entry: Entry, *, behind: int) -> None:
-        """At the end, with a number higher than all of the line and than `behind`."""
+        """Adds an entry at the end, with a number higher than `behind` and all others in the queue."""
         entry.number = max(behind, self._order[-1].number if self._order else 0) + 1
         self._by_owner[entry.owner] = entry
         self._order.append(entry)
 
     def leave(self, who: bytes) -> int:
-        """The number of the place that was left, 0 if there was none."""
+        """Removes an entry and returns its number, 0 if there was none."""
         entry = self._by_owner.pop(who, None)
         if entry is None:
             return 0
@@ -67,7 +67,7 @@ class Line:
         return entry.number
 
     def place(self, number: int) -> int:
-        """Of the first whose number is not less."""
+        """The place of the first entry whose number is not lower."""
         return bisect_left(self._order, number, key=lambda entry: entry.number)
 
     def clear(self) -> None:

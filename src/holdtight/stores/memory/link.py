@@ -1,9 +1,9 @@
-"""A link to a server in this process: what is asked is carried out at once, in the caller's thread.
+"""A link to a server in this process: requests run at once, in the caller's thread.
 
 # Invariants:
-# - used by one thread at a time; bells come from any;
-# - a bell that came before a request was carried out is older than its reply and dropped; one that comes after it is
-#   kept for who parks next.
+# - one thread at a time uses the link; bells come from any thread;
+# - a bell that arrives before a request runs is older than its reply and dropped; a later bell is kept for the next
+#   `park`.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ _Reader = hiredis.Reader
 
 
 def requests_in(data: bytes) -> list[list[bytes]]:
-    """By a reader of its own: one that was interrupted would have a rest of the last request for the next."""
+    """Parses requests with a new reader: an interrupted one would keep part of a request for the next call."""
     reader = _Reader()
     reader.feed(data)
     found: list[list[bytes]] = []
@@ -37,7 +37,7 @@ def requests_in(data: bytes) -> list[list[bytes]]:
 
 
 class Link:
-    """One connection, greeted."""
+    """One connection after its handshake."""
 
     def __init__(self, server: Server, inbox: bytes, runtime: "Runtime") -> None:
         self._server = server
@@ -50,7 +50,7 @@ class Link:
         self.listen(self._sleeper.wake)
 
     def listen(self, hear: Hear) -> None:
-        """Has the inbox's messages told to `hear`, which must not know the link: else it would never be dropped."""
+        """Subscribes `hear` to the inbox. `hear` must not refer to the link, or the link would never be collected."""
         self._server.subscribe(self.inbox, hear)
 
     def call(self, request: bytes, timeout: float) -> Any:
@@ -59,7 +59,7 @@ class Link:
         return self._execute(words)
 
     def call_aside(self, request: bytes, timeout: float) -> Any:
-        """For somebody who stands in line and asks about something else: bells are kept."""
+        """For a queued waiter that asks about something else: bells are kept."""
         (words,) = requests_in(request)
         return self._execute(words)
 
@@ -86,10 +86,10 @@ class Link:
         return None
 
     def wake(self) -> None:
-        """From another thread: ends the `park` under way, or the next, as if the time had come."""
+        """Called by another thread: ends the current `park`, or the next one, as if its time had come."""
         self._sleeper.wake(None)
 
-    # For the keeper: everything is ready as soon as it was asked for.
+    # For the keeper: replies are ready at once.
 
     def fileno(self) -> int:
         return -1
@@ -111,17 +111,17 @@ class Link:
     def abandon(self) -> None: ...
 
     def __del__(self) -> None:
-        if hasattr(self, "inbox"):  # an interrupt may have come before it had one
+        if hasattr(self, "inbox"):  # an interrupt may have ended __init__ before
             self.close()
 
 
 def open_link(server: Server, client: Client, runtime: "Runtime") -> Link:
-    """Greets as on every connection: our record is written, and the server's time learned."""
+    """Runs the usual handshake: writes our record and learns the server's time."""
     greeting = greet(client, user=None, password=None, db=0, name=None, protocol=3)
     request, _ = next(greeting)
     try:
         while True:
-            # Listening is the link's own affair, as soon as it is there; all else is the server's.
+            # The link subscribes itself when it is made; the server answers everything else.
             request, _ = greeting.send(
                 [[] if words[0] == b"SUBSCRIBE" else server.execute(words) for words in requests_in(request)]
             )

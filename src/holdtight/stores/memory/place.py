@@ -1,4 +1,4 @@
-"""The stores of this process, by name, and how a client gets to one of them."""
+"""The memory stores of this process, by name, and the place that connects clients to them."""
 
 import threading
 import time
@@ -22,8 +22,8 @@ KEPT = 64
 
 
 class Stores:
-    """Servers by name. One is forgotten only when nobody is connected and nothing is left in it: then it is as good as
-    new, and a new one is as good as it."""
+    """Servers by name. A server is dropped only when it has no connections and no data: it is then the same as a new
+    one."""
 
     def __init__(self, micros: Callable[[], int]) -> None:
         self._micros = micros
@@ -44,7 +44,7 @@ class Stores:
     def open(self, name: str, client: Client, runtime: "Runtime") -> Link:
         with self._changing:
             server = self.server(name)
-            server.expected += 1  # so that it is not forgotten before there is a link to it
+            server.expected += 1  # so that it is not dropped before its link exists
         try:
             return open_link(server, client, runtime)
         finally:
@@ -67,12 +67,12 @@ _START = time.time() - boottime()
 
 
 def micros() -> int:
-    """The time of day as it was when we started, moved on by a clock that nobody sets."""
+    """The time of day at our start, advanced by a clock that cannot be set."""
     return int((_START + boottime()) * 1e6)
 
 
 stores = Stores(micros)
-"""What `memory://` names."""
+"""The stores behind `memory://` URLs."""
 
 
 class MemoryPlace(Place):

@@ -1,15 +1,15 @@
-"""A server in this process that speaks the requests of our clients.
+"""A server in this process that understands the requests of our clients.
 
-It gets what a Redis server would get, word for word, and answers what that would answer: a script by its hash (done by
-`engine.py`, the scripts' own specification), and the few plain commands that clients send. So everything above it is
-the same as with a real server, and there is nothing that only the memory store does.
+It gets exactly what a Redis server would get, and gives the same replies: scripts by hash (run by `engine.py`, the
+specification of the scripts), and the few plain commands that clients send. So everything above it is the same as with
+a real server, and no code path exists for the memory store only.
 
 # Invariants:
-# - one request is carried out at a time, whole. A signal handler or a finalizer may interrupt it in the same
-#   thread with a request of its own: on another name that is carried out, on the same name it is refused (BUSY);
-# - `_round` holds every stored key once. Each request looks at some of them and drops what counts no more, so that what
-#   is used once does not stay;
-# - who listens is known by a function that does not keep the listener alive.
+# - requests run one at a time, to their end. A signal handler or a finalizer may interrupt one in the same thread with
+#   a request of its own: on another name it runs, on the same name it is refused (BUSY);
+# - `_round` holds every stored key once. Requests check some of them and drop expired ones, so that a name that is used
+#   once does not stay;
+# - a subscriber is a function that does not keep its listener alive.
 """
 
 import threading
@@ -27,12 +27,12 @@ from holdtight.stores.redis import script, wait_records
 __all__ = ["Server"]
 
 LOOKS = 4
-"""How many stored keys are looked at by a request that has added one."""
+"""How many stored keys a request checks after it has added one."""
 IDLE_REQUESTS = 64
-"""And by every so many others."""
+"""Every so many requests, a request that has added none checks as many."""
 REMEMBERED = 10_000
-"""Above so many keys the last fence of a free name is forgotten early: this clock never goes back, so that the next
-fence is larger all the same."""
+"""With more keys than this, the last fence of a free name is dropped early: this clock never goes back, so the next
+fence is higher anyway."""
 
 InboxArgs = list[bytes]
 Hear = Callable[[bytes], object]
@@ -47,22 +47,23 @@ class Server:
         self.start_anew()
 
     def start_anew(self) -> None:
-        """At birth, and in a forked child: nothing of the parent's is there, and nobody holds the lock."""
+        """Sets an empty state: in a new server, and in a forked child, where a thread of the parent may have held the
+        lock."""
         self._lock = threading.RLock()
         self._under_way: set[bytes] = set()
         self._names: dict[bytes, Name] = {}
         self._plain: dict[bytes, tuple[bytes, int | None]] = {}
-        """Value, and until when (ms)."""
+        """Value and expiry (ms)."""
         self._round: deque[bytes] = deque()
         self._tidying = False
         self._ears: dict[bytes, Hear] = {}
         self._listening: set[bytes] = set()
         self.expected = 0
-        """How many are about to listen."""
+        """How many links are about to subscribe."""
         self.requests = 0
         """For people and tests."""
 
-    # Who listens. Without the lock: finalizers end a subscription too.
+    # Subscriptions. Without the lock, since finalizers unsubscribe too.
 
     def subscribe(self, channel: bytes, hear: Hear) -> None:
         self._ears[channel] = hear
@@ -75,7 +76,7 @@ class Server:
     # Requests.
 
     def execute(self, words: InboxArgs) -> Any:
-        """The reply; an error reply is a value, as from a link."""
+        """Returns the reply; an error reply is a value, as from a link."""
         bells: list[tuple[bytes, bytes]] = []
         try:
             with self._lock:
@@ -171,7 +172,7 @@ class Server:
                 return Error(f"ERR unknown command '{words[0].decode(errors='replace')}'")
         return b"OK"
 
-    # What is stored.
+    # Stored keys.
 
     def _put(self, key: bytes, value: bytes, until: int | None) -> None:
         if key not in self._plain:
@@ -181,7 +182,7 @@ class Server:
     def _drop(self, key: bytes, now: int) -> bool:
         if self._get(key, now) is None:
             return False
-        self._plain[key] = b"", 0  # it has its place in the round until that comes by
+        self._plain[key] = b"", 0  # expired; `_tidy` removes it, and its place in the round
         return True
 
     def _get(self, key: bytes, now: int) -> bytes | None:
@@ -189,7 +190,7 @@ class Server:
         return value if until is None or now < until else None
 
     def _main(self, key: bytes) -> bytes | None:
-        """The key of a lock, if it is one: errors want to know who holds it. A look: its clock is not set."""
+        """The main value of a lock, for error messages that name the holder. Only reads: does not set the clock."""
         name = self._names.get(key)
         return value_of(name) if name is not None else None
 
@@ -228,14 +229,14 @@ class Server:
     # For people and tests.
 
     def forget_everything(self) -> None:
-        """As a real server that lost its data; who listens is still there."""
+        """Acts like a real server that lost its data; subscriptions stay."""
         with self._lock:
             self._names.clear()
             self._plain.clear()
             self._round.clear()
 
     def time_left(self) -> dict[bytes, int | None]:
-        """Every key that a real server would have now, with the ms after which it would be gone."""
+        """Every key that a real server would have now, with its ms left."""
         with self._lock:
             now_us = self._micros()
             now = now_us // 1000
@@ -259,12 +260,12 @@ class Server:
 
     @property
     def channels(self) -> list[bytes]:
-        """The inboxes of all links that are open."""
+        """The inboxes of all open links."""
         return list(self._listening)
 
     @property
     def empty(self) -> bool:
-        """Nobody is there, and nothing that counts: as good as new. Never waits: False if there is somebody at work."""
+        """True if there are no links and no data. Never blocks: False while a request runs."""
         if self.expected or self._listening or not self._lock.acquire(blocking=False):
             return False
         try:

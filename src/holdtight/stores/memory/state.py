@@ -1,4 +1,4 @@
-"""One name as it stands: what is held and by whom, who waits, and the clock that ends it all."""
+"""The state of one name: its holders, waiters and markers, and the clock on which they expire."""
 
 from dataclasses import dataclass, field
 
@@ -17,9 +17,9 @@ MANY_MARKERS = 32
 
 @dataclass
 class Main:
-    """A grant, or without a mode what is left of one; `until` is when the server forgets it.
+    """A grant, or without a mode its tombstone; the server forgets it at `until`.
 
-    Who reads (`r`) or has permits (`p`) stands in `Name.holders`; the fence is the last one given then.
+    For readers (`r`) and permits (`p`), the holders are in `Name.holders`, and the fence is the last one granted.
     """
 
     owner: bytes | None
@@ -43,7 +43,7 @@ class State:
     line_until: int = 0
     markers: dict[bytes, int] = field(default_factory=dict[bytes, int])
     ordinals: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """Of some who have a marker: their renewals with a lower one, or none, are refused as well."""
+    """Ordinals of some of the markers: renewals without a higher ordinal are refused as well."""
     many_markers: int = MANY_MARKERS
     listening: set[bytes] = field(default_factory=set[bytes])
     bells: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
@@ -51,7 +51,7 @@ class State:
     """The fence of the last grant; the server must know it until `last_until`."""
     last_until: int = 0
     looked: int = 0
-    """Up to this number a script that had to stop found nobody who could take it; the next goes on behind."""
+    """The number up to which a script that had to stop found no taker; the next script continues behind it."""
 
     # The clock
 
@@ -75,11 +75,12 @@ class State:
         """0 for a fence that the clock has passed."""
         return max(0, -((self.now_us - fence) // 1000))
 
-    # What there is
+    # Queries
 
     @property
     def shared(self) -> str:
-        """As what it is shared (`r` or `p`), by the living or the dead; they also tell if the main key was lost."""
+        """The mode (`r` or `p`) in which the name is shared, by live or expired holders; these tell it even if the main
+        key was lost."""
         if self.main:
             return self.main.mode if self.main.mode != "x" else ""
         last = self.holders.last()
@@ -87,7 +88,7 @@ class State:
 
     @property
     def left(self) -> int:
-        """How long the holder still has, or the last of those who share; 0 if there is none."""
+        """Ms left to the exclusive holder, or to the last shared holder; 0 if there is none."""
         if self.main and self.main.owner:
             return max(0, self.main.until - TAIL - self.now)
         last = self.holders.last()
@@ -95,7 +96,7 @@ class State:
 
     @property
     def holder(self) -> bytes | None:
-        """Who holds it exclusively."""
+        """The exclusive holder."""
         return self.main.owner if self.main and self.main.owner and self.left else None
 
     def is_alive(self, entry: Entry) -> bool:
@@ -104,14 +105,14 @@ class State:
     def live_markers(self) -> dict[bytes, int]:
         return {who: until for who, until in self.markers.items() if until >= self.now}
 
-    # What is remembered
+    # Places and markers
 
     def keep_place(self, entry: Entry) -> None:
         entry.expiry = self.now + HEARTBEAT
         self.line_until = entry.expiry
 
     def is_marked(self, who: bytes) -> bool:
-        """It has moved on: what it sent before is refused."""
+        """True if the owner has moved on: its earlier requests are refused."""
         return self.markers.get(who, -1) >= self.now
 
     def mark(self, who: bytes, marker: int, ordinal: int = 0) -> None:

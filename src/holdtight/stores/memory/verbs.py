@@ -1,4 +1,4 @@
-"""The scripts' verbs, done by the engine: arguments in the order of ARGV, replies in the shapes of RETURN."""
+"""The scripts' verbs, run by the engine: arguments in the order of ARGV, replies in the form of RETURN."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +11,11 @@ __all__ = ["VERBS", "Verb", "long_form", "take_all", "value_of"]
 Verb = Callable[..., Any]
 
 FAR = 1 << 62
-"""An arrival limit that nothing reaches: it has been looked at already."""
+"""An arrival limit that is never reached: `take_all` has checked the real one."""
 
 
 def _short(name: Name, reply: Any) -> Any:
-    """The short form of a grant where a script would give it, see `long_form`."""
+    """The short form of a grant where a script would return it, see `long_form`."""
     if reply[0] == 1 and not reply[3] and int(reply[1]) == name.now_us:
         return reply[1]
     return reply
@@ -104,7 +104,7 @@ def _inspect(name: Name, most: bytes) -> Any:
 
 
 def value_of(name: Name) -> bytes | None:
-    """As it stands in the main key."""
+    """The value that the main key would have."""
     main = name.main
     return _value(name, main.fence, main.label) if main else None
 
@@ -130,7 +130,7 @@ def _entry(entry: Entry) -> bytes:
 
 
 def take_all(names: list[Name], args: list[bytes]) -> Any:
-    """As multi.lua: every name for the asking, or none."""
+    """Like multi.lua: takes all names if each is available at once, or none."""
     now_us, now = names[0].now_us, names[0].now
     if now_us > int(args[0]):
         return [-1, now]
@@ -166,5 +166,5 @@ for _script, _verb in (
 
 
 def long_form(reply: Any) -> Any:
-    """The bare fence says: granted now, with a fence that is the clock, after nobody that expired."""
+    """Expands the bare fence. It means: granted now, the fence is the server's time, and no holder had expired."""
     return [1, reply, int(reply) // 1000, b""] if isinstance(reply, bytes) else reply

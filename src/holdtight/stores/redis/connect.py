@@ -1,4 +1,4 @@
-"""From an address to a link that is connected, encrypted and greeted."""
+"""Opens a link to an address: connects, starts TLS and runs the handshake."""
 
 import socket
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["open_link"]
 
 USUAL_TIMEOUT = 1.0
-"""With default settings nobody asks for another."""
+"""The timeout of requests with default settings: set once here, it need not be set again."""
 
 
 def open_link(address: "Address", client: Client, timeout: float, tls: "ssl.SSLContext | None" = None) -> Link:
-    """Connects, encrypts, greets. LinkDown or ServerSaid if it cannot be done in time."""
+    """Raises LinkDown or ServerSaid if the link cannot be opened in time."""
     until = boottime() + timeout
     sock: socket.socket | None = None
     try:

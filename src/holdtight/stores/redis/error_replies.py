@@ -1,4 +1,4 @@
-"""What an error reply means: which of our errors it is, and whether asking again later can help."""
+"""Maps error replies to our errors, and says whether a later retry can help."""
 
 import re
 
@@ -8,8 +8,8 @@ from holdtight.errors import LockError, NotPermitted, OutOfMemory, ScriptError, 
 
 __all__ = ["is_passing", "meaning"]
 
-# Patterns, compiled when they are first needed, which is seldom. Redis 6.2 wraps what a command in a script answered
-# into a longer text: the word need not come first.
+# Patterns, compiled on first use, which is rare. Redis 6.2 wraps the error of a command in a script into a longer text,
+# so the code need not come first.
 _PASSING = (
     r"(?:^|[ :-])(LOADING|READONLY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|BUSY|NOREPLICAS|MISCONF) "
     r"|max number of clients reached"
@@ -19,13 +19,13 @@ _REFUSALS = (
     r"|AUTH .*(called|without)|sent AUTH"
 )
 _OTHER_KIND = r"HTKIND (an exclusive lock|a read-write lock|a semaphore)"
-# Where in a script of ours it happened is of use only if the script is what failed.
+# The position in our script helps only if the script itself failed.
 _WHERE = r"\.?\s+script: (?:[0-9a-f]{40}, )?on @user_script:\d+\.$"
 _FULL = r"(?:^|[ :-])OOM |OOM command not allowed"
 
 
 def is_passing(said: ServerSaid) -> bool:
-    """The server cannot answer now but may soon. Never taken for *free*."""
+    """The server cannot answer now but may soon. This never counts as *free*."""
     return re.search(_PASSING, str(said)) is not None
 
 

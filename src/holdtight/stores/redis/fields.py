@@ -1,5 +1,5 @@
-"""Where the fields of stored values are. Scripts name them with words of the loader (`OWNER_OF(value)`);
-`inspection.py` cuts the same fields out in Python. lua/lib/read_main.lua and queue_helpers.lua there have the formats.
+"""The positions of the fields in stored values. Scripts use the loader's macros (`OWNER_OF(value)`); `inspection.py`
+cuts out the same fields in Python. lua/lib/read_main.lua, queue_helpers.lua and mark.lua describe the formats.
 """
 
 __all__ = ["FIELDS", "cut"]
@@ -18,7 +18,7 @@ FIELDS = {
     "TTL_OF": (16, 24),
     "JOINED_OF": (25, 37),
     "INBOX_SIZE_OF": (38, 39),
-    # A holder among others.
+    # A holder that shares the name.
     "HELD_FENCE_OF": (11, 26),
     # A marker.
     "UNTIL_OF": (1, 13),

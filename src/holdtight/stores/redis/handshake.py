@@ -1,8 +1,8 @@
-"""One server as this process knows it: how to greet it, and what time it has there.
+"""The handshake with a server, and what this process knows of the server's time.
 
-`greet` is the conversation at connect, as a generator of (request, number of answers): the blocking link
-and the asyncio connection both drive it. In one write it goes to RESP3, logs in, chooses the database and
-subscribes to the connection's own inbox, so that nobody is ever queued who cannot be rung.
+`greet` is the handshake as a generator of (request, number of answers); the blocking link and the asyncio connection
+both drive it. One write switches to RESP3, logs in, selects the database and subscribes to the connection's own inbox,
+so that no waiter is ever queued before it can be rung.
 """
 
 import itertools
@@ -29,17 +29,17 @@ _BATCH = 128
 
 
 class Client:
-    """Who we are to the servers: an id, a record for people who look, and fresh owners.
+    """This client's identity on the servers: an id, a record for people who inspect a lock, and fresh owners.
 
-    Every owner starts with the client's id; the record under that id says host, pid and start.
+    Every owner starts with the client's id; the record under that id has host, pid and start time.
     """
 
     known = True
-    """Has a record and an inbox. A client that is not leaves nothing on a server but what it is told to."""
+    """True if the client has a record and an inbox. Otherwise it writes nothing to a server except its locks."""
     max_ttl_ms: int | None = None
-    """It goes to one node of a quorum: what it asks for says how long votes may count, and to which run it goes."""
+    """Set for a node of a quorum: requests then carry this max_ttl and the run id of the server."""
     guarded = False
-    """And that run is to be learned."""
+    """True if the handshake must also read the server's run id, for the restart guard."""
 
     def __init__(self, namespace: str, clock: Clock = boottime) -> None:
         self.namespace = namespace
@@ -47,26 +47,26 @@ class Client:
         self.renew_identity()
 
     def for_node(self, *, guarded: bool, max_ttl: float) -> "Client":
-        """The same client as one node of a quorum knows it: one id everywhere, the time of each."""
+        """This client for one node of a quorum: the id is the same on all nodes, the time is that of the node."""
         node = Client(self.namespace, self.clock)
         node.max_ttl_ms, node.guarded = round(max_ttl * 1000), guarded
         node.renew_identity(self.id)
         return node
 
     def renew_identity(self, client_id: bytes | None = None) -> None:
-        """At birth, and in a forked child: nothing of the parent's identity is ours."""
+        """Sets a new identity: in a new client, and in a forked child, which must not use the parent's."""
         self.id = os.urandom(CLIENT_ID_SIZE) if client_id is None else client_id
         self.owners: deque[Owner] = deque()
-        """Fresh owners in store; `owner()` refills."""
+        """Unused owners; `owner()` refills them."""
         self._inboxes = itertools.count(1)
         self.record_key = keys.client_record(self.namespace, self.id)
         self.lead: float | None = None
-        """Server time less our clock, in seconds; None until a server has told."""
+        """Server time minus our clock, in seconds; None until a server has told its time."""
         self.recorded_until = 0.0
-        """Until when (on our clock) our record is surely on the server."""
+        """The time (on our clock) until which our record is certainly on the server."""
 
     def owner(self) -> Owner:
-        """A fresh owner. Randomness is bought wholesale; `pop` is atomic."""
+        """A fresh owner. Random bytes are read in batches; `pop` is atomic."""
         try:
             return self.owners.pop()
         except IndexError:
@@ -78,21 +78,21 @@ class Client:
             return last
 
     def word(self, inbox: bytes, run: bytes) -> bytes:
-        """How requests name the connection that they go by."""
+        """The arguments that name a connection in its requests: the inbox and, for a node of a quorum, the passport."""
         return bulk(inbox) if self.max_ttl_ms is None else bulk(inbox) + bulk(passport(self.max_ttl_ms, run))
 
     def inbox(self) -> bytes:
         return keys.inbox(self.namespace, self.id, next(self._inboxes))
 
     def record(self) -> bytes:
-        """The request that writes, or refreshes, our record: who looks at a lock learns host and pid from it."""
-        import json  # with the first connection, not with the package
+        """The request that writes, or refreshes, our record: inspections of a lock read host and pid from it."""
+        import json  # imported with the first connection, not with the package
 
         about = {"host": socket.gethostname(), "pid": os.getpid(), "started": _STARTED}
         return command("SET", self.record_key, json.dumps(about), "EX", RECORD_SECONDS)
 
     def announcement_due(self) -> bool:
-        """True if the record must be written again before it can be relied on; whoever asks writes it."""
+        """True if the record must be written again; the caller then writes it."""
         now = self.clock()
         if now <= self.recorded_until or not self.known:
             return False
@@ -100,12 +100,12 @@ class Client:
         return True
 
     def learn(self, server_time: float, sent: float) -> None:
-        """From any reply that tells the server's time (seconds)."""
+        """Learns the server's time (seconds) from any reply that has it."""
         self.lead = server_time - sent
 
     def learn_usual(self, lead: float) -> None:
-        """The same from a reply that came as it should, of many: what took less time on its way says more. So a fence
-        that is proposed is seldom ahead of a node's clock, which the next taker would have to wait for or exceed."""
+        """Learns the lead from one of many ordinary replies; a faster reply counts for more. A proposed fence is then
+        seldom ahead of a node's clock, in which case the next owner would have to wait for it or exceed it."""
         known = self.lead
         if known is None or lead < known or lead > known + MUCH_AHEAD:
             self.lead = lead
@@ -113,25 +113,26 @@ class Client:
             self.lead = known + (lead - known) / 16
 
     def server_time(self, now: float) -> float:
-        """What the server's clock shows at our `now`, a little late rather than early."""
+        """The server's time at our `now`; rather a little late than early."""
         return now + (self.lead if self.lead is not None else time.time() - self.clock())
 
 
 _STARTED = time.time()
 MUCH_AHEAD = 0.5
-"""Seconds by which no reply is late: the server's clock was set."""
+"""No reply is this late (seconds): a lead that is so much higher means that the server's clock was set."""
 
 
 def passport(max_ttl_ms: int, run: bytes) -> bytes:
-    """What a node's stamp must end with for it to vote: see lua/lib/guard.lua. Without a run there is no guard."""
+    """The text that a node's stamp must end with before the node votes: see lua/lib/guard.lua. No run, no guard."""
     return b"%09d%b" % (max_ttl_ms, run)
 
 
 class InboxArgs:
-    """How the usual requests to all nodes of a quorum name the connections that they go by.
+    """The arguments that name the connections in the usual requests to all nodes of a quorum.
 
-    A node whose guard has let a vote by that very connection pass need not look at its stamp for another on top of what
-    such votes have left: see lua/vote.lua. It does again once in a while, which nothing rests on that is promised.
+    If a node's guard has passed a vote from the same connection, the node need not read its stamp again for a vote on
+    top of what such votes have left: see lua/vote.lua. It reads the stamp again once in a while, but no guarantee
+    depends on that.
     """
 
     __slots__ = ("_current", "_looks", "_plain", "_until", "_vouching")
@@ -151,7 +152,8 @@ class InboxArgs:
         return self._current
 
     def learn(self, used: list[bytes], replies: Sequence[Any]) -> None:
-        """From what came of votes with these words. Only a usual yes to one that did not say so already counts."""
+        """Learns from replies to votes with these arguments. Only a usual yes to an argument that does not vouch yet
+        counts."""
         if not self._looks:
             return
         self._looks -= 1
@@ -165,7 +167,7 @@ class InboxArgs:
 
 VOUCHED_SECONDS = 1.0
 _LOOKS = 8
-"""So many votes in a row are looked at: a node may be among the last to answer for once."""
+"""How many votes in a row are evaluated: a node may be among the last to answer once."""
 
 
 def _vouching(word: bytes) -> bytes:
@@ -176,13 +178,13 @@ def _vouching(word: bytes) -> bytes:
 
 
 class Session(NamedTuple):
-    """What a greeting settled. An empty inbox means that waiters on this connection poll."""
+    """The result of a handshake. With an empty inbox, waiters on this connection poll."""
 
     protocol: int
     inbox: bytes
     note: str | None = None
     run: bytes = b""
-    """Which run of the server this is, if that was asked for."""
+    """The run id of the server, if the client is `guarded`."""
 
 
 Greeting = Generator[tuple[bytes, int], list[Any], Session]
@@ -229,7 +231,7 @@ def greet(
 
 
 def _run(client: Client, answers: list[Any]) -> bytes:
-    """The run id, out of what INFO said before TIME."""
+    """The run id, from the INFO reply before that of TIME."""
     if not client.guarded:
         return b""
     _expect(answers[-2:-1])

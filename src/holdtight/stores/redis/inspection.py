@@ -1,4 +1,4 @@
-"""What `inspect.lua` tells, as values. See fields.py for the format."""
+"""Reads replies of `inspect.lua` into values. See fields.py for the format."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _STATES = {b"x1": Kind.EXCLUSIVE, b"s1": Kind.SHARED, b"p1": Kind.PERMITS}
 
 
 def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
-    """Without host and pid: those stand in the clients' own records, see core/inspect.py."""
+    """The result has no host and pid: those are in the client records, see core/inspect.py."""
     _, value, left, shared, line, waiting, _ = reply
     state = _STATES.get(cut("KIND_OF", value))
     fence = int(cut("FENCE_OF" if state is Kind.EXCLUSIVE else "SHARED_FENCE_OF", value)) if value else None
@@ -34,7 +34,7 @@ def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
 
 
 def exclusive_holder(value: Any, owner: Owner) -> Holder | None:
-    """What the main key says about this owner; None if it is another's by now, or no lock at all."""
+    """The holder in this value of a main key; None if it is another owner, or no lock at all."""
     if not isinstance(value, bytes) or cut("KIND_OF", value) != b"x1" or cut("OWNER_OF", value) != owner:
         return None
     return _exclusive_holder(value) if cut("FENCE_OF", value).isdigit() else None

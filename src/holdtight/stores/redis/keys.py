@@ -1,8 +1,8 @@
-"""The one place for names on the server.
+"""All key and channel names on the server.
 
-`ns:{name}` and its companions share one hash tag, hence one cluster slot. `%`, `{` and `}` are escaped
-inside the tag, so that no name can end it early and reach into another's keys. Names without a tag
-(client records, inboxes, what waiters publish) contain no brace and so cannot be anybody's lock.
+`ns:{name}` and its companions share one hash tag, hence one cluster slot. `%`, `{` and `}` are escaped inside the tag,
+so that no name can end the tag early and collide with the keys of another name. Names without a tag (client records,
+inboxes, wait records) contain no brace and so cannot be the key of a lock.
 """
 
 from base64 import urlsafe_b64encode
@@ -26,10 +26,10 @@ _ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
 
 BESIDE = {"QUEUE": ":q", "WAITERS": ":w", "HOLDERS": ":h", "WATCHERS": ":b"}
-"""How the keys end that stand beside the main key, for scripts that are told that one only."""
+"""Suffixes of the companion keys, for scripts that get the main key only."""
 
 OF_A_RENEWAL = b"$%d\r\n%b\r\n$%d\r\n%b:w\r\n$%d\r\n%b:h\r\n"
-"""Main, waiters and holders, as they go on the wire, each by its size and by the main key."""
+"""Encodes the keys main, waiters and holders; takes the size and the main key for each."""
 
 
 class Keys(NamedTuple):
@@ -52,7 +52,7 @@ def main_key(namespace: str, name: str) -> bytes:
 
 
 def pack(main: bytes) -> bytes:
-    """All keys of a name, as they go on the wire."""
+    """All keys of a name, encoded."""
     size = len(main)
     more = size + 2
     return b"$%d\r\n%b\r\n$%d\r\n%b:q\r\n$%d\r\n%b:w\r\n$%d\r\n%b:h\r\n" % (
@@ -76,15 +76,15 @@ def inbox(namespace: str, client: bytes, number: int) -> bytes:
 
 
 def watchers(main: bytes) -> bytes:
-    """Who wants to be rung when a node of a quorum gets its vote back."""
+    """The waiters that a node of a quorum rings when it gets its vote back."""
     return main + b":b"
 
 
 def stamp(namespace: str) -> bytes:
-    """What a node of a quorum knows of its last start."""
+    """The record of a quorum node's last start, for the restart guard."""
     return namespace.encode() + b":stamp"
 
 
 def waits(namespace: str, owner: bytes) -> bytes:
-    """Where the owner of a grant says what it waits for."""
+    """The record of what the owner of a grant waits for."""
     return namespace.encode() + b":waits:" + urlsafe_b64encode(owner)

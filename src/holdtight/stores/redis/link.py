@@ -1,17 +1,17 @@
 """The blocking, pollable connection: sync callers block on it, the keeper polls it.
 
-A plain socket in blocking mode with its deadline in the kernel (SO_RCVTIMEO): no poll before every read, one system
-call a direction, made by its descriptor, which Python has a shorter way to than to a socket's methods. TLS has no such
-short cuts and uses Python's timeouts.
+A plain socket is in blocking mode and has its deadline in the kernel (SO_RCVTIMEO). Each direction then takes one
+system call, without a poll before every read. os.read and os.write on the descriptor cost Python less than the
+socket's methods. TLS permits neither and uses Python's timeouts.
 
 # Invariants:
-# - used by one thread at a time;
-# - `fd` is -1 from the moment that the socket is closed: its number may be somebody else's by then;
-# - `_unread` unless the parser is known to be empty. If it is, the two usual replies need no parser;
-# - `owed` counts requests whose replies have not been read. A link that owes is never shared: the
-#   next reader would take another's answer for its own. It is drained or closed.
-# - messages (bells) that arrive before a reply are older than the reply and dropped with it, unless the request was
-#   made aside, by somebody who stands in line: then they are `_kept` for the next park.
+# - one thread at a time uses the link;
+# - `fd` is -1 as soon as the socket is closed: the operating system may reuse the number;
+# - `_unread` is true unless the parser is known to be empty. If it is empty, the two usual replies need no parser;
+# - `owed` counts requests whose replies have not been read. A link with unread replies is never shared, since the
+#   next reader would take another request's reply for its own. It is drained or closed;
+# - messages (bells) that arrive before a reply are older than the reply and dropped with it, unless a queued waiter
+#   made the request with `call_aside`: then they are `_kept` for the next park.
 """
 
 import errno
@@ -40,17 +40,17 @@ _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 SHORTEST_TIMEOUT = 0.001
 _PIECE = 448
-"""More than a usual reply or bell, and little enough to come from Python's own store of small pieces of memory."""
+"""More than a usual reply or bell, and small enough for Python's small-object allocator."""
 _LONG = 8192
 MUCH = 65536
-"""As much as is read at once. Memory for more would be asked of the system anew each time."""
+"""The most that one read takes. A larger buffer would be allocated from the system each time."""
 _ONE = b":1\r\n"
 _TEXT_OF_16, _ITS_SIZE = b"$16\r\n", 23
-"""A fence."""
+"""A fence, as a reply."""
 
 
 def bell_for(push: Any) -> tuple[Owner, Bell] | None:
-    """The owner a message is for, and what it says."""
+    """Returns the owner that a message is for, and its bell."""
     if len(push) != 3 or push[0] != b"message":
         return None
     return bell_in(push[2])
@@ -64,7 +64,7 @@ def bell_in(payload: bytes) -> tuple[Owner, Bell]:
 
 
 class Bare(NamedTuple):
-    """A socket, by its link's `fd`, and its parser, which gives NOTHING when it has no more."""
+    """Functions to write to and read from a link's `fd`, and its parser, which returns NOTHING when it is empty."""
 
     write: Callable[[int, bytes], int]
     read: Callable[[int, int], bytes]
@@ -73,7 +73,7 @@ class Bare(NamedTuple):
 
 
 class Link:
-    """One connection, greeted."""
+    """One connection after its handshake."""
 
     __slots__ = (
         "__weakref__",
@@ -109,7 +109,7 @@ class Link:
             self._write = lambda _, data: sock.send(data)
             self._read = lambda _, size: sock.recv(size)
         self._bare: list[Any] = [self._write, self._read]
-        """For `call`; the second may be a lookout's."""
+        """Used by `call`. The spin wait may replace the second one."""
         self._unread = True
         self._timeout = -1.0
         self._send_timeout = float("inf")
@@ -119,14 +119,14 @@ class Link:
         self.session = Session(2, b"")
         self.inbox = b""
         self.inbox_word = bulk(b"")
-        tell_of_fork(self)  # itself: one that a thread is using is in nobody else's hands
+        tell_of_fork(self)  # every link: while a thread uses a link, no pool knows it
 
     def look_out(self) -> None:
-        """From now on `call` looks for the answer for a moment before it sleeps, where that pays. Called again, it
-        finds out anew whether it does."""
+        """From now on `call` spins for a moment before it blocks, where that pays. A further call may end a rest of the
+        spin wait, which then measures again."""
         if self.lookout is not None:
             self.lookout.again()
-        elif not _is_tls(self.sock):  # there is no looking at what is encrypted
+        elif not _is_tls(self.sock):  # TLS sockets do not support MSG_DONTWAIT
             self.lookout = LinkLookout(self._bare, self.sock.recv)
 
     def set_timeout(self, timeout: float) -> None:
@@ -140,7 +140,7 @@ class Link:
             packed = struct.pack("ll", whole, int((timeout - whole) * 1e6))
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
             if timeout < self._send_timeout:
-                # The shortest that was ever asked for will do: one small request at a time always goes at once.
+                # Keep the shortest timeout so far: a single small request never blocks in send.
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
                 self._send_timeout = timeout
         self._timeout = timeout
@@ -153,7 +153,7 @@ class Link:
             raise _down(error) from error
 
     def reply(self, *, keep: bool = False) -> Any:
-        """The next reply. Error replies come back as values."""
+        """Reads the next reply. Error replies are returned as values."""
         gets = self._gets
         until = boottime() + self._timeout
         try:
@@ -162,7 +162,7 @@ class Link:
                 if reply is NOTHING:
                     left = until - boottime()
                     if left <= 0:
-                        raise TimeoutError  # the kernel counts from the last byte: bells must not put it off
+                        raise TimeoutError  # the kernel's timeout restarts with each read: bells must not extend it
                     self.set_timeout(left)
                     data = self._read(self.fd, _LONG)
                     if not data:
@@ -178,16 +178,16 @@ class Link:
         return reply
 
     def call_aside(self, request: bytes, timeout: float) -> Any:
-        """One round trip for somebody who stands in line and asks about something else."""
+        """One round trip for a queued waiter that asks about something else; bells are kept."""
         self.set_timeout(timeout)
         self.send(request)
         return self.reply(keep=True)
 
     def call(self, request: bytes, timeout: float) -> Any:
-        """One round trip on a link that owes nothing, bare: almost always both ways go in one piece.
+        """One round trip on a link without unread replies: almost always one write and one read.
 
-        A deadline that is shorter than asked for is left as it is, which saves a system call; should it pass, the rest
-        of the time is waited for."""
+        A kernel timeout somewhat shorter than `timeout` stays, which saves a system call; if it expires, a second read
+        waits for the rest of the time."""
         if timeout != self._timeout and not timeout / 4 <= self._timeout <= timeout:
             self.set_timeout(timeout)
         write, read = self._bare
@@ -237,7 +237,7 @@ class Link:
             left = until - boottime()
             if left <= 0:
                 return None
-            if not first or self._timeout > left:  # what was asked for last will often do, and saves two system calls
+            if not first or self._timeout > left:  # the last timeout often serves, which saves two system calls
                 self.set_timeout(min(left, 3600.0))
             first = False
             try:
@@ -252,21 +252,21 @@ class Link:
             self._feed(data)
 
     def wake(self) -> None:
-        """From another thread: whoever sleeps in `park`, or is about to, finds the connection at its end."""
+        """Called by another thread: a `park` that blocks, or is about to, reads the end of the stream."""
         with suppress(OSError):
-            socket.socket.shutdown(self.sock, socket.SHUT_RD)  # not that of TLS, which is not for other threads
+            socket.socket.shutdown(self.sock, socket.SHUT_RD)  # not the TLS method, which is not thread-safe
 
-    # What the keeper and asyncio need: the same connection, never blocking.
+    # Non-blocking use, for the keeper and asyncio.
 
     def bare(self) -> "Bare | None":
-        """For who sends and reads by himself; None if a layer in between holds back what it has read."""
+        """For callers with their own send and read loop; None with TLS, whose layer buffers what it has read."""
         return None if _is_tls(self.sock) else Bare(self._write, self._read, self._feed, self._gets)
 
     def stop_blocking(self) -> None:
         self.sock.setblocking(False)
 
     def push_out(self, data: bytes) -> bytes:
-        """Sends what goes; returns what is left."""
+        """Sends as much as possible without blocking; returns the rest."""
         try:
             sent = self._write(self.fd, data)
             return b"" if sent == len(data) else data[sent:]
@@ -276,7 +276,7 @@ class Link:
             raise LinkDown(_cause(error), sent=True) from error
 
     def pump(self) -> list[Any]:
-        """Everything that has arrived, bells too, without blocking."""
+        """Returns everything that has arrived, bells included, without blocking."""
         while True:
             try:
                 data = self._read(self.fd, MUCH)
@@ -288,11 +288,11 @@ class Link:
                 raise _closed()
             self._feed(data)
             if not _is_tls(self.sock):
-                break  # more will be announced; a TLS layer may hold back what it has read already
+                break  # poll reports further data; a TLS layer may have buffered it, unseen by poll
         return self._items()
 
     def next_items(self) -> list[Any]:
-        """What comes next, bells too."""
+        """Reads once and returns all complete items, bells included."""
         data = self._read(self.fd, _LONG)
         if not data:
             raise _closed()
@@ -300,7 +300,7 @@ class Link:
         return self._items()
 
     def _items(self) -> list[Any]:
-        """All that is whole."""
+        """Returns all complete items in the parser."""
         self._unread = True
         items: list[Any] = []
         gets = self._gets
@@ -319,7 +319,7 @@ class Link:
             self.sock.close()
 
     def abandon(self) -> None:
-        """In a forked child: lets go without a word."""
+        """In a forked child: drops the connection without sending anything."""
         self.fd = -1
         abandon_descriptor(self.sock.fileno())
 
@@ -328,7 +328,7 @@ class Link:
             self.abandon()
 
     def __del__(self) -> None:
-        if hasattr(self, "sock"):  # an interrupt may have come before it had one
+        if hasattr(self, "sock"):  # an interrupt may have ended __init__ before
             self.close()
 
 
@@ -351,7 +351,7 @@ def _cause(error: OSError) -> str:
 
 
 def _down(error: OSError | hiredis.ProtocolError) -> LinkDown:
-    """A broken connection may have died while it lay idle, and a new one may work; a silent one is silent."""
+    """`stale`: a broken connection may have died while idle, so a new one may work. A timeout says no such thing."""
     if isinstance(error, OSError):
         silent = _is_silence(error)
         return LinkDown(_cause(error), sent=True, stale=not silent, silent=silent)
@@ -359,7 +359,7 @@ def _down(error: OSError | hiredis.ProtocolError) -> LinkDown:
 
 
 def unopened(error: OSError) -> LinkDown:
-    """It came to nothing."""
+    """The error for a connection that could not be opened: nothing was sent."""
     return LinkDown(_cause(error), sent=False, silent=_is_silence(error))
 
 

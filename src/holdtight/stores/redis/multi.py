@@ -1,4 +1,4 @@
-"""Claims on several names of one store, asked for in one step. See core/multi.py."""
+"""Claims on several names of one store, attempted in one step. See core/multi.py."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ class Several:
         )
 
     def _read(self, reply: Any, sent: float) -> "list[Grant] | Late | None":
-        """None if one of them is not to be had at once."""
+        """None if one of the names is not available at once."""
         self._store.client.learn(reply[1] / 1000, sent)
         match reply:
             case [1, _, *fences]:

@@ -1,12 +1,12 @@
-"""The plain store: one key per lock that holds its owner and nothing else, as redis-py and many others write it.
+"""The plain store: one key per lock that holds its owner and nothing else, as redis-py and many other libraries do.
 
-No fence, no line, no record of who we are: what is on the server is what such a lock leaves there. `SET NX PX` takes
-it, a checked delete gives it back. After a lost reply a script asks again: an owner that finds itself under the key
-has it. See `compat/` for who speaks to this store.
+It has no fence, no queue and no client record: the server has only the key. `SET NX PX` acquires the lock, a checked
+delete releases it. After a lost reply a script asks again: an owner that is the value of the key has the lock.
+`compat/` uses this store.
 
-# Invariants, about requests that were given up and arrive late:
-# - a take by script, a keep, a signing and an unsigning carry the moment after which the server refuses them;
-# - a keep acts only on the expiry that its sender knew: one that is not the latest neither shortens nor adds;
+# Invariants about requests that their sender gave up and that arrive late:
+# - a take by script, a keep, a signing and an unsigning carry the time after which the server refuses them;
+# - a keep acts only if the lock has the expiry that its sender knew: an outdated keep neither shortens nor adds;
 # - a delete names an owner that was made for one acquisition, or a cover that was made for one release.
 """
 
@@ -40,11 +40,11 @@ __all__ = [
 FOR_EVER = float("inf")
 PATIENCE = 2.0
 GRACE = 2.0
-"""For how long after its reply was given up a request is thought to be still on its way."""
+"""How long a request may still arrive after its sender gave up waiting for the reply, in seconds."""
 SHORTEST_PERSISTENCE = 5.0
 LONGEST_PERSISTENCE = 60.0
 PERSISTENCE_FOR_EVER = 3600.0
-"""How long an undo is tried: nothing else ends a lock without a timeout."""
+"""How long an undo is retried for a lock without a timeout: nothing else would end it."""
 _OWNER_SIZE = 16
 _BATCH = 128
 
@@ -56,27 +56,27 @@ UNSIGN = Script("plain_unsign")
 
 
 NOT_OURS, LATE, CHANGED = 0, -1, -2
-"""InboxArgs of the scripts that have an arrival limit. `CHANGED`: the lock has another expiry than the sender knew."""
+"""Reply codes of the scripts with an arrival limit. `CHANGED`: the lock has another expiry than the sender knew."""
 
 
 class Told(NamedTuple):
-    """What a keep, a signing or an unsigning was answered: the scripts say what other words mean."""
+    """The reply to a keep, a signing or an unsigning. The scripts' headers explain the other codes."""
 
     word: int
     expiry: int
-    """Of the lock, in the server's ms; -1 for never. Where `now` is 0, the ms that it has left."""
+    """The lock's expiry in the server's ms; -1 for never. If `now` is 0, the ms that are left."""
     now: int
-    """In the server's ms; 0 for a user without the right to TIME."""
+    """The server's time in ms; 0 for a user without permission for TIME."""
     sent: float
 
     @property
     def until(self) -> float:
-        """When the lock ends by our clock, at the earliest."""
+        """The earliest end of the lock, on our clock."""
         return FOR_EVER if self.expiry < 0 else self.sent + (self.expiry - self.now) / 1000
 
 
 class PlainClient(Client):
-    """Its owners are text, as under the keys of those with whom the lock is shared: 32 hexadecimal digits."""
+    """Its owners are text, as in the other libraries that use the same keys: 32 hexadecimal digits."""
 
     known = False
 
@@ -96,7 +96,7 @@ class PlainClient(Client):
 
 
 class Deletion:
-    """Which checked delete a server has: found out with the first that is asked for, not from a version."""
+    """Which checked delete a server supports. The first delete finds out, not a version number."""
 
     WAYS = (b"DELIFEQ", b"DELEX", b"script")
     SCRIPT = 2
@@ -109,7 +109,7 @@ class Deletion:
         self.proven = True
 
     def refused(self, way: int, reply: object) -> bool:
-        """True if the server does not have it, or not for this user: there is another way to ask."""
+        """True if the server lacks this command, or forbids it to this user, and another way is left to try."""
         text = str(reply).lower()
         if way == self.SCRIPT or not ("unknown command" in text or "noperm" in text or "no permissions" in text):
             return False
@@ -117,7 +117,7 @@ class Deletion:
         return True
 
     def broke(self) -> None:
-        """The connection ended instead of an answer: perhaps for a word that a proxy in between does not know."""
+        """The connection ended without a reply: perhaps a proxy does not know the command."""
         if not self.proven:
             self.way = self.SCRIPT
 
@@ -127,7 +127,7 @@ class _Undo(Step):
 
 
 class Plain:
-    """One key with one ttl. The requests of every acquisition are packed."""
+    """One key with one ttl. Keeps the packed parts of the requests that every acquisition sends."""
 
     __slots__ = (
         "_give",
@@ -151,14 +151,14 @@ class Plain:
         ttl = ttl_ms / 1000 if ttl_ms else FOR_EVER
         self.claim = Claim(key.decode(errors="replace"), ttl)
         self.valid = DRIFT.valid(ttl) if ttl_ms else FOR_EVER
-        # One that is for ever is taken by script, which refuses to act on a request that comes too late.
+        # A lock without a ttl is taken by script, which refuses a request that arrives late.
         self.take = b"*6\r\n" + bulk("SET") + bulk(key) if ttl_ms else None
         self.tail = bulk("NX") + bulk("PX") + bulk(self.ttl_ms)
         self._give: list[bytes | None] = [None, None, None]
         self.patience = self.give_patience = PATIENCE
 
     def give(self, way: int) -> bytes:
-        """A checked delete that way, up to its last word: the owner."""
+        """A checked delete in that way, without its last argument, the owner."""
         found = self._give[way]
         if found is None:
             if way == Deletion.SCRIPT:
@@ -174,7 +174,7 @@ class Plain:
         return _step(GIVE, self.key, owner)
 
     def undo_step(self, owner: Owner, *, until: float = 0.0, otherwise: Step | None = None) -> Step:
-        """`until`: an attempt of this owner may still arrive until then."""
+        """`until`: the time until which an attempt of this owner may still arrive."""
         step = _undo(GIVE, self.key, owner)
         step.otherwise = otherwise
         step.persistence = self._persistence(self.claim.ttl)
@@ -187,7 +187,7 @@ class Plain:
         return PERSISTENCE_FOR_EVER
 
     def keep_step(self, owner: Owner, ms: int, mode: str, known: int | None, avoid: Iterable[int] = ()) -> Step:
-        """`known`: the expiry to change; None asks for it. `avoid`: expiries that must not be set again."""
+        """`known`: the expiry to change; with None the server only tells it. `avoid`: expiries that must not be set."""
         avoided = " ".join(str(each) for each in sorted(avoid))
         return self._limited(KEEP, owner, ms, mode, _expiry(known), avoided)
 
@@ -195,11 +195,11 @@ class Plain:
         return self._limited(SIGN, owner, text)
 
     def unsign_step(self, former: Owner, text: bytes, cover: Owner, known: int | None) -> Step:
-        """`former`: what else may stand there of ours. `known`: the expiry, if that is known."""
+        """`former`: another value of ours that the key may have. `known`: the expiry, if known."""
         return self._limited(UNSIGN, former, text, cover, _expiry(known))
 
     def _limited(self, script: Script, *args: bytes | str | int) -> Step:
-        """The server refuses it once its sender has given it up."""
+        """A step that the server refuses after its sender has given it up."""
         not_after = self.client.server_time(self.client.clock()) + PATIENCE
         step = _step(script, self.key, *args, int(not_after * 1e6))
         step.read = _told
@@ -210,12 +210,12 @@ class Plain:
         return Step(command("GET", self.key), None, _as_it_is, patience=PATIENCE)
 
     def arrival_limit(self, now: float, patience: float) -> int:
-        """In ms of our own clock: nothing on the server needs to know."""
+        """In ms of our own clock: the server does not use it."""
         return int((now + patience + GRACE) * 1000)
 
 
 class Polled:
-    """A question for the wait loop: this lock, asked for every `look` seconds."""
+    """The wait loop's view of this lock: it attempts every `look` seconds."""
 
     max_waiters = 0
 
@@ -247,7 +247,7 @@ class Polled:
 
     @staticmethod
     def denied(look: float | None) -> Denied:
-        """By whom cannot be said: it is somebody's secret."""
+        """Does not name the holder: its value is that owner's secret token."""
         return Denied(b"", 0.0, look)
 
     def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step:
@@ -262,7 +262,7 @@ class Polled:
         error.__cause__ = said
         return error
 
-    # What only stores with a line are asked for.
+    # Only stores with a queue of waiters need these.
 
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
         raise NotImplementedError("a plain store keeps no line")

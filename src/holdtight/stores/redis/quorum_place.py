@@ -1,5 +1,5 @@
 """The place of a quorum: one place for each node, each with its own connections (one of them the keeper's) and its own
-idea of the time there."""
+estimate of the node's time."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ MOST_OWED = 64
 
 
 class NodePlace(RedisPlace):
-    """One node. `runs` says which of the nodes each run of a server belongs to, of all nodes together."""
+    """One node. All nodes share `runs`, which maps the run id of each server to its node."""
 
     def __init__(
         self, target: "Single", client: Client, settings: "Settings", runtime: "Runtime", runs: "Runs"
@@ -32,7 +32,7 @@ class NodePlace(RedisPlace):
         self._run = b""
 
     def open(self, timeout: float) -> Link:
-        """Under two names one server would have two votes. It has the one by which it was reached first."""
+        """Refuses a server that another node already reached: under two names, one server would have two votes."""
         link = super().open(timeout)
         run = link.session.run
         if run and run != self._run:
@@ -51,7 +51,7 @@ Runs = dict[bytes, NodePlace]
 
 
 class QuorumPlace(Place):
-    """All nodes as one. Only its nodes can be connected to."""
+    """All nodes as one place. Links are opened to its nodes only."""
 
     def __init__(self, settings: "Settings", client: Client, runtime: "Runtime") -> None:
         from holdtight.config.targets import Quorum, Single
@@ -72,7 +72,7 @@ class QuorumPlace(Place):
         )
 
     def renew_identity(self) -> None:
-        """In a forked child."""
+        """In a forked child: gives all nodes the same new identity."""
         self.client.renew_identity()
         for node in self.nodes:
             node.client.renew_identity(self.client.id)

@@ -1,4 +1,4 @@
-"""A claim on the nodes of a quorum: the same requests for every node, but for what time it has there.
+"""A claim on the nodes of a quorum: every node gets the same requests, except for times on its own clock.
 
 Loaded with the first client of a quorum, not with the package.
 """
@@ -44,7 +44,7 @@ Vote = Grant | Denied | Guarded | Late | Withdrawn
 
 
 class QuorumStore:
-    """One namespace on the nodes of a quorum. `nodes` are our clients there, in order."""
+    """One namespace on the nodes of a quorum. `nodes` has one Client per node, in order."""
 
     def __init__(self, client: Client, nodes: list[Client], *, drift: Drift, max_ttl: float) -> None:
         self.client = client
@@ -60,15 +60,16 @@ class QuorumStore:
         return Ballot(self, claim)
 
     def proposal(self, now: float, leads: list[float] | None = None) -> int:
-        """A fence that every node whose clock is right can agree to: the median of their clocks, as we know them.
+        """A fence that every node with a correct clock can accept: the median of the nodes' clocks, as we know them.
 
-        The higher one of two: a node whose clock is far ahead of it does not vote, and a majority must not be.
+        With an even number, the higher of the middle two: a node whose clock is far ahead of the proposal does not
+        vote, and no majority may be that far ahead.
         """
         times = sorted(leads or [node.server_time(now) - now for node in self.nodes])
         return int((now + times[len(times) // 2]) * 1e6)
 
     def leads(self, now: float) -> list[float] | None:
-        """How far ahead of our clock the nodes' are, if every node has told its time and has our record."""
+        """How far each node's clock is ahead of ours; None unless every node has told its time and has our record."""
         found: list[float] = []
         for node in self.nodes:
             lead = node.lead
@@ -78,7 +79,7 @@ class QuorumStore:
         return found
 
     def learn(self, replies: list[Any], sent: float) -> None:
-        """What yes votes say of the time, if none have been asked for a while: clocks do not run away that soon."""
+        """Learns the nodes' times from yes votes, at most once in LEARN_SECONDS: clocks do not drift that fast."""
         if self._learned <= sent < self._learned + LEARN_SECONDS:
             return
         self._learned = sent
@@ -103,13 +104,13 @@ class QuorumStore:
         return records_step(self.client, owners)
 
     def stamp_step(self) -> Step:
-        """What a node's guard knows: (since in ms, max_ttl in ms, run id), or nothing. That is an answer too, and not
-        None, which stands for none yet."""
+        """Reads the stamp of a node's guard: (since in ms, max_ttl in ms, run id), or () if it has none. Not None,
+        which means that the node has not answered yet."""
         return Step(command("GET", self.stamp), None, _read_stamp, patience=LONGEST_PATIENCE)
 
 
 class Ballot:
-    """One claim. Knows the requests, not what to make of the answers: that is core/quorum.py."""
+    """One claim on a quorum. Builds requests and reads replies; core/quorum.py decides what they mean together."""
 
     max_waiters = 0
 
@@ -138,7 +139,7 @@ class Ballot:
         return self._vote + bulk(self._mode) + bulk(ms + TAIL_MS) + label
 
     def arrival_limit(self, index: int, now: float, patience: float) -> int:
-        """`not_after` of a vote that is sent now, in that node's ms and rounded up: what a marker must outlive."""
+        """`not_after` of a vote sent now, in that node's ms and rounded up: a marker must outlive it."""
         return marker_for((self.store.nodes[index].server_time(now) + patience) * 1e6)
 
     def is_past(self, index: int, limit: int, now: float) -> bool:
@@ -147,8 +148,8 @@ class Ballot:
     def vote_steps(
         self, owner: Owner, *, waiter: Owner, now: float, patience: float, proposal: int, ttl: float | None = None
     ) -> tuple[list[Step], list[int]]:
-        """To every node: the vote for this owner, and its arrival limit. `waiter` is whom to ring if it is denied;
-        `NOBODY` renews a lease, whose fence is then the proposal."""
+        """For every node: the vote for this owner, and its arrival limit. The node rings `waiter` after it has denied
+        the vote; `NOBODY` renews a lease, and the proposal is then the fence of that lease."""
         head = self._usual if ttl is None else self._head(ttl)
         before = b"%b%b$16\r\n%016d\r\n" % (head, bulk(waiter), proposal)
         until = now + patience
@@ -168,8 +169,8 @@ class Ballot:
     def vote_requests(
         self, owner: Owner, *, now: float, patience: float, leads: list[float], words: Sequence[bytes]
     ) -> tuple[list[bytes], list[int], int]:
-        """The same as bytes, the limits, and the proposal. `leads` are the store's, `words` the inboxes as connections
-        have them."""
+        """The same requests as bytes, their limits, and the proposal. `leads` are the store's; `words` are the encoded
+        inbox arguments, one per connection."""
         proposal = self.store.proposal(now, leads)
         head = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (self._usual, owner, proposal)
         until = now + patience
@@ -182,18 +183,18 @@ class Ballot:
         return requests, limits, proposal
 
     def resign_request(self, owner: Owner) -> bytes:
-        """To every node, where the vote went before."""
+        """Sent to every node, on the connection that carried the vote."""
         return b"%b$24\r\n%b\r\n" % (self.resign_head, owner)
 
     def read_votes(self, replies: list[Any], sent: float) -> list[Any]:
-        """Of replies to `vote_requests`, with what stands for those that are missing."""
+        """Reads replies to `vote_requests`. None, or an exception, stands for a missing reply and is kept."""
         return [
             reply if reply is None or isinstance(reply, Exception) else _VOTED.made_of((node, reply), sent)
             for node, reply in zip(self.store.nodes, replies, strict=True)
         ]
 
     def read_releases(self, replies: list[Any]) -> list[Any]:
-        """Of replies to `resign_step`, in the same way."""
+        """Reads replies to `resign_step` in the same way."""
         return [
             reply if reply is None or isinstance(reply, Exception) else _RESIGNED.made_of(reply, 0.0)
             for reply in replies
@@ -202,7 +203,7 @@ class Ballot:
     def renew_request(
         self, index: int, run: bytes, owner: Owner, fence: int, now: float, ttl: float, patience: float
     ) -> bytes:
-        """The same vote as the keeper sends it, where nobody can be rung. It heals a node that has lost it."""
+        """The vote as the keeper sends it: without a waiter to ring. It restores the vote on a node that lost it."""
         limit = int((self.store.nodes[index].server_time(now) + patience) * 1e6)
         head = self._usual if ttl == self.claim.ttl else self._head(ttl)
         return b"%b$0\r\n\r\n$16\r\n%016d\r\n$0\r\n\r\n%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (
@@ -223,11 +224,12 @@ class Ballot:
         )
 
     def resign_step(self, owner: Owner, marker: int = 0) -> Step:
-        """With a marker: a vote of this owner may still be on its way, so that only the same way will do."""
+        """With a marker: a vote of this owner may still arrive, so the plain resignation is safe only behind it on the
+        same connection; on any other, `otherwise` leaves the marker."""
         return _Resign(self, owner, marker)
 
     def resign_step_after(self, owner: Owner, lot: "VoteReplies", index: int) -> Step:
-        """What `resign_request` is known by on that node, where the vote went by the same way."""
+        """The step for `resign_request` on that node, where the vote used the same connection."""
         return _Resign(self, owner, lot.marker(index))
 
     def withdraw_step(self, owner: Owner, marker: int) -> Step:
@@ -265,7 +267,7 @@ class Ballot:
 
 
 def agreed_fence(replies: list[Any], majority: int) -> int | None:
-    """Of raw replies to a vote: what a majority has granted, if all who granted say the same, and nobody expired."""
+    """The fence that a majority of raw vote replies grants; None if the granted fences differ or a holder expired."""
     fence = None
     yes = 0
     for reply in replies:
@@ -287,8 +289,8 @@ def agreed_fence(replies: list[Any], majority: int) -> int | None:
 
 
 class VoteReplies:
-    """What came of asking all nodes once, raw: their replies to `vote_requests`, or what stands for those that are
-    missing, and by which ways they were asked."""
+    """The raw replies of all nodes to one round of `vote_requests`, and the connections (`ways`) that carried it. None,
+    or an exception, stands for a missing reply."""
 
     __slots__ = ("limits", "replies", "ways")
 
@@ -301,7 +303,7 @@ class VoteReplies:
         return [reply.__class__ is bytes or (reply.__class__ is list and reply[0] == 1) for reply in self.replies]
 
     def is_open(self, index: int) -> bool:
-        """It may have voted for us without our knowing, or may do so yet."""
+        """True if the node may have voted for us without our knowledge, or still may."""
         reply = self.replies[index]
         return reply is None or (isinstance(reply, LinkDown) and reply.sent)
 
@@ -309,12 +311,12 @@ class VoteReplies:
         return [marker_for(limit) for limit in self.limits]
 
     def marker(self, index: int) -> int:
-        """Until when, in that node's ms; 0 if its answer is known."""
+        """The end of the marker, in that node's ms; 0 if its answer is known."""
         return marker_for(self.limits[index]) if self.is_open(index) else 0
 
 
 class _Resign(Step):
-    """What to send instead is made when it is asked for: almost never."""
+    """Builds `otherwise` on demand, since it is almost never needed."""
 
     __slots__ = ("_ballot", "_marker", "_owner")
 
@@ -354,7 +356,7 @@ def read_vote(node: Client, reply: Any, sent: float) -> Vote:
 
 
 _VOTED = Step(b"", None, lambda pair, sent: read_vote(pair[0], pair[1], sent), patience=LONGEST_PATIENCE, script=VOTE)
-"""What the answer to such a vote is known by: it is read by `read_votes`."""
+"""The step for replies to `vote_requests`, which `read_votes` reads."""
 
 
 def voted(index: int) -> Step:

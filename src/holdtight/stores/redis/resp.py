@@ -1,10 +1,10 @@
-"""Packing requests. Parsing is hiredis's work."""
+"""Packs requests; hiredis parses replies."""
 
 __all__ = ["bulk", "command"]
 
 
 def bulk(value: bytes | str | int) -> bytes:
-    """One argument as it goes on the wire."""
+    """One argument, encoded."""
     if isinstance(value, str):
         value = value.encode()
     elif isinstance(value, int):
@@ -13,5 +13,5 @@ def bulk(value: bytes | str | int) -> bytes:
 
 
 def command(*words: bytes | str | int) -> bytes:
-    """One whole request."""
+    """One complete request, encoded."""
     return b"*%d\r\n" % len(words) + b"".join(map(bulk, words))

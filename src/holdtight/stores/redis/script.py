@@ -1,13 +1,14 @@
-"""Scripts: read from `lua/`, their header made binding.
+"""Loads the scripts in `lua/` and enforces their headers.
 
-The header of a script names its KEYS and ARGV in order; the loader turns those names into locals, so a
-header that does not fit its body does not run. An argument in brackets may be left out, and is nil then. A last `...`
-stands for any number more, which the body finds in K and A. `call` and `sub` are there too. `--@include x` puts
-`lua/lib/x.lua`, with what that includes, in that place, which lets a script answer its fast path before it pays for
-functions that it will not need; nor does it pay for names and locals that are used only after a line `--@rest`.
+The header of a script names its KEYS and ARGV in order. The loader turns those names into locals, so a script whose
+header does not fit its body fails. An argument in brackets is optional, and nil if left out. A final `...` stands for
+any number of further values, which the body finds in K and A. `call` and `sub` are locals too. `--@include x` inserts
+`lua/lib/x.lua`, with its own includes, at that place: a script can finish its fast path before it pays for functions
+that the fast path does not need. Names and locals that are used only after a line `--@rest` cost the fast path nothing
+either.
 
-The loader also replaces some words: QUEUE, WAITERS, HOLDERS and WATCHERS by what those keys end in (`keys.py`), TAIL_MS
-and its like by their numbers (`stores/times.py`), and OWNER_OF(value) and its like by the field of that value
+The loader also replaces macros: QUEUE, WAITERS, HOLDERS and WATCHERS by the suffixes of those keys (`keys.py`), TAIL_MS
+and the like by their numbers (`stores/times.py`), and OWNER_OF(value) and the like by that field of the value
 (`fields.py`).
 """
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from hashlib import sha1
 else:
     try:
-        from _sha1 import sha1  # without OpenSSL, which takes longer to load than anything of ours
+        from _sha1 import sha1  # avoids OpenSSL, which takes longer to load than any module of ours
     except ImportError:
         from hashlib import sha1
 
@@ -81,31 +82,31 @@ def _with_includes(source: str) -> str:
 
 
 SCRIPTS: "list[Script]" = []
-"""All that the modules so far have named."""
+"""All scripts of the modules that are loaded so far."""
 
 
 def expanded(source: str) -> str:
-    """With its includes, and with what the loader's words stand for."""
+    """The source with its includes and macros expanded."""
     whole = re.sub(_WORD, lambda found: _WORDS[found[0]], _with_includes(source))
     return re.sub(_FIELD, lambda found: "sub({}, {}, {})".format(found[2], *FIELDS[found[1]]), whole)
 
 
 class Script:
-    """One Lua script, its hash, and requests that run it. It is read when it is first asked for anything, or with the
-    first client (see clients/loading.py): who imports holdtight need not wait for scripts."""
+    """One Lua script, its hash, and requests that run it. The file is read on first use, or with the first client (see
+    clients/loading.py), so that importing holdtight does not wait for scripts."""
 
     keys: list[str]
     argv: list[str]
     needed: int
-    """So many of them must be given."""
+    """How many arguments are required."""
     returns: list[str]
     open_ended: bool
     body: bytes
     sha: str
     start: bytes
-    """The start of every request: everything before the keys."""
+    """The start of a request with the required arguments: everything before the keys."""
     longer_start: bytes
-    """Of a request with all arguments, if some may be left out."""
+    """The same for a request that also has the optional arguments."""
     _by_hash: bytes
     _by_body: bytes
 
@@ -122,8 +123,8 @@ class Script:
             return self.__dict__[attribute]
 
     def load(self) -> None:
-        """Reads it, unless that was done."""
-        if "longer_start" in self.__dict__:  # the last to be set
+        """Reads the file, unless it was read before."""
+        if "longer_start" in self.__dict__:  # the attribute that is set last
             return
         name = self.name
         source = _read(f"{name}.lua")
@@ -133,7 +134,7 @@ class Script:
         for word in ("KEYS", "ARGV", "RETURN"):
             if word not in header:
                 raise ValueError(f"{name}.lua has no {word} line in its header")
-        # Each is whole before it is seen: another thread may load the same script at the same time.
+        # Each attribute is complete when it is set: another thread may load the same script at the same time.
         keys = header["KEYS"][0].split()
         argv = [word.strip("[]") for word in header["ARGV"][0].split()]
         open_ended = keys[-1] == "..."
@@ -149,7 +150,7 @@ class Script:
         body = "local K, A, call, sub = KEYS, ARGV, redis.call, string.sub\n"
         body += self._names(used.__contains__) + first
         if rest:
-            # A function of its own: the room for its many locals is made when it is called, not with every run.
+            # A separate function: Lua allocates its many locals only when it is called, not with every run.
             body += f"return (function()\n{self._names(lambda name: name not in used)}{rest}end)()\n"
         self.body = body.encode("ascii")
         self.sha = sha1(self.body, usedforsecurity=False).hexdigest()
@@ -162,7 +163,7 @@ class Script:
         return b"*%d\r\n" % (3 + len(self.keys) + arguments) + self._by_hash + bulk(len(self.keys))
 
     def _names(self, wanted: Callable[[str], bool]) -> str:
-        """Locals for those of the names in the header."""
+        """Declares locals for the wanted names of the header."""
         lines = ""
         for words, table in ((self.keys, "K"), (self.argv, "A")):
             chosen = {word: f"{table}[{at}]" for at, word in enumerate(words, 1) if wanted(word)}
@@ -177,6 +178,7 @@ class Script:
         return self.start + b"".join(map(bulk, keys))
 
     def with_body(self, request: bytes) -> bytes:
+        """The same request with the script's body in it."""
         return request.replace(self._by_hash, self._by_body, 1)
 
     def request(self, keys: Sequence[bytes], *args: bytes | str | int) -> bytes:

@@ -1,4 +1,4 @@
-"""How to get to a server: a fixed address, or the embedded server that is started when needed."""
+"""The place of a single server: a fixed address, or the embedded server, which is started when needed."""
 
 import threading
 from collections.abc import Generator
@@ -31,14 +31,14 @@ class RedisPlace(Place):
         super().__init__(client, runtime, target.display())
         self.target = target
         self._tls = tls
-        self._tls_lock = threading.RLock()  # re-entrant: a signal handler may connect in the middle of it
+        self._tls_lock = threading.RLock()  # re-entrant: a signal handler may connect while its thread has the lock
         self.kept_run = b""
-        """The run of the server at the other end of the keeper's link; for the keeper's thread alone."""
+        """The run id of the server on the keeper's link; only the keeper's thread uses it."""
         process.tell_of_fork(self)
 
     @contextmanager
     def reach(self) -> "Generator[Address]":
-        """The address to connect to, for as long as it takes to connect. May block."""
+        """Yields the address, which is valid while the caller connects. May block."""
         from holdtight.config.targets import Single
 
         if isinstance(self.target, Single):
@@ -56,7 +56,7 @@ class RedisPlace(Place):
                 raise LinkDown(quotable(error), sent=False) from error
 
     def after_fork(self) -> None:
-        self._tls_lock = threading.RLock()  # another thread of the parent may have had it
+        self._tls_lock = threading.RLock()  # a thread of the parent may have held it
 
     def tls_for(self, address: "Address") -> "ssl.SSLContext | None":
         """Built once: reading certificates is slow."""

@@ -1,13 +1,12 @@
-"""Looking for an answer for a moment before one sleeps until it comes.
+"""The spin wait: polls for a reply for a moment before the thread blocks.
 
-A thread that sleeps has to be woken, by the processor on which the server runs, which takes longer than a server that
-is near needs for a lock: far longer on a virtual machine, whose idle processor has been given to somebody else. So who
-asks looks again and again, a tenth of a millisecond or so, and sleeps only then. Every look is a system call without
-Python's lock: other threads are not kept from their work.
+The processor that runs the server has to wake a blocked thread. That takes longer than a nearby server needs for a
+lock, and far longer on a virtual machine whose idle processor was given to another guest. So the caller polls for about
+a tenth of a millisecond, and only then blocks. Every poll is a system call without the GIL, so other threads can run.
 
-Where it does not pay it is left: the server is far; it waits for the very processor on which we look; other threads
-ask as well, which have better use for Python's lock; other processes want the processor, and take it away from us. Once
-in a while it is tried again, after a thousand answers or two at last.
+Spinning stops where it does not pay: the server is far away; the server needs the processor on which we spin; other
+threads send requests too and make better use of the GIL; other processes preempt us. It is tried again from time to
+time, in the end after one or two thousand replies.
 """
 
 import resource
@@ -21,20 +20,20 @@ __all__ = ["LinkLookout", "SpinWait"]
 MOST_LOOKS = 100
 MOST_CREDIT = 16
 DEBIT = 2
-"""What one answer that was not seen costs of what those earned that were: two of three should be."""
+"""The credit that a missed reply costs; a reply seen while spinning earns 1. So two of three should be seen."""
 CHECK = 64
-"""After so many answers it is seen whether the processor was taken away meanwhile."""
+"""The number of replies after which the spin wait checks whether the thread was preempted."""
 _AT_ONCE = socket.MSG_DONTWAIT
 _WHO = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 
 _latest = [0]
-"""The thread that has asked last, of all that look."""
+"""The last thread that used any spin wait."""
 
 
 class SpinWait:
-    """Of one link, or of several that are waited for at once: used by one thread at a time.
+    """The spin wait of one link, or of several links that one thread waits for at once; used by one thread at a time.
 
-    `rests` are the shortest and the longest time of rest, in calls of `again`.
+    `rests` are the shortest and the longest rest, in calls of `again`.
     """
 
     __slots__ = ("_check", "_credit", "_looks", "_next_rest", "_rest", "_rests", "_taken_away", "_usual", "looking")
@@ -54,14 +53,14 @@ class SpinWait:
         self._taken_away = 0
 
     def again(self) -> None:
-        """Some time has passed."""
+        """Called from time to time: counts down the rest, and starts to spin again after it."""
         if not self.looking:
             self._rest -= 1
             if self._rest <= 0:
                 self._begin()
 
     def read(self, recv: Callable[..., bytes], size: int) -> bytes:
-        """What comes by a socket that blocks."""
+        """Reads from a blocking socket."""
         if self._is_welcome():
             for looks in range(self._looks):
                 try:
@@ -74,7 +73,7 @@ class SpinWait:
         return recv(size)
 
     def poll(self, poll: Callable[[float], list[Any]], ms: float) -> list[Any]:
-        """What a poll object says within so many milliseconds."""
+        """Polls a poll object for at most so many milliseconds."""
         if self._is_welcome():
             for looks in range(self._looks):
                 found = poll(0)
@@ -112,7 +111,7 @@ class SpinWait:
         more = looks - self._usual
         self._usual += more / 2 if more > 0 else more / 32
         self._looks = min(MOST_LOOKS, 4 + int(2 * self._usual))
-        if self._usual < 1:  # it is there at once, as on a processor that we share: nobody would have slept
+        if self._usual < 1:  # replies are there at once, as on a shared processor: the thread would not have blocked
             self._next_rest = self._rests[1]
             self._rest_longer()
 
@@ -131,8 +130,7 @@ class SpinWait:
 
 
 class LinkLookout(SpinWait):
-    """As long as it looks it stands in the place of what reads from a descriptor, which is the second of what a link
-    uses."""
+    """The spin wait of one link: while it spins, it replaces the read function in the link's `_bare`."""
 
     __slots__ = ("_bare", "_read", "_recv")
 

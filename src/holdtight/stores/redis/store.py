@@ -1,7 +1,7 @@
-"""The Redis store: turns claims into Steps and replies into values. Knows no wait loop.
+"""The Redis store: turns claims into Steps and replies into values. It contains no wait loop.
 
-A `Prepared` claim keeps the parts of its requests that never change already packed if they are asked for more than
-once, so that the uncontended path only appends an owner and a time.
+A `Prepared` claim caches the packed constant parts of its requests when they are needed more than once. The
+uncontended path then only appends an owner and a time.
 """
 
 from typing import Any, cast
@@ -43,8 +43,8 @@ _RENEWAL = b"%b" + keys.OF_A_RENEWAL + b"$24\r\n%b\r\n%b"
 
 
 class Prepared:
-    """One claim on one store. The requests of every acquisition are packed as far as they can be, and kept from the
-    second time on that they are needed: a process may hold a hundred thousand locks that it takes once."""
+    """One claim on one store. Caches the packed prefixes of its requests from their second use on: a process may hold
+    a hundred thousand locks that it acquires once."""
 
     __slots__ = ("_packed", "ask", "attempt", "claim", "main", "max_waiters", "patience", "release", "store", "valid")
 
@@ -57,13 +57,13 @@ class Prepared:
         self.patience = min(self.valid, LONGEST_PATIENCE)
         self.attempt: bytes | None = None
         self.ask: bytes | None = None
-        """As `attempt`, without joining a line."""
+        """Like `attempt`, but does not join the queue."""
         self.release: bytes | None = None
         self._packed = 0
-        """Which of them have been asked for."""
+        """Bits for the prefixes that were packed at least once."""
 
     def pack_attempt(self, *, queue: bool) -> bytes:
-        """`attempt`, or `ask`, for somebody who has found none."""
+        """Packs the request prefix `attempt`, or `ask`; caches it from the second call."""
         claim, names, ttl_ms = self.claim, keys.pack(self.main), self.ttl_ms
         if claim.kind is Kind.EXCLUSIVE:
             head = script.ATTEMPT.start + names
@@ -85,7 +85,7 @@ class Prepared:
         return packed
 
     def release_by(self, owner: Owner, inbox_word: bytes) -> bytes:
-        """Of a name that others want: the next in line is to hear of it before us."""
+        """A release of a contended name: the next waiter's bell leaves before our reply (decision 0012)."""
         return script.RELEASE.longer_start + keys.pack(self.main) + bulk(owner) + inbox_word
 
     def _is_first(self, what: int) -> bool:
@@ -102,7 +102,7 @@ class Prepared:
         return max(1, round(self.claim.ttl * 1000))
 
     def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step:
-        """Asks for the lock; the same question serves a first request, a confirmation and a retry."""
+        """Asks for the lock; the same request serves as first attempt, confirmation and retry."""
         limit = self.store.not_after(now, patience)
         return Step(
             (self.attempt if queue else self.ask) or self.pack_attempt(queue=queue),
@@ -121,13 +121,14 @@ class Prepared:
         )
 
     def marker_step(self, owner: Owner, marker: int) -> Step:
-        """Refuses attempts of an owner that has released but may have one on its way; gives back what came of one."""
+        """Leaves a marker for an owner that has released: refuses an attempt of it that is still under way, and
+        releases the grant if the attempt has arrived already."""
         step = self.withdraw_step(owner, marker=marker)
         step.undo = False
         return step
 
     def read_release(self, reply: Any) -> "int | Denied | None":
-        """None if it was an error reply, which tells nothing."""
+        """None for an error reply, which proves nothing."""
         return None if isinstance(reply, Exception) else read_release(reply, 0.0)
 
     def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step:
@@ -141,14 +142,14 @@ class Prepared:
         )
 
     def sweep_step(self, owner: Owner) -> Step:
-        """A withdrawal of somebody who is gone already: what it does is hand on a name that is free."""
+        """A withdrawal of an owner that is already gone: its only effect is to hand on a free name."""
         step = self.withdraw_step(owner)
         step.undo = False
         return step
 
     def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes:
-        """Gives more time, and never takes any away."""
-        # In one piece: ten thousand may be due at once.
+        """Extends the time left, and never shortens it."""
+        # One format operation: ten thousand renewals may be due at once.
         main, size = self.main, len(self.main)
         return _RENEWAL % (
             script.RENEW.start,
@@ -163,7 +164,7 @@ class Prepared:
         )
 
     def set_request(self, owner: Owner, now: float, ttl: float, patience: float, ordinal: int, marker: int) -> bytes:
-        """Sets the time left, to less too: refused if one with a higher ordinal has been there."""
+        """Sets the time left, which may shorten it. Refused after a request with the same or a higher ordinal."""
         names = self.keys
         terms = self.store.renewal_terms(now, ttl, patience)
         head = script.RENEW.longer_start + bulk(names.main) + bulk(names.waiters) + bulk(names.holders)
@@ -186,11 +187,11 @@ class Prepared:
         return script.TOUCH.head(*self.keys) + bulk(owner) + bulk(inbox)
 
     def arrival_limit(self, now: float, patience: float) -> int:
-        """`not_after` of an attempt sent now, in ms and rounded up: what a marker must outlive."""
+        """`not_after` of an attempt sent now, in ms and rounded up: a marker must outlive it."""
         return self.store.not_after(now, patience) // 1000 + MARKER_SLACK_MS
 
     def holder_step(self, holder: Owner, left: float) -> Step:
-        """Who is behind an owner, for a message to people. A reader's label, or that of permits, is not looked up."""
+        """Reads host, pid and label of an owner, for error messages. Labels of shared holders are not looked up."""
 
         def read(reply: Any, sent: float) -> Holder:
             about = read_record(reply[0])
@@ -225,8 +226,8 @@ class Prepared:
         )
 
     def downgrade_step(self, owner: Owner, *, now: float, marker: bytes = b"") -> Step:
-        """Of a reader's claim: what `owner` holds exclusively becomes that, with no gap. `marker`, of `marker_text`,
-        refuses what the writer sent before."""
+        """For a claim to read: turns the exclusive grant of `owner` into a shared one, without a gap. `marker`, from
+        `marker_text`, refuses earlier requests of the writer."""
         limit = self.store.not_after(now, self.patience)
         return Step(
             (script.DOWNGRADE.longer_start if marker else script.DOWNGRADE.start)
@@ -263,7 +264,7 @@ class Store:
         self.max_waiters = max_waiters
         self._renewal_terms: tuple[object, bytes] = (None, b"")
         self._renewals_until = 0
-        """The latest arrival limit of any renewal so far, in µs of the server's time."""
+        """The latest arrival limit of all renewals so far, in µs of the server's time."""
 
     def prepare(self, claim: Claim) -> Prepared:
         return Prepared(self, claim)
@@ -272,11 +273,11 @@ class Store:
         return Several(parts)
 
     def not_after(self, now: float, patience: float) -> int:
-        """The last moment, in the server's microseconds, at which a request sent now may still act."""
+        """The last time, in the server's µs, at which the server may carry out a request sent now."""
         return int((self.client.server_time(now) + patience) * 1e6)
 
     def renewal_terms(self, now: float, ttl: float, patience: float) -> bytes:
-        """The end of a renewal. Those that leave at the same moment have the same, as a rule."""
+        """The last arguments of a renewal. Cached: renewals sent at the same time usually share them."""
         what = (now, ttl, patience, self.client.lead)
         known, packed = self._renewal_terms
         if known != what:
@@ -289,7 +290,7 @@ class Store:
         return packed
 
     def marker_text(self, ordinal: int, marker: int) -> bytes:
-        """What lua/lib/mark.lua takes. It counts for as long as a renewal of ours, or an attempt up to `marker` (ms),
+        """A marker for lua/lib/mark.lua. It is valid as long as one of our renewals, or an attempt up to `marker` (ms),
         may arrive. Without an ordinal it refuses attempts only; b"" if there is nothing to refuse."""
         if not ordinal:
             return b"%013d" % marker if marker else b""
@@ -324,7 +325,8 @@ class Store:
 
 
 def read_release(reply: Any, sent: float) -> "int | Denied":
-    """1 done, 2 done and dead waiters are left to sweep, 3 done and to be looked after, Denied if it was not ours."""
+    """1: done; 2: done, dead waiters remain to be swept; 3: done, the caller must check the hand-over; Denied: not
+    ours."""
     if isinstance(reply, int):
         return reply
     return Denied(reply[1] or None, 0.0)
@@ -341,7 +343,7 @@ def read_record(item: bytes | None) -> dict[str, Any]:
 
 
 def records_step(client: Client, owners: list[Owner]) -> Step:
-    """Host, pid and label of the clients behind these owners."""
+    """Reads the records (host, pid, start time) of these owners' clients."""
     wanted = [keys.client_record(client.namespace, owner[:CLIENT_ID_SIZE]) for owner in owners]
     return Step(
         command("MGET", *wanted),

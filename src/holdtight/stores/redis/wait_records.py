@@ -1,7 +1,7 @@
-"""What waiters publish so that deadlocks can be found: the requests behind core/deadlock.py.
+"""The records that waiters publish for deadlock detection: the requests behind core/deadlock.py.
 
-`ns:waits:<owner>` says, for the owner of a grant, what its task or thread waits for, and as whom. Loaded when somebody
-first waits with a lock in hand, not with the package.
+For the owner of a grant, `ns:waits:<owner>` has the name that its task or thread waits for, and the owner that waits.
+Loaded when a thread or task first waits while it holds a lock, not with the package.
 """
 
 import json
@@ -22,25 +22,25 @@ __all__ = ["BLOCKERS", "PUBLISHED_MS", "RETRACT", "Waits"]
 BLOCKERS = Script("blockers")
 RETRACT = Script("retract")
 PUBLISHED_MS = 10_000
-"""How long a publication stays that nobody takes back or repeats."""
+"""How long a record stays unless it is retracted or repeated."""
 PATIENCE = 2.0
 
 
 class Waits:
-    """Every request is about one key, or the keys of one name: on a cluster each has a slot of its own."""
+    """Every request uses one key, or the keys of one name: on a cluster, those share a slot."""
 
     def __init__(self, store: "Store") -> None:
         self._store = store
         self._namespace = store.client.namespace
 
     def publish_step(self, holder: Owner, wait: Wait) -> Step:
-        """The owner of this grant waits."""
+        """Publishes that the owner of this grant waits."""
         value = wait.waiter + json.dumps([wait.name, wait.who, wait.label], ensure_ascii=False).encode()
         request = command("SET", keys.waits(self._namespace, holder), value, "PX", PUBLISHED_MS)
         return _aside(request, lambda reply, sent: None)
 
     def retract_step(self, holder: Owner, waiter: Owner) -> Step:
-        """It waits no more."""
+        """Removes the record when the wait is over."""
         return Step(
             RETRACT.request((keys.waits(self._namespace, holder),), waiter),
             None,
@@ -50,11 +50,11 @@ class Waits:
         )
 
     def published_step(self, holder: Owner) -> Step:
-        """What the owner of this grant waits for: a Wait, or None."""
+        """Reads what the owner of this grant waits for: a Wait, or None."""
         return _aside(command("GET", keys.waits(self._namespace, holder)), lambda reply, sent: _wait(reply))
 
     def blockers_step(self, name: str, waiter: Owner) -> Step:
-        """The owners that keep the waiter from the name; none if it does not wait there (any more)."""
+        """Reads the owners that block the waiter; none if it does not wait for this name (any more)."""
         names = keys.keys_of(self._namespace, name)
         return Step(
             BLOCKERS.request(names, waiter),
@@ -78,5 +78,5 @@ def _wait(value: bytes | None) -> Wait | None:
     try:
         name, who, label = json.loads(value[OWNER_SIZE:])
     except (ValueError, TypeError):
-        return None  # another version's, or not ours at all
+        return None  # written by another version, or by another program
     return Wait(value[:OWNER_SIZE], str(name), str(who), None if label is None else str(label))

@@ -1,4 +1,4 @@
--- Takes over a detached grant in one step, under a new owner and a higher fence.
+-- Takes over a detached grant in one step, with a new owner and a higher fence.
 -- KEYS    main waiters
 -- ARGV    old owner ttl label not_after
 -- RETURN  {1, fence, now, ''} | {0, now, holder} not there to be adopted | {-1, now} late | {-3, now} withdrawn

@@ -1,4 +1,4 @@
--- Writes the fence that a quorum has agreed on to a node, only where the owner still has its vote.
+-- Writes the fence that a quorum agreed on to a node, if the owner still has the node's vote.
 -- KEYS    main queue waiters holders
 -- ARGV    owner fence ttl
 -- RETURN  1 written, or more was there already | 0 not ours

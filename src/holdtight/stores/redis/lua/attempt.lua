@@ -1,17 +1,17 @@
--- Asks for an exclusive lock: first request, confirmation of a hand-over and retry alike.
+-- Attempts to acquire an exclusive lock. Serves as first request, confirmation of a hand-over and retry.
 -- KEYS    main queue waiters holders
 -- ARGV    ttl px limit label inbox not_after owner
 -- RETURN  fence | {1, fence, now, expired_owner} | {0, now, holder, left, position, look}
 -- RETURN  {-1, now} late | {-2, now, waiting} queue full | {-3, now} withdrawn
--- px is ttl + TAIL; limit is the longest queue to join, 0 asks without joining; not_after is in µs.
+-- px is ttl + TAIL; limit is the longest queue to join, 0 to attempt without joining; not_after is in µs.
 --@include constants
 local value = call('GET', main)
 local time = call('TIME')
 local seconds, micros = time[1], time[2]
--- A fence is 16 digits: seconds, then six of microseconds. As texts they compare as the numbers do.
+-- A fence has 16 digits: the seconds, then six digits of microseconds. As strings, fences compare like numbers.
 local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
 if #text == 16 and text <= not_after then
-  -- The usual case: nothing is there but, perhaps, what the last holder left.
+  -- The usual case: the name is free; at most the last holder's tombstone is there.
   local free
   if not value then
     free = call('EXISTS', waiters) == 0
@@ -21,7 +21,7 @@ if #text == 16 and text <= not_after then
   elseif sub(value, 1, 27) == 'x1q' .. owner and FENCE_OF(value) < text then
     local left = call('PTTL', main)
     if left > TAIL and left <= tonumber(px) and call('HGET', waiters, owner) then
-      -- The usual confirmation of a hand-over: the owner still stands in line, and gets more time than it has.
+      -- The usual confirmation of a hand-over: the owner is still in the queue, and its time left grows.
       call('ZREM', queue, owner)
       call('HDEL', waiters, owner)
       call('PEXPIRE', main, px)

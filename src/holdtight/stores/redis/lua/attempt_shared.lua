@@ -1,18 +1,18 @@
--- Asks to read (mode r, n 1, permits 0), or for n permits of a semaphore if no more than `permits` are then out
--- (mode p): first request, confirmation of a hand-over and retry alike.
+-- Attempts to acquire a read lock (mode r, n 1, permits 0), or n permits of a semaphore if at most `permits` are then
+-- in use (mode p). Serves as first request, confirmation of a hand-over and retry.
 -- KEYS    main queue waiters holders
 -- ARGV    mode n permits ttl px limit label inbox not_after owner
 -- RETURN  fence | {1, fence, now, expired_owner} | {0, now, holder, left, position, look}
 -- RETURN  {-1, now} late | {-2, now, waiting} queue full | {-3, now} withdrawn
--- px is ttl + TAIL; limit is the longest queue to join, 0 asks without joining; not_after is in µs.
+-- px is ttl + TAIL; limit is the longest queue to join, 0 to attempt without joining; not_after is in µs.
 local value = call('GET', main)
 local time = call('TIME')
 local seconds, micros = time[1], time[2]
--- A fence is 16 digits: seconds, then six of microseconds. As texts they compare as the numbers do.
+-- A fence has 16 digits: the seconds, then six digits of microseconds. As strings, fences compare like numbers.
 local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
 if value and #value == 19 and sub(value, 1, 3) == 't1-' and #text == 16 and text <= not_after
   and sub(value, 4) < text and tonumber(sub(value, 4)) and (mode == 'r' or tonumber(n) <= tonumber(permits)) then
-  -- The usual case: nobody has it, nobody waits.
+  -- The usual case: no holder, no waiter.
   if redis.pcall('ZADD', holders, 'NX', math.floor(text / 1000) + ttl, owner) == 1 then
     local span = px
 --@include admit_unqueued
@@ -32,7 +32,7 @@ n, permits = tonumber(n), tonumber(permits)
 local now = math.floor(now_us / 1000)
 
 if not flagged and last < now_us and (kind == 't1' or shared == mode and #value == 19) then
-  -- Nobody in line, nobody dead to clear away, and it fits.
+  -- No waiters, no expired holders to remove, and the request fits.
   local room, span = mode == 'r' or n <= permits, tonumber(px)
   if shared then
     room = #call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 1) == 0

@@ -1,8 +1,8 @@
--- An operator vouches for a node: no vote that still counts was lost in its last start. It votes at once.
+-- An operator vouches that a node's last start lost no vote that still counts. The node then votes at once.
 -- KEYS    stamp
 -- ARGV    inbox passport not_after
 -- RETURN  1 | {-1, now} late
--- passport is as in vote.lua; its run is that of the server at the other end of the very connection: a bless can never be meant for another start.
+-- passport is as in vote.lua. Its run id comes from the same connection, so a bless never applies to another start.
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)

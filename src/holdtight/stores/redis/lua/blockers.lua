@@ -1,10 +1,10 @@
--- Who keeps a waiter from a name. Reads, changes nothing.
+-- Finds the holders that block a waiter. Changes nothing.
 -- KEYS    main queue waiters holders
 -- ARGV    waiter
 -- RETURN  {owner, …} every holder that must end before the waiter can have the name
--- Nobody is returned if the waiter does not stand in line, or if waiting may end without those holders: what is
--- returned here is what a deadlock is made of, so whatever is not known for sure is left out. A waiter
--- for permits waits for any of many holders, and no single one keeps it out.
+-- Returns no owner if the waiter is not in the queue, or if its wait may end without those holders. Deadlocks are
+-- deduced from this result, so uncertain blockers are left out. A waiter for permits waits for any of many holders;
+-- no single one blocks it.
 local value = call('GET', main)
 local kind = value and KIND_OF(value)
 if kind ~= 'x1' and kind ~= 's1' then return {} end
@@ -17,7 +17,7 @@ local function is_alive(one)
   return one and tonumber(EXPIRY_OF(one)) > now
 end
 if not is_alive(entry) then return {} end
--- A process that was killed waits no more, though its entry lasts a while: nobody listens where it is rung.
+-- A killed process no longer waits, though its entry remains for a while: its inbox has no subscriber.
 local size = tonumber(INBOX_SIZE_OF(entry))
 if size > 0 then
   local listening = redis.pcall('PUBSUB', 'NUMSUB', sub(entry, 40, 39 + size))
@@ -25,7 +25,7 @@ if size > 0 then
 end
 if kind == 'x1' then
   local holder = OWNER_OF(value)
-  -- A holder that still stands in line was handed the name and is about to confirm: it will run.
+  -- A holder that is still in the queue was handed the name and is about to confirm: it will run.
   if call('PTTL', main) <= TAIL or call('ZSCORE', queue, holder) then return {} end
   return {holder}
 end

@@ -1,9 +1,9 @@
--- Makes a reader of the exclusive holder in one step, under a higher fence. Readers at the head of the line come
--- in with it.
+-- Turns the exclusive holder into a reader in one step, with a higher fence. Readers at the head of the queue are
+-- admitted too.
 -- KEYS    main queue waiters holders
 -- ARGV    owner ttl px label not_after [marker]
 -- RETURN  {1, fence, now, ''} | {0, now, holder} not ours, or expired: '' if nobody holds it alone | {-1, now} late
--- marker is as in lib/mark.lua; it refuses what the writer sent before.
+-- marker is as in lib/mark.lua; it refuses earlier requests of the writer.
 local value = call('GET', main)
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]

@@ -1,9 +1,9 @@
--- Reads everything about one name, changes nothing.
+-- Reads the whole state of one name. Changes nothing.
 -- KEYS    main queue waiters holders
 -- ARGV    most
 -- RETURN  {now, value or '', left, {owner, entry, left, …} who share it in the order of their fences,
 -- RETURN  {owner, entry, …} in line order, number waiting, number of live holders}
--- left is that of the exclusive holder, or of the last of those who share; above 0 only if it is held.
+-- left is the ms left to the exclusive holder, or to the last shared holder; above 0 only if the name is held.
 local value = call('GET', main)
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,9 +1,9 @@
--- Takes several names in one step, if each is to be had for the asking: nobody in line, nobody dead to be cleared
--- away, and it fits. Otherwise nothing is changed, and they are asked for one by one.
+-- Acquires several names in one step if each is available at once: no waiters, no expired holders to remove, and the
+-- request fits. Otherwise changes nothing; the client then attempts the names one by one.
 -- KEYS    ...
 -- ARGV    not_after owner ...
 -- RETURN  {1, now, fence, …} in the order of the names | {0, now, place of the first that is not} | {-1, now} late
--- Four keys a name: main queue waiters holders. Six arguments a name: mode n permits ttl px label.
+-- Four keys per name: main queue waiters holders. Six arguments per name: mode n permits ttl px label.
 local time = call('TIME')
 local seconds, micros = time[1], time[2]
 local now_us = seconds * 1000000 + micros

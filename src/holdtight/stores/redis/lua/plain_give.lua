@@ -1,5 +1,5 @@
--- Deletes a plain lock if its owner still holds it. It needs no arrival limit: an owner is made for one acquisition, and
--- an owner that has been given back never takes again. A text that a caller chose is covered first: see plain_unsign.
+-- Deletes a plain lock if its owner still holds it. It needs no arrival limit: an owner is made for one acquisition and
+-- never acquires again after its release. A text that a caller chose is covered first: see plain_unsign.
 -- KEYS    lock
 -- ARGV    owner
 -- RETURN  1 done | 0 not ours

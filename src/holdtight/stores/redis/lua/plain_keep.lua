@@ -1,11 +1,11 @@
--- Sets the time left of a plain lock, or adds to it; never creates. It acts only where the lock has the expiry that its
--- sender last knew, so that a request that arrives late, or twice, changes nothing: its owner has moved on.
+-- Sets the time left of a plain lock, or adds to it; never creates a lock. It acts only if the lock has the expiry that
+-- the sender last knew, so that a request that arrives late, or twice, changes nothing.
 -- KEYS    lock
 -- ARGV    owner ttl mode known avoid not_after
 -- RETURN  {1, expiry, now} done | {-2, expiry, now} another expiry than the known one | {-1, 0, now} late
 -- RETURN  {0, 0, now} not ours, or without an expiry where it must have one
--- mode: 'add' to the time left, 'replace' it, or 'set' it also where it is for ever. known: '' asks for the expiry.
--- avoid: expiries that requests of this owner name which may still arrive. None of them is ever set again meanwhile.
+-- mode: 'add' to the time left, 'replace' it, or 'set' it even for a lock without an expiry. known: '' asks for the
+-- expiry. avoid: the `known` expiries of this owner's requests that may still arrive. None of them is set meanwhile.
 --@include plain_time
 if now_us > tonumber(not_after) then return {-1, 0, now} end
 if call('GET', lock) ~= owner then return {0, 0, now} end

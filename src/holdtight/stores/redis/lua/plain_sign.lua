@@ -1,4 +1,4 @@
--- Puts the caller's own text in the place of the owner under which a plain lock was taken.
+-- Replaces the owner of a plain lock by a text that the caller chose.
 -- KEYS    lock
 -- ARGV    owner text not_after
 -- RETURN  {1, expiry, now} done | {2, expiry, now} that text stands there already | {0, 0, now} not ours

@@ -1,9 +1,9 @@
--- Asks for a plain lock, a key that holds its owner and nothing else: first request and retry alike.
+-- Attempts to acquire a plain lock, a key that holds its owner and nothing else. Serves as first request and retry.
 -- KEYS    lock
 -- ARGV    owner ttl not_after
 -- RETURN  1 granted | 0 held by another | {-1, now} late
--- ttl 0 is for ever; not_after is in µs. A user without the right to TIME does without that limit. A retry may arrive
--- when the holder has extended the lock already: it lengthens the time left, and never shortens it.
+-- ttl 0 means no expiry; not_after is in µs, and has no effect for a user without permission for TIME. A retry may
+-- arrive after the holder has extended the lock: it extends the time left, and never shortens it.
 --@include plain_time
 if now_us > tonumber(not_after) then return {-1, now} end
 local value = redis.pcall('GET', lock) -- of another type: somebody's, all the same

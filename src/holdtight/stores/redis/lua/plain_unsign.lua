@@ -1,11 +1,11 @@
--- Begins to give back a plain lock that stands under a text of a caller's own choice. Others may choose the same text, and
--- a delete that arrives late could hit their lock. So a cover that nobody else has takes the place of the text, to be
--- given back as any owner is, once no other request for the text can still arrive. A former cover is replaced as well.
+-- Begins the release of a plain lock whose value is a text that the caller chose. Other callers may choose the same
+-- text, and a late delete could hit their lock. So a unique cover replaces the text (or a former cover). The cover is
+-- deleted like any owner, once no other request for the text can still arrive.
 -- KEYS    lock
 -- ARGV    former text cover known not_after
 -- RETURN  {2, expiry, now} covered | {0, 0, now} not there | {-2, expiry, now} another expiry than the known one
 -- RETURN  {-1, 0, now} late
--- known: the expiry that the sender last knew; '' if it knows none.
+-- known: the expiry that the sender last knew; '' if it has none.
 --@include plain_time
 if now_us > tonumber(not_after) then return {-1, 0, now} end
 local value = call('GET', lock)

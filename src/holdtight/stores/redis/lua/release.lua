@@ -1,9 +1,9 @@
--- Gives back what one holds, alone or among others, to the next in line if there is one.
+-- Releases an exclusive or shared grant, and hands the name to the next waiters, if there are any.
 -- KEYS    main queue waiters holders
 -- ARGV    owner [inbox]
 -- RETURN  1 released | 2 released, sweep again | {0, holder} not ours: '' if it is gone, free or shared by others
 -- RETURN  3 released, to a waiter that is trusted to come: no runner-up was told to look when its claim ends
--- inbox is the one of the connection that asks: see usual_handover.lua.
+-- inbox is that of the releasing connection: see usual_handover.lua.
 --@include constants
 local value = call('GET', main)
 if not value then return {0, ''} end
@@ -20,12 +20,12 @@ if alone or last_one then
   local text = time[1] .. (#micros == 6 and micros or sub('00000' .. micros, -6))
   if #text == 16 and fence < text then
     if last_one then
-      -- Without a flag there is nothing in the hash but holders, if it is ours.
+      -- Without a flag the hash has nothing but holders, if it is ours.
       local done = redis.pcall('HDEL', waiters, 'h' .. owner)
       if type(done) == 'number' then call('DEL', holders, waiters) else call('DEL', holders) end
     end
     if front ~= 'x1q' then
-      -- The usual case: nobody waits. The next taker is to see this fence.
+      -- The usual case: no waiters. The tombstone keeps the fence for the next owner.
       local done = redis.pcall('SET', main, 't1-' .. fence, 'PX', TAIL_TEXT)
       if done.err then call('DEL', main) end
       return 1
@@ -49,7 +49,7 @@ if shared and not flagged then
   if call('ZREM', holders, owner) == 0 then return {0, ''} end
   local done = redis.pcall('HDEL', waiters, 'h' .. owner)
   if call('ZCARD', holders) > 0 then return 1 end
-  -- Without a flag there is nothing else in the hash that counts: it need not stay for as long as they might have.
+  -- Without a flag the hash has nothing else of use: it need not stay as long as the holders could have.
   if type(done) == 'number' then call('PEXPIRE', waiters, HEARTBEAT) end
   local time = call('TIME')
   local ahead = math.ceil((last - time[1] * 1000000 - time[2]) / 1000)

@@ -1,6 +1,6 @@
--- Gives time to what one holds; never creates, never revives. Without a marker the time left only grows: a request that
--- comes late must not undo a newer one. With a marker it is set, and may be shorter: the marker's ordinal proves that
--- no newer request of this owner has been here.
+-- Renews a grant; never creates or revives one. Without a marker the time left only grows: a late request must not undo
+-- a newer one. With a marker the time left is set, and may shrink: the marker's ordinal proves that no newer request of
+-- this owner has arrived.
 -- KEYS    main waiters holders
 -- ARGV    owner ttl px not_after [marker]
 -- RETURN  1 renewed | {0, holder} not ours: '' if expired, gone or shared by others | {-1, now} late
@@ -9,7 +9,7 @@
 local value = call('GET', main)
 if not value then return {0, ''} end
 if not marker and sub(value, 1, 27) == 'x1-' .. owner then
-  -- The usual case: nobody waits, and no ordinal is remembered.
+  -- The usual case: no waiters, and no ordinal is remembered.
   local left = call('PTTL', main)
   if left <= TAIL then return {0, ''} end
   local time = call('TIME')

@@ -1,4 +1,5 @@
--- Gives a node's vote back, and rings some of those who were denied meanwhile: not all, or all would come at once.
+-- Gives a node's vote back, and rings some of the waiters that were denied meanwhile. Not all: they would all retry at
+-- once.
 -- KEYS    main
 -- ARGV    owner
 -- RETURN  1 given back | {0, holder} not ours: '' if it is gone, free or shared by others
@@ -12,7 +13,7 @@ if OWNER_OF(value) == owner and value >= 'x1' and value < 'x2' then
   local flag, fence = FLAG_OF(value), FENCE_OF(value)
   local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
   if #text == 16 and #fence == 16 and tonumber(fence) and fence < text then
-    -- The usual case. The next taker is to see this fence.
+    -- The usual case. The tombstone keeps the fence for the next owner.
     local quiet = flag == 'h' or call('EXISTS', main .. WATCHERS) == 0
     if quiet and flag == 'g' then flag = 'h' end
     done = redis.pcall('SET', main, 't1' .. flag .. fence, 'PX', TAIL_TEXT)

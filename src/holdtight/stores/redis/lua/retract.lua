@@ -1,4 +1,4 @@
--- Takes back what a waiter published about an owner, unless a later wait has replaced it.
+-- Removes the record that a waiter published for an owner, unless a later wait has replaced it.
 -- KEYS    published
 -- ARGV    waiter
 -- RETURN  1 removed | 0 not there, or another's

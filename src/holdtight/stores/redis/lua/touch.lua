@@ -1,6 +1,6 @@
--- A waiter's heartbeat. Never grants and never clears a mark; rings the waiter, so that it comes and looks, if the
--- server does not know it (any more), or would ring it elsewhere (an attempt came late, by a connection that is gone), or
--- if what it waits for may be had and those who should have said so are dead.
+-- A waiter's heartbeat. Never grants and never clears a mark. Rings the waiter, which then attempts again, if the server
+-- does not know it (any more); if its entry has another inbox (a late attempt arrived on a connection that is gone); or
+-- if the name may be available and the clients that should have rung it are dead.
 -- KEYS    main queue waiters holders
 -- ARGV    owner inbox
 -- RETURN  1 known | 0 unknown

@@ -1,29 +1,30 @@
--- Asks one node of a quorum for its vote, to hold a name alone (mode x) or to read (mode r): first request, retry,
--- renewal and healing alike. Nobody stands in line here; who is denied can be rung. What is ours is never shortened:
--- a late renewal must not undo a newer one that came by another connection.
+-- Asks one node of a quorum for its vote, to hold a name exclusively (mode x) or to read (mode r). Serves as first
+-- request, retry, renewal and repair. There is no queue; a denied waiter can ask to be rung. The owner's own grant is
+-- never shortened: a late renewal must not undo a newer one that came on another connection.
 -- KEYS    main stamp
 -- ARGV    mode px label waiter proposal inbox passport not_after owner
 -- RETURN  fence(16) now(16), both in µs | {1, fence, now, expired_owner} | {0, now, holder, left}
 -- RETURN  {-1, now} late | {-3, now} withdrawn | {-4, now, left} guarded: too soon after a start
--- px is ttl + TAIL; not_after and proposal are in µs. waiter is whom to ring, '' for the renewal of a lease: proposal is
--- then its fence, which may be old. passport is max_ttl(9) run, as in the node's stamp: run is the server's run id, '' to
--- vote without the guard. A '+' before it says that the guard has let a vote by this very connection pass already.
+-- px is ttl + TAIL; not_after and proposal are in µs. waiter is the owner to ring, '' for the renewal of a lease:
+-- proposal is then its fence, which may be old. passport is max_ttl(9) run, as in the node's stamp: run is the server's
+-- run id, '' to vote without the guard. A '+' before it says that the guard has already passed a vote from this
+-- connection.
 --@include constants
 local value = call('GET', main)
 local time = call('TIME')
 local seconds, micros = time[1], time[2]
--- A fence is 16 digits: seconds, then six of microseconds. As texts they compare as the numbers do.
+-- A fence has 16 digits: the seconds, then six digits of microseconds. As strings, fences compare like numbers.
 local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
 if mode == 'x' and waiter ~= '' and #text == 16 and #proposal == 16 and text <= not_after
   and seconds <= proposal and (#px > 5 or px >= '11000') then
-  -- The usual cases: nothing is there but, perhaps, what the last holder left, and the proposal is of this very second. So
-  -- it can be agreed to, with a ttl of a second and a max_ttl of four: see below. Texts are compared, since taking them
-  -- apart, or turning them into numbers, costs more than all else here.
+  -- The usual cases: the name is free, with at most the last holder's tombstone, and the proposal is of the current
+  -- second. So it is acceptable with a ttl of at least one second and a max_ttl of at least four: see below. Strings are
+  -- compared whole, since cutting them or converting them to numbers costs more than all else here.
   if value and #value == 19 and value > 't1h' and value < 't1h' .. proposal and proposal <= text
     and passport >= '+000004000' and passport < ',' then
-    -- The stamp need not be read, see docs/decisions/0010: what is there was left by votes that had passed the guard, each
-    -- on top of the last, so that nothing was lost since the first of them, unless with a start. And what was lost with
-    -- the last start is over: the guard said so when it let a vote by this connection pass, in this very run.
+    -- The stamp need not be read, see docs/decisions/0010. Votes that passed the guard wrote this value, each on top of
+    -- the last, so nothing was lost since the first of them, except by a restart. And votes lost in the last restart
+    -- have expired: the guard checked that when it passed a vote from this connection, in this run of the server.
     call('SET', main, 'x1h' .. owner .. proposal .. label, 'PX', px)
     return proposal .. text
   end
@@ -79,14 +80,15 @@ end
 --@include read_main
 local floor, memory, quarter = tonumber(proposal), nil, max_ttl * 250
 if floor > now_us + math.min(1000000, quarter) then floor = now_us end -- their clock is wrong, or ours is
--- A fence is forgotten TAIL after it, or with all data and then max_ttl passes: what is given now must be later than
--- that. The fence is not raised to it, which would spread a clock that is ahead; to this node, the request is late.
+-- A node forgets a fence TAIL after the fence's time, or when it loses all data, after which max_ttl passes. A new fence
+-- must be later than any forgotten one. An older proposal is refused as late, not raised: raising it would spread the
+-- time of a clock that is ahead.
 local oldest = waiter == '' and 0 or now_us - math.min(TAIL * 800, quarter)
 
 if mode == 'x' and left <= 0 and not flagged and not shared and last < now_us then
   local fence = math.max(last + 1, floor)
   if fence >= oldest and fence <= now_us + ttl * 1000 then
-    -- Before anything is paid for that it does not need.
+    -- Returns before the costs of what this case does not need.
     local text = string.format('%.0f', fence)
     call('SET', main, 'x1' .. mark .. owner .. text .. label, 'PX', px)
     return {1, text, now, expired}

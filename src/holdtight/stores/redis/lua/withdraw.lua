@@ -1,5 +1,5 @@
--- Undoes an attempt: leaves the line, passes a grant on, and hands on a name it finds free.
--- A marker refuses an attempt, or an adoption, of this owner that is still on its way.
+-- Undoes an attempt: leaves the queue, releases a grant to the next waiter, and hands on a name that it finds free.
+-- A marker refuses an attempt, or an adoption, of this owner that is still under way.
 -- KEYS    main queue waiters holders
 -- ARGV    owner marker
 -- RETURN  1 done | 2 done, sweep again

@@ -1,5 +1,5 @@
--- Lets an owner in beside others. Runs after ZADD NX has added the owner, so that an owner that is in already keeps its
--- fence; the caller handles all other refusals. `text` is the server's time as a fence, `span` is how long the keys stay.
+-- Admits an owner among shared holders. Runs after ZADD NX succeeded, so an owner that is in already keeps its fence;
+-- the caller handles all other refusals. `text` is the server's time as a fence, `span` is how long the keys stay.
 -- Without a flag on the main value the hash has nothing but holders.
 -- EXPECTS  holders label main mode n owner span text waiters
 -- LEAVES   nothing: it returns

@@ -1,4 +1,4 @@
--- The rest of an attempt, in any mode, when its fast path does not serve. `mine` is the fence if this owner holds the
+-- The rest of an attempt, in any mode, after its fast path did not apply. `mine` is the fence if this owner holds the
 -- name in this mode, else false; n and permits are numbers.
 -- EXPECTS  CLAIM FRESH HEARTBEAT SWEEP TAIL expired flagged holders inbox kind label last left limit main mine mode n
 -- EXPECTS  now now_us owner permits px queue shared ttl value waiters
@@ -13,7 +13,7 @@ if flagged or last >= now_us then
   entry = known and call('ZSCORE', queue, owner) and known -- or its line is gone: it joins anew
 end
 if mine then
-  -- This request may be a late one, repeated and answered long ago: it gives time, and takes none away.
+  -- This request may be late, and its retry answered long ago: it extends the time left, and never shortens it.
   if mode == 'x' then
     call('PEXPIRE', main, math.max(px, left + TAIL))
     if known then leave_queue(owner) end
@@ -26,7 +26,7 @@ if mine then
   return {1, mine, now, ''}
 end
 
--- An owner that attempts by itself is passed over no longer.
+-- An owner that attempts again is no longer passed over.
 local function look_again()
   if entry and MARK_OF(entry) ~= '-' then
     call('HSET', waiters, owner, MODE_OF(entry) .. '-' .. sub(entry, 3))
@@ -89,7 +89,7 @@ else
     local one = mode == 'x' and call('ZRANGE', holders, -1, -1, 'WITHSCORES')
       or call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     holder, left = one[1], one[2] - now
-    -- Only a waiter ahead keeps this one out, and it may have died: nothing else would tell.
+    -- Only a waiter ahead blocks this one, and it may have died without notice: check again within a heartbeat.
     if fits(mode, n, permits) then patience = math.min(left, HEARTBEAT) end
   else
     left = 0
@@ -104,7 +104,7 @@ if not entry then
   local waiting = call('ZCARD', queue)
   if not flagged or dealt then looked = call('HGET', waiters, 'c') end -- it was not read, or may be another now
   if waiting >= tonumber(limit) then
-    -- Drops dead waiters from a line that is full; from another part of a long one each time.
+    -- Drops dead waiters from a full queue; from another part of a long queue each time.
     local from = waiting > SWEEP and now % (waiting - SWEEP + 1) or 0
     local ids = call('ZRANGE', queue, from, from + SWEEP - 1)
     for i = 1, #ids do

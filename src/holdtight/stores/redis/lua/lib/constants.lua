@@ -1,4 +1,4 @@
--- Times in milliseconds, from stores/times.py, which says what they mean.
+-- Times in milliseconds and a size; stores/times.py explains them.
 -- EXPECTS  nothing
 -- LEAVES   TAIL CLAIM FRESH HEARTBEAT SWEEP
 local TAIL, CLAIM, FRESH, HEARTBEAT, SWEEP = TAIL_MS, CLAIM_MS, FRESH_MS, HEARTBEAT_MS, SWEEP_SIZE

@@ -1,6 +1,6 @@
--- When this node may vote again after a start that may have lost votes. A node that has lost a vote must not give it to
--- another owner while the first may still count on it, which is max_ttl at the longest. So it waits that long after a
--- client has found it without a stamp of this run.
+-- The restart guard: when this node may vote again after a start that may have lost votes. A node that lost a vote must
+-- not give it to another owner while the first owner may still rely on it, which is at most max_ttl. So the node waits
+-- that long after a client has found it without a stamp of this run.
 -- EXPECTS  max_ttl now run stamp
 -- LEAVES   unguarded_at
 --

@@ -1,13 +1,13 @@
--- Gives what is free to those who wait for it.
---     taker    the owner that was given the name alone      claimed  for how many ms
---     trusting the caller looks after the claim itself      trusted  and so no runner-up was told
+-- Hands a free name, or free permits, to waiters.
+--     taker    the owner that was granted the name exclusively   claimed  its claim window in ms
+--     trusting the caller checks the claim itself                trusted  so no runner-up was told
 -- EXPECTS  CLAIM FRESH HEARTBEAT SWEEP TAIL admit clear_away fence_text fits is_alive keep keep_floor last leave_queue
 -- EXPECTS  living main memory_of now_us queue settle stored tighten waiters was_shared
 -- LEAVES   taker claimed hand_over pass_on
 local taker, claimed, budget, trusting, trusted = nil, 0, SWEEP, false, false
 
--- True unless the server says that nobody listens. Without the right to publish, or without
--- an inbox, the waiter polls and counts as reached.
+-- False only if the inbox has no subscriber. Without an inbox, or without permission to publish, the waiter polls and
+-- counts as reached.
 local function ring(inbox, message)
   if inbox == '' then return true end
   local receivers = redis.pcall('PUBLISH', inbox, message)
@@ -19,7 +19,7 @@ local function inbox_of(entry)
   return sub(entry, 40, 39 + size), sub(entry, 40 + size)
 end
 
--- Tells the first live waiter from `score` on to look when the claim window ends.
+-- Tells the first live waiter from `score` on to attempt again when the claim window ends.
 local function note_runner_up(score, claim)
   local ids = call('ZRANGEBYSCORE', queue, score, '+inf', 'LIMIT', 0, 4)
   for i = 1, #ids do
@@ -31,12 +31,12 @@ local function note_runner_up(score, claim)
   end
 end
 
--- Gives to all who can have it now, in order, from behind `score`; `me` is never given anything, the caller decides.
--- Returns true if it had to stop: it is held alone now, or somebody comes first who must wait, or it ran out of
--- looks; and true if there may be more to look through. If it came to `me`: its score, last.
--- A given entry stays in line, marked, until its owner confirms: a claim that is missed has its mark already.
--- A script that runs out of looks leaves in 'c' how far it came (`looked` for the next), so that the next goes on
--- there and does not look at the same live but passed over waiters again. An attempt that clears a mark removes it.
+-- Grants to all waiters that fit now, in order, behind `score`; never to `me`, for which the caller decides.
+-- Returns first: true if it had to stop, because the name is now held exclusively, a waiter ahead does not fit, or the
+-- budget is used up. Second: true if more entries may be left to check. Third, if it reached `me`: the score of `me`.
+-- A granted entry stays in the queue, marked, until its owner confirms: a missed claim is thus marked already.
+-- A script that uses up its budget stores in 'c' how far it came (`looked` for the next), so that the next continues
+-- there and skips live waiters that were passed over. An attempt that clears a mark deletes 'c'.
 local function hand_over(score, looked, me)
   local window = 0
   while budget > 0 do
@@ -98,10 +98,10 @@ local function hand_over(score, looked, me)
   return true, true
 end
 
--- After an owner has given back what it had: to the next in line, or else a tombstone with the fence. What comes
--- before has read all keys, or failed before it had written; and began with a write that a server out of memory
--- does not refuse. Returns 1; 2 if dead entries are left to be swept before a live one is found; 3 if nobody but the
--- caller, who `looks`, will notice should the taker not come.
+-- Runs after an owner gave up its grant: hands the name to the next waiters, or leaves a tombstone with the fence. The
+-- script must have read all keys before its first write, so that it fails before it writes; and its first write must be
+-- one that a server out of memory does not refuse. Returns 1; 2 if dead entries are left to sweep; 3 if only the caller,
+-- which `looks`, will notice when the taker does not confirm.
 local function pass_on(floor, looked, looks)
   local more, _ = false, nil
   trusting = looks

@@ -1,14 +1,14 @@
--- Those who share a name: counted as they are now, never by a stored number. The dead are cleared away some at a time;
--- until all are, nobody can have the name alone.
---     stored   in the set, dead or alive      living  of them; both are kept up by what is granted
---     longest  of the times to live that this script has granted
+-- The shared holders of a name, always counted from the set, never from a stored number. Expired holders are removed
+-- some at a time; until all are removed, no owner can hold the name exclusively.
+--     stored   holders in the set, expired or not      living  those not expired; `admit` updates both
+--     longest  the longest time to live that this script has granted
 -- EXPECTS  HEARTBEAT SWEEP TAIL fence_text flagged holders keep keep_floor kind last main now now_us queue shared value
 -- EXPECTS  waiters
 -- LEAVES   longest was_shared stored living clear_away fits admit settle tighten
 
 local greedy, permits_taken, longest = kind == 'p1' and #value == 20, nil, 0
 if not value and flagged then
-  -- The main key may have been lost, by eviction or by hand. Those who hold still do.
+  -- The main key may have been lost, by eviction or by hand. The holders still hold.
   local id = call('ZRANGE', holders, -1, -1)[1]
   local holder = id and call('HGET', waiters, 'h' .. id)
   shared = holder and MODE_OF(holder)
@@ -24,7 +24,8 @@ else
   call('ZCARD', holders) -- before the first write: it may be somebody else's key
 end
 
--- Returns one that expired. An owner that missed a hand-over still stands in line: it held nothing that could expire.
+-- Removes expired holders and returns one of them. Not one that is still in the queue: it missed a hand-over, and held
+-- nothing that could expire.
 local function clear_away()
   local found, fields = '', {}
   for i = 1, #dead do
@@ -39,7 +40,7 @@ local function clear_away()
   return found
 end
 
--- One each, as long as nobody has taken more: only then are the holders read.
+-- Each holder has one permit unless the name is `greedy`: only then does this read the holders' entries.
 local function permits_out()
   if permits_taken then return permits_taken end
   permits_taken = living
@@ -63,7 +64,7 @@ local function fits(mode, n, permits)
   return mode == 'r' and shared == 'r'
 end
 
--- Lets one more in; `settle` must follow. `waiter` is the entry of one in line, marked as given.
+-- Adds a shared holder; `settle` must follow. `waiter` is its marked queue entry, if it comes from the queue.
 local function admit(id, mode, n, ttl, label, waiter)
   last = math.max(last + 1, now_us)
   if stored == 0 then greedy, permits_taken = false, 0 end
@@ -80,7 +81,7 @@ local function admit(id, mode, n, ttl, label, waiter)
   longest = math.max(longest, ttl)
 end
 
--- All keys stay until the last holder has been seen to expire; none of them is ever shortened here.
+-- Writes the main value. All keys stay until the last holder has visibly expired; none is ever shortened here.
 local function settle(flag)
   local span = math.max(longest + TAIL, call('PTTL', holders))
   call('PEXPIRE', holders, span)
@@ -91,7 +92,7 @@ local function settle(flag)
   keep_floor(last, longest)
 end
 
--- Nobody shares it any more: what else is in the hash must not stay for as long as they might have.
+-- After the last shared holder: the rest of the hash must not stay as long as the holders could have.
 local function tighten()
   local known = call('HMGET', waiters, 'e', 'f')
   local floor = math.ceil(((known[2] or 0) - now_us) / 1000) + TAIL

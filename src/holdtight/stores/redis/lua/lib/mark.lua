@@ -1,18 +1,18 @@
--- Markers: what a name remembers of an owner that has moved on.
+-- Markers: they refuse late requests of an owner that has moved on.
 -- EXPECTS  holders keep now owner queue waiters
 -- LEAVES   is_overtaken mark
 --
--- A marker is  until(13) ordinal.  Up to `until` (ms), when nothing that the owner sent before can act any more,
--- attempts and adoptions of this owner are refused. With an ordinal (digits, or nothing) so are its renewals that
--- have a lower one, or none: an owner counts its renewals from the first on that may take time away.
+-- A marker is  until(13) ordinal.  Up to `until` (ms), after which no earlier request of the owner can act any more,
+-- attempts and adoptions of this owner are refused. With an ordinal (digits, or nothing), its renewals without a higher
+-- ordinal are refused too: an owner numbers its renewals from the first one that may shorten the time left.
 
--- Says if the marker that is known refuses a renewal that brings `marker`, or none.
+-- True if the known marker refuses a renewal with `marker`, or with none.
 local function is_overtaken(known, marker)
   local latest = known and tonumber(UNTIL_OF(known)) >= now and tonumber(sub(known, 14))
   return latest and latest >= (marker and tonumber(sub(marker, 14)) or 0)
 end
 
--- Drops lapsed markers and entries that no line or set knows, some at a time: a hash in constant use never expires.
+-- Drops lapsed markers, and entries that are in no queue or set, some at a time: a hash in constant use never expires.
 local function drop_litter()
   local some = call('HRANDFIELD', waiters, 8, 'WITHVALUES')
   for i = 1, #some, 2 do
@@ -27,7 +27,7 @@ local function drop_litter()
   end
 end
 
--- Leaves a marker, which must be hidden by no missing flag; `latest` is what 'e' was.
+-- Stores a marker. The caller must set the flag of the main value, or the marker is not found. `latest` is the old 'e'.
 local function mark(marker, latest)
   local until_ms = tonumber(UNTIL_OF(marker))
   call('HSET', waiters, 'm' .. owner, marker, 'e', math.max(until_ms, latest or 0))

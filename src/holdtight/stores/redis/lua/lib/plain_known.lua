@@ -1,5 +1,5 @@
--- When a plain lock expires (server's ms; -1 never; without the right to TIME, the ms that are left), and whether that is
--- what the sender last knew. PTTL and TIME may read the clock one after the other: hence the 2 ms.
+-- The expiry of a plain lock (server's ms; -1 for never; without permission for TIME, the ms left), and whether it is
+-- the one that the sender last knew. PTTL and TIME may read the clock at different moments: hence the 2 ms.
 -- EXPECTS  known lock now
 -- LEAVES   left expiry known_matches
 local left = call('PTTL', lock)

@@ -1,4 +1,4 @@
--- The server's time, in µs and in ms; 0 for a user without the right to TIME, whose requests have no arrival limit.
+-- The server's time, in µs and in ms; 0 for a user without permission for TIME, whose requests have no arrival limit.
 -- EXPECTS  nothing
 -- LEAVES   now_us now
 local time = redis.pcall('TIME')

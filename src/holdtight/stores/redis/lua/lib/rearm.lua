@@ -1,5 +1,5 @@
--- Gives time to one who shares: more than is left, or `exact` so much. The keys that it shares with others are never
--- shortened.
+-- Renews a shared holder: extends its time left, or sets it if `exact`. The keys that it shares with other holders are
+-- never shortened.
 -- EXPECTS  exact holders main now owner px ttl waiters
 -- LEAVES   nothing
 local span = math.max(tonumber(px), call('PTTL', holders))

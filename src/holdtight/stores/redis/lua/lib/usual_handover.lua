@@ -1,6 +1,6 @@
--- The usual hand-over: the first in line is alive, wants the name alone and can be rung, and the hash remembers nothing
--- else. handover.lua does the same with more care for all other cases. Its first write is one that a server out of
--- memory does not refuse. `text` is the server's time as a fence.
+-- The usual hand-over: the first waiter is alive, wants the name exclusively and can be rung, and the hash has neither
+-- 'f' nor 'c'. handover.lua covers all other cases. The first write here is one that a server out of memory does not
+-- refuse. `text` is the server's time as a fence.
 -- EXPECTS  CLAIM FRESH HEARTBEAT TAIL inbox main owner queue text waiters
 -- LEAVES   nothing: it returns, or has changed nothing
 local id = call('ZRANGE', queue, 0, 0)[1]
