@@ -1,4 +1,4 @@
-"""The keeper without a server: lanes, agenda, deadlines. Its stations are in test_station.py."""
+"""The keeper without a server: lanes, agenda, deadlines. Its stations are in test_keeper_connection.py."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class NodeGroup:
         self._taps: dict[int, tuple[Any, ...]] = {}
         """What `gather` needs of each connection, by file descriptor."""
         self._checks = 0
-        self._lookout = SpinWait(_RESTS) if spin else None
+        self._spin_wait = SpinWait(_RESTS) if spin else None
 
     def put(self, index: int, wire: NodeConnection) -> None:
         self.tidy()  # a closed file descriptor may have the new connection's number
@@ -174,14 +174,14 @@ class NodeGroup:
         left = max(0.0, until - call.sent)
         usual = not call.stuck
         nothing_yet = enough > len(answers) // 2
-        lookout = self._lookout
-        if lookout is not None and not lookout.looking:
-            lookout.again()
+        spin_wait = self._spin_wait
+        if spin_wait is not None and not spin_wait.looking:
+            spin_wait.again()
         while True:
             if not usual:
                 ready = self._poll(left)
-            elif lookout is not None and lookout.looking:
-                ready = lookout.poll(poll, left * 1000 + 0.5)
+            elif spin_wait is not None and spin_wait.looking:
+                ready = spin_wait.poll(poll, left * 1000 + 0.5)
             elif nothing_yet:  # one of these must answer before a decision: do not wake up for the others
                 self._later.poll(left * 1000 + 0.5)
                 ready = poll(0)

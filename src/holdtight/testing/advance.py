@@ -12,7 +12,7 @@ from holdtight.base.clock import Duration, seconds
 from holdtight.config.targets import Memory
 from holdtight.stores.memory.place import Stores
 from holdtight.testing.loops import is_blind
-from holdtight.testing.runtime import HandPost
+from holdtight.testing.runtime import HandRuntime
 
 __all__ = ["Advance", "Clock"]
 
@@ -34,7 +34,7 @@ class Clock:
     def __init__(self, *, patience: Duration = 1.0) -> None:
         self._us = 0
         self.stores = Stores(lambda: BEGINNING_US + self._us)
-        self.runtime = HandPost(self.now, seconds(patience, "patience"))
+        self.runtime = HandRuntime(self.now, seconds(patience, "patience"))
         self._moving = threading.Lock()
         self._unfinished: weakref.ref[Advance] | None = None
         process.tell_of_fork(self)

@@ -15,7 +15,7 @@ from holdtight.testing.waiters import HandSleeper, Waiters
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-__all__ = ["HandPost"]
+__all__ = ["HandRuntime"]
 
 
 class HandKeeper(Keeper):
@@ -55,7 +55,7 @@ class HandKeeper(Keeper):
                 self._runner = None
 
 
-class HandPost(Runtime):
+class HandRuntime(Runtime):
     keeper: HandKeeper
 
     def __init__(self, clock: Clock, patience: float) -> None:

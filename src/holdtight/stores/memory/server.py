@@ -34,7 +34,7 @@ REMEMBERED = 10_000
 """With more keys than this, the last fence of a free name is dropped early: this clock never goes back, so the next
 fence is higher anyway."""
 
-InboxArgs = list[bytes]
+Words = list[bytes]
 Hear = Callable[[bytes], object]
 Error = hiredis.ReplyError
 
@@ -75,7 +75,7 @@ class Server:
 
     # Requests.
 
-    def execute(self, words: InboxArgs) -> Any:
+    def execute(self, words: Words) -> Any:
         """Returns the reply; an error reply is a value, as from a link."""
         bells: list[tuple[bytes, bytes]] = []
         try:
@@ -93,7 +93,7 @@ class Server:
                 if hear is not None:
                     hear(message)
 
-    def _answer(self, words: InboxArgs, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
+    def _answer(self, words: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
         try:
             if words[0] == b"EVALSHA" or words[0] == b"EVAL":
                 number = int(words[2])
@@ -106,9 +106,7 @@ class Server:
             refused.__cause__ = error
             return refused
 
-    def _scripted(
-        self, which: bytes, keys: InboxArgs, args: InboxArgs, now_us: int, bells: list[tuple[bytes, bytes]]
-    ) -> Any:
+    def _scripted(self, which: bytes, keys: Words, args: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
         verb = VERBS.get(which)
         if verb is not None:
             return self._run(verb, keys[0], args, now_us, bells)
@@ -128,7 +126,7 @@ class Server:
             name.set_clock(now_us)
         return name
 
-    def _run_on_all(self, keys: InboxArgs, args: InboxArgs, now_us: int) -> Any:
+    def _run_on_all(self, keys: Words, args: Words, now_us: int) -> Any:
         if not self._under_way.isdisjoint(keys):
             return Error("BUSY the request that this one has interrupted is at the same name")
         try:
@@ -137,7 +135,7 @@ class Server:
         finally:
             self._under_way.difference_update(keys)
 
-    def _run(self, verb: Verb, key: bytes, args: InboxArgs, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
+    def _run(self, verb: Verb, key: bytes, args: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
         if key in self._under_way:
             return Error("BUSY the request that this one has interrupted is at the same name")
         name: Name | None = None
@@ -151,7 +149,7 @@ class Server:
                 bells += name.bells
                 name.bells = []
 
-    def _plainly(self, words: InboxArgs, now_us: int) -> Any:
+    def _plainly(self, words: Words, now_us: int) -> Any:
         now = now_us // 1000
         match words:
             case [b"SET", key, value]:

@@ -30,7 +30,7 @@ from holdtight.base.process import abandon_descriptor, tell_of_fork
 from holdtight.base.values import OWNER_SIZE, Owner
 from holdtight.stores.redis.handshake import Session
 from holdtight.stores.redis.resp import bulk
-from holdtight.stores.redis.spin import LinkLookout
+from holdtight.stores.redis.spin import LinkSpinWait
 
 __all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in", "unopened"]
 
@@ -90,10 +90,10 @@ class Link:
         "fd",
         "inbox",
         "inbox_word",
-        "lookout",
         "owed",
         "session",
         "sock",
+        "spin_wait",
     )
 
     def __init__(self, sock: socket.socket) -> None:
@@ -114,7 +114,7 @@ class Link:
         self._timeout = -1.0
         self._send_timeout = float("inf")
         self._kept: list[Any] = []
-        self.lookout: LinkLookout | None = None
+        self.spin_wait: LinkSpinWait | None = None
         self.owed = 0
         self.session = Session(2, b"")
         self.inbox = b""
@@ -124,10 +124,10 @@ class Link:
     def look_out(self) -> None:
         """From now on `call` spins for a moment before it blocks, where that pays. A further call may end a rest of the
         spin wait, which then measures again."""
-        if self.lookout is not None:
-            self.lookout.again()
+        if self.spin_wait is not None:
+            self.spin_wait.again()
         elif not _is_tls(self.sock):  # TLS sockets do not support MSG_DONTWAIT
-            self.lookout = LinkLookout(self._bare, self.sock.recv)
+            self.spin_wait = LinkSpinWait(self._bare, self.sock.recv)
 
     def set_timeout(self, timeout: float) -> None:
         if timeout == self._timeout:

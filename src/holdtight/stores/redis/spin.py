@@ -15,7 +15,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-__all__ = ["LinkLookout", "SpinWait"]
+__all__ = ["LinkSpinWait", "SpinWait"]
 
 MOST_LOOKS = 100
 MOST_CREDIT = 16
@@ -129,7 +129,7 @@ class SpinWait:
         self._rest = rest
 
 
-class LinkLookout(SpinWait):
+class LinkSpinWait(SpinWait):
     """The spin wait of one link: while it spins, it replaces the read function in the link's `_bare`."""
 
     __slots__ = ("_bare", "_read", "_recv")

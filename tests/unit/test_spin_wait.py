@@ -11,7 +11,7 @@ import pytest
 
 from holdtight import Locks
 from holdtight.stores.redis import spin
-from holdtight.stores.redis.spin import CHECK, DEBIT, MOST_LOOKS, LinkLookout, SpinWait
+from holdtight.stores.redis.spin import CHECK, DEBIT, MOST_LOOKS, LinkSpinWait, SpinWait
 from tests.support.servers import RunningServer
 
 RESTS = 2, 8
@@ -66,7 +66,7 @@ class NodeConnection:
 
 @pytest.fixture(params=["read", "poll"])
 def ask(request: pytest.FixtureRequest) -> Any:
-    """Asks by a lookout, where the answer comes after so many looks: how many were made, and whether one slept."""
+    """Asks by a spin wait, where the answer comes after so many looks: how many were made, and whether one slept."""
     wire = NodeConnection()
 
     def by_read(out: SpinWait, after: int) -> tuple[int, int]:
@@ -184,7 +184,7 @@ def test_who_is_not_left_the_processor_does_not_waste_it(
 def test_a_link_reads_plainly_whenever_it_does_not_look() -> None:
     wire = NodeConnection()
     bare: list[Any] = ["write", "read"]
-    out = LinkLookout(bare, wire.recv)
+    out = LinkSpinWait(bare, wire.recv)
     for _ in range(3):
         while out.looking:
             assert bare[1] != "read"
@@ -198,7 +198,7 @@ def test_a_link_reads_plainly_whenever_it_does_not_look() -> None:
 
 @pytest.fixture
 def links(server: RunningServer) -> Iterator[Any]:
-    """The lookouts of a client's links, after an acquisition."""
+    """The spin waits of a client's links, after an acquisition."""
     opened: list[Locks] = []
 
     def open_locks(**options: Any) -> list[Any]:
@@ -207,7 +207,7 @@ def links(server: RunningServer) -> Iterator[Any]:
         with locks.lock("a"):
             pass
         idle: list[Any] = list(locks.transport.idle)
-        return [link.lookout for link in idle]
+        return [link.spin_wait for link in idle]
 
     yield open_locks
     for locks in opened:
@@ -215,7 +215,7 @@ def links(server: RunningServer) -> Iterator[Any]:
 
 
 def test_a_client_looks_unless_it_is_told_not_to(links: Any) -> None:
-    assert [type(each) for each in links()] == [LinkLookout]
+    assert [type(each) for each in links()] == [LinkSpinWait]
     assert links(spin=False) == [None]
 
 
@@ -224,7 +224,7 @@ def test_after_a_time_of_rest_a_client_finds_out_anew(server: RunningServer) -> 
         with locks.lock("a"):
             pass
         link: Any = locks.transport.idle[0]
-        out: SpinWait = link.lookout
+        out: SpinWait = link.spin_wait
         out._sleep(1)
         for _ in range(300):
             with locks.lock("a"):
