@@ -76,6 +76,12 @@ class State:
         """0 for a fence that the clock has passed."""
         return max(0, -((self.now_us - fence) // 1000))
 
+    def was_set_back(self, main: Main, who: bytes, ttl: int) -> bool:
+        """The end of what he has was set before the clock was set back: it lies behind a fence that is ahead."""
+        holder = self.holders.alive(who, self.now)
+        ends = holder.expiry if holder else main.until - TAIL
+        return main.fence > self.now_us + ttl * 1000 and ends * 1000 > main.fence
+
     # What there is
 
     @property
