@@ -144,3 +144,19 @@ def test_a_late_renewal_is_refused_with_the_servers_time(desk: Desk) -> None:
     assert refused == -1
     assert now <= told <= desk.now()
     assert desk.time_left(desk.keys.main) <= 1_000 + TAIL
+
+
+@KINDS
+def test_what_was_set_before_the_clock_was_set_back_does_not_stick(desk: Desk, kind: str) -> None:
+    """Its fence is an hour ahead, and so is its end: no late request can have done that."""
+    hour = 3_600_000
+    desk.put_tombstone(desk.now_us() + hour * 1000)
+    take(desk, ALICE, kind)
+    if kind == "x":
+        desk.wire.call("PEXPIRE", desk.keys.main, hour + 30_000)
+    else:
+        desk.wire.call("ZINCRBY", desk.keys.holders, hour, ALICE)
+    assert desk.renew(ALICE, ttl=30_000) == 1
+    assert 29_000 < left_of(desk, ALICE) <= 30_000
+    assert desk.renew(ALICE, ttl=1_000) == 1
+    assert left_of(desk, ALICE) > 28_000, "and from then on it only grows again"

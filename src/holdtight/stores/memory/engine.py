@@ -75,7 +75,7 @@ class Name(State):
             return [-1, self.now]
         if self.is_marked(who) and self.ordinals.get(who, -1) >= ordinal:
             return [-1, self.now]
-        self._arm(self.main, who, ttl, exact=ordinal > 0)
+        self._arm(self.main, who, ttl, exact=ordinal > 0 or self.was_set_back(self.main, who, ttl))
         if ordinal:
             self.mark(who, marker, ordinal)
         return 1

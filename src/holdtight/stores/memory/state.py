@@ -75,6 +75,12 @@ class State:
         """0 for a fence that the clock has passed."""
         return max(0, -((self.now_us - fence) // 1000))
 
+    def was_set_back(self, main: Main, who: bytes, ttl: int) -> bool:
+        """Whether the expiry was set before the clock was set back: it lies behind a fence that is ahead of the clock."""
+        holder = self.holders.alive(who, self.now)
+        ends = holder.expiry if holder else main.until - TAIL
+        return main.fence > self.now_us + ttl * 1000 and ends * 1000 > main.fence
+
     # Queries
 
     @property

@@ -1,6 +1,6 @@
 -- Renews a grant; never creates or revives one. Without a marker the time left only grows: a late request must not undo
--- a newer one. With a marker the time left is set, and may shrink: the marker's ordinal proves that no newer request of
--- this owner has arrived.
+-- a newer one. (An expiry that was set before the clock was set back is corrected.) With a marker the time left is set,
+-- and may shrink: the marker's ordinal proves that no newer request of this owner has arrived.
 -- KEYS    main waiters holders
 -- ARGV    owner ttl px not_after [marker]
 -- RETURN  1 renewed | {0, holder} not ours: '' if expired, gone or shared by others | {-1, now} late
@@ -25,9 +25,11 @@ local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 --@include read_main
+local ends = now + left
 if shared then
   local score = call('ZSCORE', holders, owner)
   if not score or tonumber(score) <= now then return {0, ''} end
+  ends = tonumber(score)
 elseif kind == 'x1' and OWNER_OF(value) ~= owner then
   return {0, OWNER_OF(value)}
 elseif left <= 0 then
@@ -39,7 +41,8 @@ local queue -- not known here, and not needed
 --@include mark
 local known = call('HMGET', waiters, 'm' .. owner, 'e') -- before the first write: it may be somebody else's key
 if is_overtaken(known[1], marker) then return {-1, now} end
-local exact = marker
+-- An end that lies behind a fence which is ahead of the clock was set before the clock was set back. It counts no more.
+local exact = marker or last > now_us + ttl * 1000 and ends * 1000 > last
 if shared then
 --@include rearm
 else
