@@ -1,7 +1,7 @@
 """The requests that clients send for the usual verbs, byte by byte.
 
-What differs from run to run is replaced: `OWNER`, `INBOX`, `TIME` (of the arrival limit, the proposal and the like) and
-`RUN` (of a server). A script's hash is replaced by its name, so that an edit of a script's text changes nothing here. The
+What differs from run to run is replaced: `OWNER`, `INBOX`, `TIME` (the arrival limit, the proposal and the like) and
+`PASSPORT` (of a vote). A script's hash is replaced by its name, so that an edit of a script changes nothing here. The
 lengths in front of the words are checked against the words, and then left out.
 """
 
