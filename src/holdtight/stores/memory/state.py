@@ -76,7 +76,7 @@ class State:
         return max(0, -((self.now_us - fence) // 1000))
 
     def was_set_back(self, main: Main, who: bytes, ttl: int) -> bool:
-        """Whether the expiry was set before the clock was set back: it lies behind a fence that is ahead of the clock."""
+        """Whether the expiry was set before the clock was set back: it lies behind a fence that is ahead of it."""
         holder = self.holders.alive(who, self.now)
         ends = holder.expiry if holder else main.until - TAIL
         return main.fence > self.now_us + ttl * 1000 and ends * 1000 > main.fence
