@@ -12,6 +12,8 @@ from holdtight.sync.node_group import GroupPool, NodeGroup
 
 __all__ = ["FanDriver"]
 
+LOOK_SECONDS = 0.1
+
 
 class FanDriver(PlanRunner):
     """Runs one plan: has a connection to each node, taken when first needed. A context manager."""
@@ -146,8 +148,12 @@ class FanDriver(PlanRunner):
     def _park(self, park: Park) -> Bell | None:
         """Waits until any node rings, or until `park.until`. Raises LinkDown once the client is closed: a thread that
         starts to park either is seen by `close`, or sees `closed`."""
-        ear = self._listen()
-        self._fleet.ears.add(ear)
+        try:
+            ear = self._listen()
+            self._fleet.ears.add(ear)
+            longest = float("inf")
+        except OSError:  # no descriptor is left for a wake pipe: look now and then whether the client was closed
+            ear, longest = None, LOOK_SECONDS
         while True:
             if self._fleet.closed:
                 raise client_closed()
@@ -158,7 +164,7 @@ class FanDriver(PlanRunner):
             left = park.until - self._clock()
             if left <= 0:
                 return None
-            self._crew.wait(left, ear)
+            self._crew.wait(min(left, longest), ear)
 
     def _listen(self) -> Ear:
         if self._ear is None:
