@@ -290,4 +290,3 @@ def _told(reply: Any, sent: float) -> Told:
 
 
 _as_it_is: Callable[[Any, float], Any] = lambda reply, sent: reply  # noqa: E731
-_unchanged: Callable[[bytes], bytes] = lambda request: request  # noqa: E731

@@ -351,7 +351,3 @@ def records_step(client: Client, owners: list[Owner]) -> Step:
         lambda reply, sent: [read_record(item) for item in reply],
         patience=1.0,
     )
-
-
-def _unchanged(request: bytes) -> bytes:
-    return request
