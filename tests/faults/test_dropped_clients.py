@@ -185,7 +185,7 @@ def test_nothing_is_left_with_the_keeper(private_server: RunningServer) -> None:
     def known() -> bool:
         """Clients of a memory store, which other tests have dropped, hold no connection and stay a little longer."""
         gc.collect()
-        return any(place.display in private_server.url for place in list(keeper()._stations))
+        return any(place.display in private_server.url for place in list(keeper()._connections))
 
     with pytest.warns(ResourceWarning, match="dropped"):  # noqa: PT031
         use_and_drop(private_server.url)
