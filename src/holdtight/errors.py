@@ -1,4 +1,4 @@
-"""Every error a user can see. The one place for error texts.
+"""Every error a user can see. The one place for error texts, but those of NotSupported, which are in base/refusals.py.
 
 A message says what happened, to which lock, who holds it, and what to do next; it ends with where to read more. All
 errors pickle completely, so that they can cross process pools and task queues.
@@ -375,36 +375,3 @@ class NotSupported(LockError):
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
         super().__init__(message, name=name)
-
-    @classmethod
-    def no_fence(cls, name: str) -> "NotSupported":
-        return cls(
-            f"the lease on {name!r} is degraded: the server could not be reached when it was taken, so nobody gave it "
-            'a fence. Look at lease.degraded before you rely on one, or use on_unavailable="raise".',
-            name=name,
-        )
-
-    @classmethod
-    def on_a_quorum(cls, what: str, name: str | None = None) -> "NotSupported":
-        """`what` is semaphore, downgrade, detach or adopt."""
-        return cls(_NOT_ON_A_QUORUM[what], name=name)
-
-    @classmethod
-    def upgrade(cls, name: str, who: str) -> "NotSupported":
-        return cls(
-            f"lock {name!r}: this very {who} holds it for reading, and cannot wait for the write lock meanwhile: two "
-            "readers that both do that would wait for each other for ever. Leave the read block first and look at the "
-            "data again under write(), or take write() from the start and downgrade().",
-            name=name,
-        )
-
-
-_NOT_ON_A_QUORUM = {
-    "semaphore": "a quorum has no semaphores: permits counted by majorities that overlap do not add up, and more "
-    "could be out than the limit says. Use one server for semaphores",
-    "downgrade": "cannot downgrade on a quorum: nodes would change over one by one, with no moment at which all "
-    "agree that nobody else writes. Release, and take read() anew",
-    "detach": "cannot detach on a quorum: it would have to be taken over on every node in one step. Release, and "
-    "let the other acquire",
-    "adopt": "cannot adopt on a quorum: locks of a quorum cannot be detached",
-}

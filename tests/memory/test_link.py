@@ -13,10 +13,10 @@ from holdtight import AsyncLocks, Locks
 from holdtight.base.clock import boottime
 from holdtight.base.plan import Bell
 from holdtight.keeper.keeper import runtime
+from holdtight.stores.client import Client
 from holdtight.stores.memory.engine import Name
 from holdtight.stores.memory.link import Link
 from holdtight.stores.memory.place import Stores, micros
-from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.resp import command
 
 OWNER, OTHER = b"o" * 24, b"p" * 24

@@ -14,9 +14,9 @@ import pytest
 
 from holdtight import AsyncLocks, Locks, LossReason
 from holdtight.keeper.keeper import runtime
+from holdtight.stores.client import Client
 from holdtight.stores.memory import place as module
 from holdtight.stores.memory.place import Stores, stores
-from holdtight.stores.redis.handshake import Client
 from tests.support.leases import renewed
 from tests.support.processes import StartChild, wait_for
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdtight.base.clock import Drift
 from holdtight.base.values import Claim, LossReason, Verdict
 from holdtight.core.renewal import next_ttl
-from holdtight.stores.redis.handshake import Client
+from holdtight.stores.client import Client
 from holdtight.stores.redis.store import Store
 
 CLIENT = Client("ht")

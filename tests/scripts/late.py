@@ -28,8 +28,8 @@ from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure, Terms
+from holdtight.stores.client import Client
 from holdtight.stores.redis import keys, script
-from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.store import Prepared, Store
 from tests.scripts.late_stores import Backend
 

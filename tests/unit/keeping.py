@@ -48,13 +48,11 @@ class Link:
 
 class Client:
     known = True
-    record_key = b"ht:client:x"
+    namespace = "ht"
+    id = b"client-id"
 
     def __init__(self) -> None:
         self.recorded_until = 0.0
-
-    def record(self) -> bytes:
-        return b"record\n"
 
 
 class Place:
@@ -71,7 +69,7 @@ class Place:
         self.opening: Callable[[], Link] = Link
         self.opened = 0
         self.spare: Callable[[], Link | None] = lambda: None
-        self.handed_on: dict[bytes, Any] = {}
+        self.handed_on: dict[str, Any] = {}
 
     def keeps(self, link: object) -> None: ...
 

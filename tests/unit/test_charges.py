@@ -9,6 +9,7 @@ import hiredis
 import pytest
 
 from holdtight.base.plan import LinkDown, Step
+from holdtight.base.values import Claim
 from holdtight.keeper.charges import CLAIM_SECONDS, DeferredUndo, look_after
 from tests.unit.keeping import Place, Still
 
@@ -53,7 +54,7 @@ def test_what_may_still_arrive_is_undone_until_it_cannot(now: list[float]) -> No
 
 
 class Name:
-    keys = SimpleNamespace(main=b"ht:{a}")
+    claim = Claim("a", 1.0, None)
 
     def sweep_step(self, owner: bytes) -> Step:
         return Step(b"sweep for %b\n" % owner, None, lambda reply, sent: reply, patience=1.0)

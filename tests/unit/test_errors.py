@@ -6,11 +6,13 @@ import copy
 import pickle
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import holdtight
 from holdtight import errors
+from holdtight.base import refusals
 from holdtight.base.values import Holder, LossReason, Member
 from holdtight.errors import (
     ClockDrift,
@@ -87,8 +89,8 @@ MADE: dict[str, Callable[[], LockError]] = {
     "stale": lambda: StaleFence.below("orders", 7, 9),
     "other kind": lambda: ScriptError.of_other_kind("orders", "a semaphore", "an exclusive lock"),
     "quorum of nodes": lambda: QuorumNotReached.among("orders", {"a": "yes", "b": "restart guard"}, 2, 0.5),
-    "no fence": lambda: NotSupported.no_fence("orders"),
-    "upgrade": lambda: NotSupported.upgrade("orders", "task"),
+    "no fence": lambda: refusals.no_fence("orders"),
+    "upgrade": lambda: refusals.upgrade("orders", "task"),
     "queue": lambda: QueueFull.at("orders", 100, 100),
     "not supported": lambda: NotSupported("cannot detach 'orders'", name="orders"),
     "permission": lambda: NotPermitted.because("redis://a", "NOPERM no permissions", "orders"),
@@ -277,3 +279,11 @@ def test_nodes_are_a_copy_of_what_was_given() -> None:
     error = LockError("x", nodes=given)
     given["b"] = "no"
     assert error.nodes == {"a": "yes"}
+
+
+def test_texts_of_not_supported_are_in_one_file() -> None:
+    source = Path(errors.__file__).parent
+    written = {
+        str(each.relative_to(source)) for each in source.rglob("*.py") if "NotSupported(" in each.read_text("utf-8")
+    }
+    assert written == {"errors.py", "base/refusals.py"}  # errors.py defines the class

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdtight.stores.redis.handshake import MUCH_AHEAD, VOUCHED_SECONDS, Client, InboxArgs
+from holdtight.stores.client import MUCH_AHEAD, Client
+from holdtight.stores.redis.handshake import VOUCHED_SECONDS, InboxArgs
 from holdtight.stores.redis.resp import bulk
 
 RUN = b"a" * 40

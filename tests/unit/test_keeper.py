@@ -210,6 +210,7 @@ def test_the_agenda_is_done_in_the_order_of_time_and_of_coming(keeper: Still) ->
 
 def test_what_is_kept_without_a_deadline_leaves_nothing_on_the_agenda(keeper: Still) -> None:
     place = Place()
+    place.client.known = False  # it sends no record: every line is a request
     waiter = Charge(place, interval=1.0, deadline=float("inf"))
     keeper.add(waiter, 1000.0)
     keeper.turn(1001.0)

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdtight.aio.backend import backend_of
 from holdtight.aio.driver import Driver
 from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
 from holdtight.aio.lease import AsyncLease
@@ -23,13 +24,11 @@ from holdtight.config.profiles import Profile
 from holdtight.config.settings import UNSET, Settings
 from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
-from holdtight.stores.redis.resp import command
 
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.aio.quorum_driver import FanDriver, QuorumTransport
-    from holdtight.stores.redis.quorum_place import QuorumPlace
+    from holdtight.aio.quorum_driver import FanDriver
 
 __all__ = ["AsyncLocks"]
 
@@ -72,20 +71,13 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
 
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
-        if settings.is_quorum:
-            from holdtight.aio.quorum_lock import AsyncQuorumLock
-
-            self.lock_type = AsyncQuorumLock
+        self._backend = backend_of(self.place)
+        self.lock_type = self._backend.lock_type
         self.open_loops(self.place, settings.connect_timeout)
         self._watch(partial(let_go, self._transports), "use an async with block, call aclose()")
 
     def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
-        if self.settings.is_quorum:
-            from holdtight.aio.quorum_driver import QuorumTransport
-
-            place = cast("QuorumPlace", self.place)
-            return QuorumTransport(place, loop, connect_timeout=self.settings.connect_timeout)
-        return super()._new_transport(loop)
+        return self._backend.new_transport(self.place, loop, connect_timeout=self.settings.connect_timeout)
 
     def after_fork(self) -> None:
         super().after_fork()
@@ -113,7 +105,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
             connection = self.transport().ready()
             if connection is not None and self.client.recorded_until:
                 self.client.recorded_until = 0.0
-                asked = connection.ask(command("DEL", self.client.record_key), 0.5)
+                asked = connection.ask(self.store.removal_request(), 0.5)
                 asked.add_done_callback(ignore)
                 await asyncio.wait([asked])
         finally:
@@ -128,12 +120,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         self.latest = None
 
     def _driver(self) -> "Driver | FanDriver":
-        transport = self.transport()
-        if not self.settings.is_quorum:
-            return Driver(transport)
-        from holdtight.aio.quorum_driver import FanDriver
-
-        return FanDriver(cast("QuorumTransport", transport))
+        return self._backend.driver(self.transport())
 
     async def run(self, plan: Plan[R], name: str) -> R:
         """Runs a plan that is not an acquisition, and converts its errors into public exceptions."""
@@ -231,7 +218,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         """
         detached = Detached.read(text)
         self.check_open()
-        self._can_adopt(detached.name)
+        self.place.check_supports("adopt", detached.name)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
         grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)

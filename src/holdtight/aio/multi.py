@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 from holdtight.aio.hold import AsyncHold, under
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.lock import AsyncLock
+from holdtight.base import refusals
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, task_identity
 from holdtight.base.values import LockInfo
@@ -49,10 +50,10 @@ class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
             raise failures[0]
 
     async def detach(self, ttl: Any = None) -> str:
-        raise self._refuse("detach", "several locks cannot be handed over in one step")
+        raise refusals.detach_several(self.name)
 
     async def downgrade(self) -> AsyncLease:
-        raise self._refuse("downgrade", "it is several locks; hold them one by one for that")
+        raise refusals.downgrade_several(self.name)
 
     async def leave(self) -> LeaseLost | None:
         for loss in self.forsake_if_lost():

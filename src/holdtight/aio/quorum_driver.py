@@ -19,7 +19,7 @@ from holdtight.base.breaker import Breaker
 from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
-from holdtight.stores.redis.handshake import InboxArgs
+from holdtight.stores.redis.handshake import InboxArgs, record_request
 from holdtight.stores.redis.quorum_place import SILENT_SECONDS, QuorumPlace
 from holdtight.stores.redis.script import is_unknown, with_script_body
 from holdtight.stores.times import LONGEST_PATIENCE
@@ -262,7 +262,7 @@ class _Asking:
             return
         place = self._transport.nodes[index].place
         if place.client.announcement_due():
-            connection.ask(place.client.record(), LONGEST_PATIENCE).add_done_callback(ignore)
+            connection.ask(record_request(place.client), LONGEST_PATIENCE).add_done_callback(ignore)
             place.runtime.keeper.watch(place)
         if self._fan.ways is not None:
             self._fan.ways[index] = connection

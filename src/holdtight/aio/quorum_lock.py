@@ -8,6 +8,7 @@ from holdtight.aio.broadcast import Burst
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
 from holdtight.aio.quorum_driver import FanDriver, QuorumTransport
+from holdtight.base import refusals
 from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.clients.quorum_lock import QuorumLockMixin
@@ -178,7 +179,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         self.released(tenure, reason)
 
     async def downgrade(self, tenure: Tenure) -> AsyncLease:
-        raise self.refuse("downgrade")
+        raise refusals.on_a_quorum("downgrade", self._name)
 
     async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         held = cast(QuorumTenure, tenure)

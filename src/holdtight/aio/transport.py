@@ -10,6 +10,7 @@ from holdtight.aio.connection import Connection
 from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.base.process import start_thread
 from holdtight.stores.boundary import Link, Place
+from holdtight.stores.redis.handshake import record_request
 from holdtight.stores.redis.script import is_unknown, with_script_body
 
 __all__ = ["Transport", "ignore"]
@@ -118,7 +119,7 @@ class Transport:
         client = self.place.client
         if client.announcement_due():
             # Goes out in one write with the request below; its answer is ignored.
-            connection.ask(client.record(), step.patience).add_done_callback(ignore)
+            connection.ask(record_request(client), step.patience).add_done_callback(ignore)
             self.place.runtime.keeper.watch(self.place)
         request = step.packed(connection.inbox_word)
         sent = self.place.clock()

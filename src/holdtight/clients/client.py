@@ -15,22 +15,17 @@ from holdtight.clients.degraded import stand_in_settings
 from holdtight.clients.loading import load
 from holdtight.clients.lock import BaseLock
 from holdtight.clients.reporting import Reports
+from holdtight.clients.verbs import verbs_of
 from holdtight.config.settings import UNSET, Options, Settings, refuse_monkey_patches
-from holdtight.core.inspect import look
-from holdtight.errors import LockError, NotSupported, Unavailable
+from holdtight.errors import LockError
 from holdtight.grants.leak_warning import watch_client
 from holdtight.grants.tenure import Tenure
 from holdtight.keeper.keeper import runtime
 from holdtight.stores.boundary import Place
-from holdtight.stores.redis import error_replies
-from holdtight.stores.redis.handshake import Client
-from holdtight.stores.redis.keys import keys_of
-from holdtight.stores.redis.store import Store
+from holdtight.stores.client import Client
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Tally
-    from holdtight.stores.redis.quorum_place import QuorumPlace
-    from holdtight.stores.redis.wait_records import Waits
 
 __all__ = ["BaseLocks"]
 
@@ -55,8 +50,9 @@ class BaseLocks(Reports, Generic[L]):
         self.settings = settings
         here = _runtime(settings)
         self.client = Client(settings.namespace, here.clock)
-        self.place = _place(settings, self.client, here)
-        self.store = _store(settings, self.client, self.place)
+        self.place = _open_place(settings, self.client, here)
+        self.store = self.place.store
+        self.verbs = verbs_of(self.place)
         load()
         self.events = Events(here.tell)
         for place in self._places():
@@ -67,7 +63,7 @@ class BaseLocks(Reports, Generic[L]):
         self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
         """Per name, the last lock returned and its exact arguments: a loop passes the same objects every time."""
         self._taken: dict[str, tuple[Tenure, object]] = {}
-        self._waits: Waits | None = None
+        self._waits: Any = None
         self._deadlocks: Tally | None = None
         self._stand_in: Any = None
         self.closed = False
@@ -161,6 +157,7 @@ class BaseLocks(Reports, Generic[L]):
         except (KeyError, TypeError):
             pass
         check_name(name)
+        self.place.check_supports("semaphore", name)
         made = self.semaphore_type(self, name, Options.checked(self.settings, name, kind=Kind.PERMITS, **given))
         self._keep(key, made)
         return made
@@ -190,11 +187,10 @@ class BaseLocks(Reports, Generic[L]):
         return tenure if tenure.alive else None
 
     @property
-    def waits(self) -> "Waits":
+    def waits(self) -> Any:
+        """The requests behind the search for deadlocks."""
         if self._waits is None:
-            from holdtight.stores.redis.wait_records import Waits
-
-            self._waits = Waits(self.store)
+            self._waits = self.store.waits
         return self._waits
 
     @property
@@ -227,23 +223,10 @@ class BaseLocks(Reports, Generic[L]):
         return found
 
     def _look(self, name: str) -> Plan[LockInfo]:
-        prepared = self.lock(name).prepared
-        if self.settings.is_quorum:
-            from holdtight.clients.quorum_verbs import look_at
-
-            return look_at(cast("QuorumPlace", self.place), cast(Any, prepared), self._entered())
-        return look(self.store, prepared, self._entered())
+        return self.verbs.look(self.place, self.lock(name).prepared, self._entered())
 
     def _bless(self) -> Plan[dict[str, str]]:
-        if not self.settings.restart_guard:
-            raise NotSupported("there is nothing to bless: only a quorum with its restart guard waits after a start")
-        from holdtight.clients.quorum_verbs import bless
-
-        return bless(cast("QuorumPlace", self.place))
-
-    def _can_adopt(self, name: str) -> None:
-        if self.settings.is_quorum:
-            raise NotSupported.on_a_quorum("adopt", name)
+        return self.verbs.bless(self.place)
 
     def check_open(self) -> None:
         """Raises RuntimeError on a closed client. Called before acquiring only: a closed client may still release."""
@@ -262,14 +245,7 @@ class BaseLocks(Reports, Generic[L]):
 
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """Converts a transport error into a public exception."""
-        if self.settings.is_quorum:
-            from holdtight.clients.quorum_verbs import meaning
-
-            return meaning(error, name, cast(Any, self.lock(name).prepared) if name else None, self.place.display)
-        if isinstance(error, LinkDown):
-            return Unavailable.because(name, self.place.display, error.cause)
-        key = keys_of(self.settings.namespace, name).main if name else b""
-        return error_replies.meaning(error, name=name, server=self.place.display, key=key)
+        return self.place.meaning(error, name)
 
     def marker_of(self, tenure: Tenure) -> int:
         """The marker that a release must carry; 0 once no earlier request can still arrive."""
@@ -293,29 +269,10 @@ def _runtime(settings: Settings) -> Runtime:
     return runtime if realm is None else realm.runtime
 
 
-def _store(settings: Settings, client: Client, place: Place) -> Any:
-    if settings.is_quorum:
-        from holdtight.stores.redis.quorum_place import QuorumPlace
+def _open_place(settings: Settings, client: Client, here: Runtime) -> Place:
+    from holdtight.stores.opening import open_place
 
-        assert isinstance(place, QuorumPlace)
-        return place.store
-    return Store(client, server=place.display, drift=settings.drift, max_waiters=settings.max_waiters)
-
-
-def _place(settings: Settings, client: Client, here: Runtime) -> Place:
-    from holdtight.config.targets import Memory, Quorum
-
-    if isinstance(settings.target, Memory):
-        from holdtight.stores.memory.place import MemoryPlace
-
-        return MemoryPlace(settings.target, client, here)
-    if isinstance(settings.target, Quorum):
-        from holdtight.stores.redis.quorum_place import QuorumPlace
-
-        return QuorumPlace(settings, client, here)
-    from holdtight.stores.redis.single import RedisPlace
-
-    return RedisPlace(settings.target, client, here, settings.tls)
+    return open_place(settings, client, here)
 
 
 _sharing = threading.Lock()

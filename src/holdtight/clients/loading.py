@@ -2,28 +2,17 @@
 
 Importing the package skips modules and scripts that many programs never need. But a process that has run out of file
 descriptors cannot open a file, so the code that releases, renews, loses or withdraws a grant must be loaded before the
-first grant.
+first grant. The scripts are loaded with the place: see stores/opening.py.
 """
 
 from importlib import import_module
 
-from holdtight.stores.redis.script import SCRIPTS
-
 __all__ = ["load"]
 
-_MODULES = (
-    "json",
-    "logging",
-    "random",
-    "holdtight.events",
-    "holdtight.core.deadlock",
-    "holdtight.stores.redis.wait_records",
-)
+_MODULES = ("json", "logging", "random", "holdtight.events", "holdtight.core.deadlock")
 
 
 def load() -> None:
-    """Cheap when repeated. Call it after the modules of the client's place have registered their scripts."""
+    """Cheap when repeated."""
     for module in _MODULES:
         import_module(module)
-    for script in SCRIPTS:
-        script.load()

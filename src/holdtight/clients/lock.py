@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from holdtight.base import process
+from holdtight.base import process, refusals
 from holdtight.base.callbacks import get_logger
 from holdtight.base.identity import Identity
 from holdtight.base.plan import Plan
@@ -11,11 +11,11 @@ from holdtight.base.values import Claim, Grant, Kind, LossReason, Owner, Wait
 from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
 from holdtight.core.ending import downgrade
-from holdtight.errors import DeadlockDetected, LeaseLost, LockError, NotSupported, Unavailable
+from holdtight.errors import DeadlockDetected, LeaseLost, LockError, Unavailable
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.tenure import Tenure, Terms
 from holdtight.keeper.charges import DeferredUndo, look_after
-from holdtight.stores.redis.store import Prepared
+from holdtight.stores.boundary import Prepared
 
 if TYPE_CHECKING:
     from holdtight.clients.client import BaseLocks
@@ -208,7 +208,7 @@ class BaseLock:
         if tenure.kind is Kind.PERMITS:
             return None  # the server refuses this and explains why
         if self.options.kind is Kind.EXCLUSIVE and tenure.kind is Kind.SHARED:
-            raise NotSupported.upgrade(self._name, who.what)
+            raise refusals.upgrade(self._name, who.what)
         if not self.options.reentrant:
             raise DeadlockDetected.with_self(self._name, who.what)
         if tenure.lost():

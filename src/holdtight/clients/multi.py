@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
+from holdtight.base import refusals
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity
 from holdtight.base.values import Kind, LockInfo, LossReason
@@ -16,7 +17,7 @@ from holdtight.clients.client import BaseLocks
 from holdtight.clients.lock import BaseLock
 from holdtight.clients.readwrite import BaseReadWriteLock
 from holdtight.config.settings import UNSET
-from holdtight.errors import LeaseLost, NotOwner, NotSupported
+from holdtight.errors import LeaseLost, NotOwner
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.tenure import Tenure
 
@@ -42,7 +43,7 @@ class BaseMulti(Generic[L]):
     @property
     def can_be_one_step(self) -> bool:
         """Whether one script can take all parts: more than one part, on one server."""
-        return len(self.parts) > 1 and not self._locks.settings.is_quorum
+        return len(self.parts) > 1 and self._locks.place.one_step
 
     def entered_by(self, who: Identity) -> bool:
         """Whether this identity already holds any part. Then the parts are taken one by one, with their own errors."""
@@ -145,10 +146,7 @@ class MultiLeaseMixin:
 
     @property
     def fence(self) -> int:
-        raise NotSupported(
-            f"a lease on several locks ({self.name}) has one fence for each: use fences, which maps name to fence",
-            name=self.name,
-        )
+        raise refusals.one_fence_for_several(self.name)
 
     @property
     def fences(self) -> Mapping[str, int]:
@@ -228,9 +226,6 @@ class MultiLeaseMixin:
     def _not_if_lost(self, verb: str) -> None:
         for part in reversed(self.parts):
             part._not_if_lost(verb)
-
-    def _refuse(self, verb: str, why: str) -> NotSupported:
-        return NotSupported(f"cannot {verb} {self.name!r}: {why}", name=self.name)
 
     def __repr__(self) -> str:
         lost = self.reason

@@ -2,23 +2,22 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdtight.base import process
+from holdtight.base import process, refusals
 from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.values import Denied, Grant, Guarded, LossReason, owner_text
-from holdtight.clients.quorum_verbs import meaning
 from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
 from holdtight.core.quorum import Poll, say
 from holdtight.core.renewal import next_ttl
-from holdtight.errors import LockError, NotOwner, NotSupported, QuorumNotReached
+from holdtight.errors import LockError, NotOwner, QuorumNotReached
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.quorum_tenure import Finish, QuorumTenure
 from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.keeper.charges import DeferredUndo
+from holdtight.stores.boundary import Prepared
 from holdtight.stores.redis.quorum_place import QuorumPlace
 from holdtight.stores.redis.quorum_store import Ballot
-from holdtight.stores.redis.store import Prepared
 from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
@@ -52,9 +51,6 @@ class QuorumLockMixin:
     def ballot(self) -> Ballot:
         """A quorum's store prepares a Ballot instead of a request to one server."""
         return cast(Ballot, self.prepared)
-
-    def refuse(self, what: str) -> NotSupported:
-        return NotSupported.on_a_quorum(what, self._name)
 
     def see_to(self, lease: BaseLease, who: Identity) -> None:
         if self.options.reentrant:
@@ -110,7 +106,7 @@ class QuorumLockMixin:
         from holdtight.events import ReleaseFailed
 
         self._locks.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
-        return meaning(error, self._name, self.ballot, self._locks.place.display)
+        return cast(LockError, self._locks.place.meaning(error, self._name))
 
     def let_go(self, tenure: Tenure) -> None:
         """See BaseLock.let_go."""
@@ -129,7 +125,7 @@ class QuorumLockMixin:
 
     def renewal_terms(self, tenure: QuorumTenure, ttl: float | None, last: bool) -> RenewalTerms:
         if last:
-            raise self.refuse("detach")
+            raise refusals.on_a_quorum("detach", self._name)
         now = tenure.place.clock()
         wanted = self._locks.settings.check_ttl(tenure.ttl if ttl is None else ttl)
         asked = next_ttl(wanted, now, tenure.hold_until, tenure.place.store.drift)

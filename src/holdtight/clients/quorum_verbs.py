@@ -1,29 +1,44 @@
-"""What clients of a quorum do besides acquiring, blocking and asyncio: bless, inspect, and convert errors."""
+"""What clients of a quorum do besides acquiring, blocking and asyncio: bless and inspect."""
 
-from typing import Any
+from typing import Any, cast
 
+from holdtight.base import refusals
 from holdtight.base.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid
 from holdtight.base.values import LockInfo
 from holdtight.core.inspect_quorum import inspect
 from holdtight.core.quorum import all_answered, say
-from holdtight.errors import LockError, QuorumNotReached
+from holdtight.stores.boundary import Place
 from holdtight.stores.redis.quorum_place import QuorumPlace
-from holdtight.stores.redis.quorum_store import Ballot
 from holdtight.stores.times import LONGEST_PATIENCE
 
-__all__ = ["bless", "look_at", "meaning"]
+__all__ = ["QuorumVerbs"]
 
 
-def meaning(error: LinkDown | ServerSaid, name: str | None, ballot: Ballot | None, server: str) -> LockError:
-    """Converts an error of a plan on a quorum into a public exception."""
-    if isinstance(error, NoQuorum):
-        return QuorumNotReached.among(name, error.nodes, error.majority)
-    if isinstance(error, ServerSaid) and ballot is not None:
-        return ballot.meaning(error)
-    return QuorumNotReached.among(name, {server: str(error)}, 0)
+class QuorumVerbs:
+    def look(self, place: Place, prepared: Any, entered: dict[str, int]) -> Plan[LockInfo]:
+        quorum = cast(QuorumPlace, place)
+
+        def guarded(index: int, stamp: Any) -> float:
+            """Seconds until the node votes, according to its stamp; the node may have restarted since."""
+            client = quorum.nodes[index].client
+            if not client.guarded or isinstance(stamp, LinkDown | ServerSaid):
+                return 0.0
+            if not stamp:
+                return quorum.store.max_ttl_ms / 1000
+            since, max_ttl, _ = stamp
+            return (since + max_ttl) / 1000 - client.server_time(place.clock()) if since else 0.0
+
+        steps = [quorum.store.stamp_step()] * len(quorum.nodes)
+        return inspect(prepared, quorum.names, lambda: steps, quorum.store.records_step, guarded, entered)
+
+    def bless(self, place: Place) -> Plan[dict[str, str]]:
+        quorum = cast(QuorumPlace, place)
+        if not any(node.client.guarded for node in quorum.nodes):
+            raise refusals.nothing_to_bless()
+        return _bless(quorum)
 
 
-def bless(place: QuorumPlace) -> Plan[dict[str, str]]:
+def _bless(place: QuorumPlace) -> Plan[dict[str, str]]:
     """Sends the blessing once to every node. Raises NoQuorum unless a majority confirms it."""
     now = place.clock()
     steps = [place.store.bless_step(index, now, LONGEST_PATIENCE) for index in range(len(place.nodes))]
@@ -32,18 +47,3 @@ def bless(place: QuorumPlace) -> Plan[dict[str, str]]:
     if said.count(True) < place.store.majority:
         raise NoQuorum(nodes, place.store.majority, answered=False)
     return nodes
-
-
-def look_at(place: QuorumPlace, ballot: Ballot, entered: dict[str, int]) -> Plan[LockInfo]:
-    def guarded(index: int, stamp: Any) -> float:
-        """Seconds until the node votes, according to its stamp; the node may have restarted since."""
-        client = place.nodes[index].client
-        if not client.guarded or isinstance(stamp, LinkDown | ServerSaid):
-            return 0.0
-        if not stamp:
-            return place.store.max_ttl_ms / 1000
-        since, max_ttl, _ = stamp
-        return (since + max_ttl) / 1000 - client.server_time(place.clock()) if since else 0.0
-
-    steps = [place.store.stamp_step()] * len(place.nodes)
-    return inspect(ballot, place.names, lambda: steps, place.store.records_step, guarded, entered)

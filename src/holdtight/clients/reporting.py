@@ -8,8 +8,7 @@ from holdtight.base.values import Grant, Owner, owner_text
 from holdtight.errors import DeadlockDetected, LockError, LockTimeout, quotable
 from holdtight.grants.tenure import Tenure
 from holdtight.keeper.charges import DeferredUndo
-from holdtight.stores.boundary import Place
-from holdtight.stores.redis.store import Prepared
+from holdtight.stores.boundary import Place, Prepared
 
 if TYPE_CHECKING:
     from holdtight.core.contend import Asking

@@ -8,14 +8,13 @@ import weakref
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from holdtight.base import process
+from holdtight.base import process, refusals
 from holdtight.base.callbacks import get_logger, is_logged
 from holdtight.compat.line import Line
 from holdtight.config.settings import refuse_monkey_patches
 from holdtight.config.targets import Single
 from holdtight.config.url import parse
 from holdtight.core.contend import patience
-from holdtight.errors import NotSupported
 from holdtight.keeper.keeper import runtime
 from holdtight.stores.redis.plain_store import Deletion, Plain, PlainClient
 from holdtight.stores.redis.single import RedisPlace
@@ -162,10 +161,7 @@ def _read(client: Any, pool: Any) -> Reach:
         raise TypeError(f"expected a client object of redis-py or valkey-py, not {classes[0].__name__}")
     target = parse(client)
     if not isinstance(target, Single):
-        raise NotSupported(
-            f"a lock on {target.display()}: clients of Sentinel and of Cluster are not supported yet by the drop-in; "
-            "a client of one server is"
-        )
+        raise refusals.drop_in_target(target.display())
     encoder = pool.get_encoder()
     with _opening:
         access = _accesses.get(target)

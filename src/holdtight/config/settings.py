@@ -3,10 +3,10 @@
 import sys
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from holdtight.base import refusals
 from holdtight.base.clock import Backoff, Drift, seconds, ttl_seconds, wait_seconds
 from holdtight.base.values import Kind, check_label, check_namespace
 from holdtight.config.profiles import UNSET, Profile, check_profiles, profile_for
-from holdtight.errors import NotSupported
 
 if TYPE_CHECKING:
     import ssl
@@ -39,10 +39,6 @@ class Settings(NamedTuple):
     """Of a quorum only: the longest ttl that its clients may ask for; a restarted node is guarded for that long."""
     restart_guard: bool = False
     spin: bool = True
-
-    @property
-    def is_quorum(self) -> bool:
-        return self.max_ttl is not None
 
     def check_ttl(self, ttl: float) -> float:
         """Raises ValueError for a ttl above max_ttl: it would outlive the restart guard of a quorum."""
@@ -114,10 +110,7 @@ class Settings(NamedTuple):
         place = _server(target, credentials, tls is not None)
         quorum = type(place).__name__ == "Quorum"
         if quorum and _checked_choice(on_unavailable) != "raise":
-            raise NotSupported(
-                "on_unavailable is not built yet for a quorum: which of its nodes' answers count as unreachable would "
-                'have to be told apart from votes of the restart guard. Use on_unavailable="raise"'
-            )
+            raise refusals.on_unavailable_on_a_quorum()
         made = cls(
             target=place,
             namespace=check_namespace(namespace),
@@ -139,10 +132,7 @@ class Settings(NamedTuple):
         )
         made.check_ttl(made.ttl)
         if quorum and max_connections is not None:
-            raise NotSupported(
-                "max_connections is not supported on a quorum: who waits for a connection to one node while holding "
-                "one to another could wait for ever"
-            )
+            raise refusals.max_connections_on_a_quorum()
         return made
 
 
@@ -150,10 +140,6 @@ _PATCHERS = (
     ("gevent.monkey", "is_module_patched", {"threads": "threading", "sockets": "socket"}),
     ("eventlet.patcher", "is_monkey_patched", {"threads": "thread", "sockets": "socket"}),
 )
-_WHY_NOT = {
-    "threads": "renewal would depend on the code under the lock giving way",
-    "sockets": "connections would depend on a hub that none of our threads runs",
-}
 
 
 def refuse_monkey_patches() -> None:
@@ -162,9 +148,7 @@ def refuse_monkey_patches() -> None:
         patcher = sys.modules.get(module)
         for what, name in names.items():
             if patcher is not None and getattr(patcher, question)(name):
-                raise NotSupported(
-                    f"{what} are monkey-patched ({module}): {_WHY_NOT[what]}. Use real threads or asyncio"
-                )
+                raise refusals.monkey_patched(what, module)
 
 
 def _whole(value: object, argument: str) -> int:
@@ -187,10 +171,7 @@ def _refuse_what_is_not_built_yet(acks: object, sentinel_credentials: object) ->
         ("sentinel_credentials", sentinel_credentials is not None),
     ):
         if given:
-            raise NotSupported(
-                f"{argument} is not built yet in this version; it is refused rather than ignored, so that no lock "
-                "promises less than you asked for"
-            )
+            raise refusals.not_built_yet(argument)
 
 
 def _server(target: object, credentials: object, tls: bool) -> "Single | Embedded | Memory | Quorum":
@@ -213,16 +194,10 @@ def _server(target: object, credentials: object, tls: bool) -> "Single | Embedde
         nodes: list[Single] = []
         for at, each in enumerate(found.nodes):
             if not isinstance(each, Single):
-                raise NotSupported(
-                    f"target[{at}]: {each.display()} cannot be a node of a quorum, which needs independent servers, "
-                    "each with its own memory (redis://, rediss://, unix://, valkey://, valkeys://)"
-                )
+                raise refusals.node_of_a_quorum(at, each.display())
             nodes.append(_with_settings(each, login, tls))
         return Quorum(tuple(nodes))
-    raise NotSupported(
-        f"target: {type(found).__name__} is not built yet in this version; one server (redis://, rediss://, unix://, "
-        "valkey://, valkeys://, embedded://), a list of servers (a quorum) and memory:// are"
-    )
+    raise refusals.target_not_built_yet(found)
 
 
 def _with_settings(found: "Single", login: "Credentials | None", tls: bool) -> "Single":
@@ -276,11 +251,7 @@ class Options(NamedTuple):
             if not isinstance(value, bool):
                 raise TypeError(f"{argument} must be True or False, not {value!r}")
         if reentrant and kind is Kind.PERMITS:
-            raise NotSupported(
-                "a semaphore cannot be reentrant: entering again would count as one permit where two are in use. "
-                "Ask for as many as are needed with acquire(n=…)",
-                name=name,
-            )
+            raise refusals.reentrant_semaphore(name)
         longest = None if max_hold is None or max_hold is UNSET else seconds(max_hold, "max_hold")
         if longest is not None and longest < 0.01:
             raise ValueError(f"max_hold={max_hold!r} must be at least 10ms")
@@ -288,8 +259,6 @@ class Options(NamedTuple):
         if longest is not None:
             lifetime = min(lifetime, settings.drift.ttl_for(longest))
         settings.check_ttl(lifetime)
-        if settings.is_quorum and kind is Kind.PERMITS:
-            raise NotSupported.on_a_quorum("semaphore", name)
         return cls(
             ttl=lifetime,
             wait=settings.wait if wait is UNSET else wait_seconds(wait),

@@ -6,9 +6,10 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
+from holdtight.base import refusals
 from holdtight.base.identity import Identity
 from holdtight.base.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
-from holdtight.errors import LeaseLost, NotOwner, NotSupported
+from holdtight.errors import LeaseLost, NotOwner
 from holdtight.grants.leak_warning import LeakWarning, dismiss, leak_warning_for
 from holdtight.grants.tenure import Tenure
 
@@ -102,7 +103,7 @@ class BaseLease:
         """Larger than the fence of every earlier grant of this name; pass it to the resource. Raises NotSupported if
         the lease is degraded."""
         if self.tenure.stand_in is not None:
-            raise NotSupported.no_fence(self.name)
+            raise refusals.no_fence(self.name)
         return self.tenure.fence
 
     @property
@@ -207,33 +208,19 @@ class BaseLease:
 
     def _may_detach(self) -> None:
         if self.degraded:
-            raise NotSupported(
-                f"cannot detach {self.name!r}: it was taken without the server, nobody else could adopt it",
-                name=self.name,
-            )
+            raise refusals.detach_degraded(self.name)
         if self.kind is not Kind.EXCLUSIVE:
-            raise NotSupported(
-                f"cannot detach {self.name!r}: only an exclusive lock can be handed over, {self.kind.text} has "
-                "several holders",
-                name=self.name,
-            )
+            raise refusals.detach_shared(self.name, self.kind.text)
         self._entered_once("detach")
 
     def _entered_once(self, verb: str) -> None:
         if self.tenure.entered != 1:
-            raise NotSupported(
-                f"cannot {verb} {self.name!r}: it is entered {self.tenure.entered} times, and the other handles "
-                "would be left with nothing",
-                name=self.name,
-            )
+            raise refusals.entered_again(verb, self.name, self.tenure.entered)
         self.check()
 
     def _may_downgrade(self) -> None:
         if self.kind is not Kind.EXCLUSIVE:
-            raise NotSupported(
-                f"cannot downgrade {self.name!r}: only a lease that is held for writing can become one for reading",
-                name=self.name,
-            )
+            raise refusals.downgrade_a_reader(self.name)
         self._entered_once("downgrade")
 
     def _downgraded(self, lease: "BaseLease") -> None:

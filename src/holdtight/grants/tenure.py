@@ -21,8 +21,7 @@ from holdtight.base import process
 from holdtight.base.event_bus import Events
 from holdtight.base.values import Kind, LossReason, Owner, Verdict, owner_text, shared
 from holdtight.core.renewal import next_ttl
-from holdtight.stores.boundary import Place
-from holdtight.stores.redis.store import Prepared
+from holdtight.stores.boundary import Place, Prepared
 from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["Tenure", "Terms"]

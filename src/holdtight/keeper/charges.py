@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdtight.base.plan import Step
-from holdtight.base.values import Owner
+from holdtight.base.values import Claim, Owner
 from holdtight.stores.boundary import Place
 from holdtight.stores.times import CLAIM_MS, HEARTBEAT_MS
 
@@ -76,8 +76,8 @@ class DeferredUndo:
 class Passing(Protocol):
     """A name that was handed over, as the keeper checks it."""
 
-    @property
-    def keys(self) -> Any: ...
+    claim: Claim
+
     def sweep_step(self, owner: Owner) -> Step: ...
 
 
@@ -124,17 +124,17 @@ class HandedOn:
 
     def _end(self, looked: float) -> None:
         self.alive = False
-        self.place.handed_on.pop(self._name.keys.main, None)
+        self.place.handed_on.pop(self._name.claim.name, None)
         if self.since > looked:  # handed over again since the request was sent
             look_after(self.place, self._name, self._owner, self.since)
 
 
 def look_after(place: Place, name: Passing, owner: Owner, since: float) -> None:
     """Registers that `owner` handed the name over at `since`. One check serves all hand-overs of a name."""
-    found = place.handed_on.get(name.keys.main)
+    found = place.handed_on.get(name.claim.name)
     if found is not None:
         found.since = since
         if found.alive:
             return
-    place.handed_on[name.keys.main] = charge = HandedOn(place, name, owner, since)
+    place.handed_on[name.claim.name] = charge = HandedOn(place, name, owner, since)
     place.runtime.keeper.at(since + charge.interval, charge.look)

@@ -24,8 +24,8 @@ from holdtight.base.process import start_thread
 from holdtight.errors import quotable
 from holdtight.keeper.schedule import stretch
 from holdtight.stores.boundary import Link, Place
-from holdtight.stores.redis.handshake import RECORD_SECONDS
-from holdtight.stores.redis.resp import command
+from holdtight.stores.client import RECORD_SECONDS
+from holdtight.stores.redis.handshake import record_request, removal_request
 from holdtight.stores.redis.script import is_unknown, with_script_body
 
 if TYPE_CHECKING:
@@ -338,13 +338,13 @@ class KeeperConnection:
                 self._recorded = True
                 self._refresh_at = now + REFRESH_SECONDS
                 client.recorded_until = self._refresh_at + REFRESH_SECONDS
-                self.enqueue((RecordRequest(self.place, client.record()), now))
+                self.enqueue((RecordRequest(self.place, record_request(client)), now))
             return True
         self._idle_ticks += 1
         if self._idle_ticks == IDLE_TICKS and self._recorded and (self._link is not None or self.place.at_once):
             client.recorded_until = 0.0
             self._recorded = False
-            self.enqueue((RecordRequest(self.place, command("DEL", client.record_key)), now))
+            self.enqueue((RecordRequest(self.place, removal_request(client)), now))
         return self._idle_ticks <= IDLE_TICKS or self._connecting
 
     # The end.
@@ -354,7 +354,7 @@ class KeeperConnection:
         if self._link is not None and self._recorded:
             self.place.client.recorded_until = 0.0
             try:
-                self._link.push_out(command("DEL", self.place.client.record_key))
+                self._link.push_out(removal_request(self.place.client))
             except LinkDown:
                 pass
         self._close()

@@ -1,21 +1,100 @@
-"""A place is the server that keeps a client's locks, and opens links to it.
+"""The store boundary: what the layers above know of the servers that keep locks.
 
-There are two kinds of places: a server behind a network or a socket (`stores/redis/single.py`), and a store in this
-process (`stores/memory/place.py`). The layers above treat them alike, with one exception: a place that answers
-`at_once` needs no thread to connect and has nothing to poll.
+Above it: claims, owners, grants, fences, verdicts, holders. Below it: bytes, keys, scripts, replies, connections.
+
+- A `Place` is the server that keeps a client's locks; it opens links to it. `stores/opening.py` makes the place that a
+  target asks for: a server behind a network or a socket (`stores/redis/single.py`), the nodes of a quorum
+  (`stores/redis/quorum_place.py`), or a store in this process (`stores/memory/place.py`).
+- A `Store` prepares claims; a `Prepared` claim makes requests as Steps and reads their replies.
+- A `Link` is one connection.
+
+The layers above treat all places alike, with two exceptions. A place that answers `at_once` needs no thread to connect
+and has nothing to poll. A place's `topology` chooses the modules that acquire and release there.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from holdtight.base.plan import Bell
-from holdtight.base.values import Owner
-from holdtight.stores.redis.handshake import Client
+from holdtight.base.clock import Drift
+from holdtight.base.plan import Bell, LinkDown, ServerSaid, Step
+from holdtight.base.values import Claim, Denied, LossReason, Outcome, Owner, Verdict
+from holdtight.errors import LockError, Unavailable
+from holdtight.stores.client import Client
 
 if TYPE_CHECKING:
     from holdtight.base.runtime import Runtime
 
-__all__ = ["Link", "Place"]
+__all__ = ["Link", "Place", "Prepared", "Store", "Topology"]
+
+Topology = Literal["server", "quorum"]
+
+
+class Prepared(Protocol):
+    """One claim on one store: makes its requests and reads their replies.
+
+    The fast paths of sync/lock.py and aio/lock.py use `attempt`, `ask` and `release`, which are the constant beginnings
+    of the usual requests, or None until they are used a second time. All other code uses Steps.
+    """
+
+    claim: Claim
+    max_waiters: int
+    valid: float
+    patience: float
+    attempt: bytes | None
+    ask: bytes | None
+    release: bytes | None
+
+    @property
+    def store(self) -> "Store": ...
+
+    def pack_attempt(self, *, queue: bool) -> bytes: ...
+    def pack_release(self) -> bytes: ...
+    def release_by(self, owner: Owner, inbox_word: bytes) -> bytes: ...
+    def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step: ...
+    def release_step(self, owner: Owner) -> Step: ...
+    def marker_step(self, owner: Owner, marker: int) -> Step: ...
+    def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step: ...
+    def sweep_step(self, owner: Owner) -> Step: ...
+    def adopt_step(self, old: Owner, owner: Owner, *, now: float) -> Step: ...
+    def downgrade_step(self, owner: Owner, *, now: float, marker: bytes = b"") -> Step: ...
+    def inspect_step(self) -> Step: ...
+    def holder_step(self, holder: Owner, left: float) -> Step: ...
+    def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes: ...
+    def set_request(
+        self, owner: Owner, now: float, ttl: float, patience: float, ordinal: int, marker: int
+    ) -> bytes: ...
+    def touch_request(self, owner: Owner, inbox: bytes) -> bytes: ...
+    def read_release(self, reply: Any) -> int | Denied | None: ...
+    def read_renewal(self, reply: Any, sent: float) -> Verdict | LossReason: ...
+    def arrival_limit(self, now: float, patience: float) -> int: ...
+    def is_passing(self, said: ServerSaid) -> bool: ...
+    def meaning(self, said: ServerSaid) -> LockError: ...
+
+
+class Store(Protocol):
+    """One namespace in one place."""
+
+    client: Client
+    drift: Drift
+
+    @property
+    def waits(self) -> Any:
+        """The requests behind core/deadlock.py."""
+        ...
+
+    def prepare(self, claim: Claim) -> Any: ...
+    def several(self, parts: list[Any]) -> Any:
+        """All parts in one request: see core/multi.py."""
+        ...
+
+    def marker_text(self, ordinal: int, marker: int) -> bytes: ...
+    def records_step(self, owners: list[Owner]) -> Step: ...
+    def read_attempt(self, reply: Any, sent: float) -> Outcome: ...
+    def removal_request(self) -> bytes:
+        """Removes the client's record."""
+        ...
+
+    def meaning(self, said: ServerSaid, name: str | None) -> LockError: ...
 
 
 class Link(Protocol):
@@ -66,6 +145,12 @@ class Place:
 
     at_once = False
     """True if links open and answer without waiting."""
+    topology: Topology = "server"
+    """Chooses the modules above that acquire and release here."""
+    one_step = True
+    """True if one request can take several names."""
+    store: Any
+    """The `Store` of this place; a quorum has its own kind."""
 
     def __init__(self, client: Client, runtime: "Runtime", display: str) -> None:
         self.client = client
@@ -77,13 +162,22 @@ class Place:
         """Checks to run from time to time while this client is in use."""
         self.spare: Callable[[], Link | None] = lambda: None
         """Returns an idle link, if there is one; the caller may keep it."""
-        self.handed_on: dict[bytes, Any] = {}
+        self.handed_on: dict[str, Any] = {}
         """Names that were recently handed to a waiter, each with the object that checks the hand-over (HandedOn)."""
 
     def renew_identity(self) -> None:
         """In a forked child: replaces the identity inherited from the parent."""
         self.client.renew_identity()
         self.handed_on = {}
+
+    def check_supports(self, what: str, name: str | None) -> None:
+        """Raises NotSupported if this place cannot do `what`: semaphore, downgrade, detach or adopt."""
+
+    def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
+        """Converts a transport error into a public exception."""
+        if isinstance(error, LinkDown):
+            return Unavailable.because(name, self.display, error.cause)
+        return cast(LockError, self.store.meaning(error, name))
 
     def keeps(self, link: Link) -> None:
         """Called when the keeper starts to send its requests on this link."""

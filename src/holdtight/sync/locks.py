@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
 from holdtight.base.identity import identity
@@ -14,7 +14,7 @@ from holdtight.config.profiles import Profile
 from holdtight.config.settings import UNSET, Settings
 from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
-from holdtight.stores.redis.resp import command
+from holdtight.sync.backend import backend_of
 from holdtight.sync.driver import Driver
 from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
@@ -25,7 +25,6 @@ from holdtight.sync.pool import Transport
 if TYPE_CHECKING:
     import ssl
 
-    from holdtight.stores.redis.quorum_place import QuorumPlace
     from holdtight.sync.quorum_driver import FanDriver
 
 __all__ = ["Locks"]
@@ -70,14 +69,9 @@ class Locks(BaseLocks[Lock]):
 
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
-        self.fleet: Any = None
-        if settings.is_quorum:
-            from holdtight.sync.node_group import GroupPool
-            from holdtight.sync.quorum_lock import QuorumLock
-
-            self.lock_type = QuorumLock
-            place = cast("QuorumPlace", self.place)
-            self.fleet = GroupPool(place, connect_timeout=settings.connect_timeout, spin=settings.spin)
+        self._backend = backend_of(self.place, settings)
+        self.lock_type = self._backend.lock_type
+        self.fleet = self._backend.fleet
         # A place that answers at once has no connections to limit.
         most = None if self.place.at_once else settings.max_connections
         self.transport = Transport(
@@ -109,17 +103,13 @@ class Locks(BaseLocks[Lock]):
         if link is not None:
             self.client.recorded_until = 0.0
             try:
-                link.call(command("DEL", self.client.record_key), 0.5)
+                link.call(self.store.removal_request(), 0.5)
             except LinkDown:
                 pass  # the record expires
             self.transport.scrap(link)
 
     def _driver(self) -> "Driver | FanDriver":
-        if self.fleet is None:
-            return Driver(self.transport)
-        from holdtight.sync.quorum_driver import FanDriver
-
-        return FanDriver(self.fleet)
+        return self._backend.driver(self.transport)
 
     def run(self, plan: Plan[R], name: str) -> R:
         """Runs a plan that is not an acquisition, and converts its errors into public exceptions."""
@@ -217,7 +207,7 @@ class Locks(BaseLocks[Lock]):
         """
         detached = Detached.read(text)
         self.check_open()
-        self._can_adopt(detached.name)
+        self.place.check_supports("adopt", detached.name)
         lock = self.lock(detached.name, ttl=ttl, label=label)
         owner = self.client.owner()
         grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
+from holdtight.base import refusals
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity
 from holdtight.base.values import LockInfo
@@ -51,10 +52,10 @@ class MultiLease(MultiLeaseMixin, Lease):
             raise failures[0]
 
     def detach(self, ttl: Any = None) -> str:
-        raise self._refuse("detach", "several locks cannot be handed over in one step")
+        raise refusals.detach_several(self.name)
 
     def downgrade(self) -> Lease:
-        raise self._refuse("downgrade", "it is several locks; hold them one by one for that")
+        raise refusals.downgrade_several(self.name)
 
     def leave(self, error: BaseException | None) -> None:
         try:

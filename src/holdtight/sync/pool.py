@@ -19,6 +19,7 @@ from holdtight.base.clock import boottime
 from holdtight.base.plan import Bell, LinkDown, ServerSaid, Step, client_closed
 from holdtight.base.values import Owner
 from holdtight.stores.boundary import Link, Place
+from holdtight.stores.redis.handshake import record_request
 from holdtight.stores.redis.script import is_unknown, with_script_body
 
 __all__ = ["Transport"]
@@ -98,7 +99,7 @@ class Transport:
         """Renews the client's record if it has expired during idle time, so that `inspect` can name this client."""
         if self.place.client.announcement_due():
             try:
-                link.call(self.place.client.record(), timeout)
+                link.call(record_request(self.place.client), timeout)
             except BaseException:
                 self.place.client.recorded_until = 0.0
                 self.scrap(link)

@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any
 
 from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
+from holdtight.stores.redis.handshake import record_request
 from holdtight.stores.redis.script import with_script_body
 from holdtight.sync.driver import PlanRunner
 from holdtight.sync.node_connection import NOBODYS, Answers, Ear, NodeConnection, PendingReply, Pool, may_ask
@@ -122,7 +123,7 @@ class FanDriver(PlanRunner):
                 return
         client = pool.place.client
         if now > client.recorded_until and client.announcement_due():
-            record = client.record()
+            record = record_request(client)
             wire.ask(PendingReply(NOBODYS, Step(record, None, _nothing, patience=1.0), record, now))
             pool.place.runtime.keeper.watch(pool.place)
         if fan.ways is not None:

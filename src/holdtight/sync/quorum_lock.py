@@ -4,22 +4,28 @@ from functools import partial
 from types import TracebackType
 from typing import Any, cast
 
+from holdtight.base import refusals
 from holdtight.base.identity import Identity, identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.clients.quorum_lock import QuorumLockMixin
+from holdtight.config.settings import Settings
 from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
 from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
+from holdtight.stores.boundary import Place
+from holdtight.stores.redis.quorum_place import QuorumPlace
 from holdtight.stores.redis.quorum_store import RESIGN, QuorumStore, VoteReplies, agreed_fence, voted
+from holdtight.sync.backend import Backend
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.node_connection import Broadcast
-from holdtight.sync.node_group import NodeGroup
+from holdtight.sync.node_group import GroupPool, NodeGroup
+from holdtight.sync.pool import Transport
 from holdtight.sync.quorum_driver import FanDriver
 
-__all__ = ["QuorumLock"]
+__all__ = ["QuorumBackend", "QuorumLock"]
 
 
 class QuorumLock(QuorumLockMixin, Lock):
@@ -195,7 +201,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         self.released(tenure, reason)
 
     def downgrade(self, tenure: Tenure) -> Lease:
-        raise self.refuse("downgrade")
+        raise refusals.on_a_quorum("downgrade", self._name)
 
     def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         held = cast(QuorumTenure, tenure)
@@ -219,3 +225,14 @@ class QuorumLock(QuorumLockMixin, Lock):
         except BaseException:
             identity().break_off_end(self.key, lease)
             raise
+
+
+class QuorumBackend(Backend):
+    lock_type = QuorumLock
+
+    def __init__(self, place: Place, settings: Settings) -> None:
+        quorum = cast(QuorumPlace, place)
+        self.fleet = GroupPool(quorum, connect_timeout=settings.connect_timeout, spin=settings.spin)
+
+    def driver(self, transport: Transport) -> FanDriver:
+        return FanDriver(self.fleet)

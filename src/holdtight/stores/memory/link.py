@@ -13,8 +13,9 @@ import hiredis
 
 from holdtight.base.plan import Bell
 from holdtight.base.values import Owner
+from holdtight.stores.client import Client
 from holdtight.stores.memory.server import Hear, Server
-from holdtight.stores.redis.handshake import Client, Session, greet
+from holdtight.stores.redis.handshake import Session, greet
 from holdtight.stores.redis.link import bell_in
 from holdtight.stores.redis.resp import bulk
 

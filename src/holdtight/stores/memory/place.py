@@ -9,9 +9,9 @@ from holdtight.base import process
 from holdtight.base.clock import boottime
 from holdtight.config.targets import Memory
 from holdtight.stores.boundary import Place
+from holdtight.stores.client import Client
 from holdtight.stores.memory.link import Link, open_link
 from holdtight.stores.memory.server import Server
-from holdtight.stores.redis.handshake import Client
 
 if TYPE_CHECKING:
     from holdtight.base.runtime import Runtime

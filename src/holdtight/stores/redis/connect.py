@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown
-from holdtight.stores.redis.handshake import Client, Session, greet
+from holdtight.stores.client import Client
+from holdtight.stores.redis.handshake import Session, greet, inbox_word
 from holdtight.stores.redis.link import Link, unopened
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def open_link(address: "Address", client: Client, timeout: float, tls: "ssl.SSLC
         link.session = session
         link.set_timeout(USUAL_TIMEOUT)
         link.inbox = session.inbox
-        link.inbox_word = client.word(session.inbox, session.run)
+        link.inbox_word = inbox_word(client, session.inbox, session.run)
         return link
     except OSError as error:
         if sock is not None:

@@ -18,8 +18,8 @@ from holdtight.base.clock import DRIFT
 from holdtight.base.plan import ServerSaid, Step
 from holdtight.base.values import Claim, Denied, Grant, Late, Outcome, Owner
 from holdtight.errors import LockError
+from holdtight.stores.client import Client
 from holdtight.stores.redis import error_replies
-from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
 

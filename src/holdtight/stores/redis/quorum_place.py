@@ -3,9 +3,11 @@ estimate of the node's time."""
 
 from typing import TYPE_CHECKING
 
-from holdtight.base.plan import LinkDown
+from holdtight.base import refusals
+from holdtight.base.plan import LinkDown, NoQuorum, ServerSaid
+from holdtight.errors import LockError, QuorumNotReached
 from holdtight.stores.boundary import Place
-from holdtight.stores.redis.handshake import Client
+from holdtight.stores.client import Client
 from holdtight.stores.redis.link import Link
 from holdtight.stores.redis.quorum_store import QuorumStore
 from holdtight.stores.redis.single import RedisPlace
@@ -53,6 +55,10 @@ Runs = dict[bytes, NodePlace]
 class QuorumPlace(Place):
     """All nodes as one place. Links are opened to its nodes only."""
 
+    topology = "quorum"
+    one_step = False
+    store: QuorumStore
+
     def __init__(self, settings: "Settings", client: Client, runtime: "Runtime") -> None:
         from holdtight.config.targets import Quorum, Single
 
@@ -70,6 +76,17 @@ class QuorumPlace(Place):
         self.store = QuorumStore(
             client, [node.client for node in self.nodes], drift=settings.drift, max_ttl=settings.max_ttl
         )
+
+    def check_supports(self, what: str, name: str | None) -> None:
+        if what in refusals.NOT_ON_A_QUORUM:
+            raise refusals.on_a_quorum(what, name)
+
+    def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
+        if isinstance(error, NoQuorum):
+            return QuorumNotReached.among(name, error.nodes, error.majority)
+        if isinstance(error, ServerSaid) and name:
+            return self.store.meaning(error, name)
+        return QuorumNotReached.among(name, {self.display: str(error)}, 0)
 
     def renew_identity(self) -> None:
         """In a forked child: gives all nodes the same new identity."""

@@ -11,8 +11,9 @@ from holdtight.base.clock import Drift
 from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.base.values import Claim, Denied, Grant, Guarded, Kind, Late, LockInfo, Owner, Withdrawn
 from holdtight.errors import LockError
+from holdtight.stores.client import Client
 from holdtight.stores.redis import error_replies, keys, script
-from holdtight.stores.redis.handshake import Client, passport
+from holdtight.stores.redis.handshake import passport
 from holdtight.stores.redis.inspection import read_inspection
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
@@ -102,6 +103,10 @@ class QuorumStore:
 
     def records_step(self, owners: list[Owner]) -> Step:
         return records_step(self.client, owners)
+
+    def meaning(self, said: ServerSaid, name: str) -> LockError:
+        key = keys.main_key(self.client.namespace, name)
+        return error_replies.meaning(said, name=name, server="a majority of the nodes", key=key)
 
     def stamp_step(self) -> Step:
         """Reads the stamp of a node's guard: (since in ms, max_ttl in ms, run id), or () if it has none. Not None,

@@ -9,8 +9,8 @@ from holdtight.base import process
 from holdtight.base.plan import LinkDown
 from holdtight.errors import quotable
 from holdtight.stores.boundary import Place
+from holdtight.stores.client import Client
 from holdtight.stores.redis.connect import open_link
-from holdtight.stores.redis.handshake import Client
 from holdtight.stores.redis.link import Link
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ A `Prepared` claim caches the packed constant parts of its requests when they ar
 uncontended path then only appends an owner and a time.
 """
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdtight.base.clock import Drift
 from holdtight.base.plan import ServerSaid, Step
@@ -27,12 +27,16 @@ from holdtight.base.values import (
     shared,
 )
 from holdtight.errors import LockError
+from holdtight.stores.client import Client
 from holdtight.stores.redis import error_replies, keys, script
-from holdtight.stores.redis.handshake import Client
+from holdtight.stores.redis.handshake import removal_request
 from holdtight.stores.redis.inspection import exclusive_holder, read_inspection
 from holdtight.stores.redis.multi import Several
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.times import LONGEST_PATIENCE, MARKER_SLACK_MS, TAIL_MS, marker_for
+
+if TYPE_CHECKING:
+    from holdtight.stores.redis.wait_records import Waits
 
 __all__ = ["Prepared", "Store", "read_record", "read_release", "records_step"]
 
@@ -296,8 +300,21 @@ class Store:
             return b"%013d" % marker if marker else b""
         return b"%013d%d" % (max(marker, marker_for(self._renewals_until)), ordinal)
 
+    @property
+    def waits(self) -> "Waits":
+        from holdtight.stores.redis.wait_records import Waits  # loaded with the first client, not with the package
+
+        return Waits(self)
+
     def records_step(self, owners: list[Owner]) -> Step:
         return records_step(self.client, owners)
+
+    def removal_request(self) -> bytes:
+        return removal_request(self.client)
+
+    def meaning(self, said: ServerSaid, name: str | None) -> LockError:
+        key = keys.main_key(self.client.namespace, name) if name else b""
+        return error_replies.meaning(said, name=name, server=self.server, key=key)
 
     def read_attempt(self, reply: Any, sent: float) -> Outcome:
         if isinstance(reply, bytes):

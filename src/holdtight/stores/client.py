@@ -1,0 +1,92 @@
+"""A client's identity: an id, fresh owners, and what it knows of the server's time. Belongs to no kind of store."""
+
+import itertools
+import os
+import time
+from collections import deque
+
+from holdtight.base.clock import Clock, boottime
+from holdtight.base.values import CLIENT_ID_SIZE, OWNER_SIZE, Owner
+
+__all__ = ["MUCH_AHEAD", "RECORD_SECONDS", "Client"]
+
+RECORD_SECONDS = 60
+"""How long a client's record stays on a server unless it is refreshed."""
+MUCH_AHEAD = 0.5
+"""No reply is this late (seconds): a lead that is so much higher means that the server's clock was set."""
+_BATCH = 128
+
+
+class Client:
+    """This client's identity on the servers: an id, and fresh owners.
+
+    Every owner starts with the client's id. The store keeps a record under that id, with host, pid and start time.
+    """
+
+    known = True
+    """True if the client has a record and an inbox. Otherwise it writes nothing to a server except its locks."""
+    max_ttl_ms: int | None = None
+    """Set for a node of a quorum: requests then carry this max_ttl and the run id of the server."""
+    guarded = False
+    """True if the handshake must also read the server's run id, for the restart guard."""
+
+    def __init__(self, namespace: str, clock: Clock = boottime) -> None:
+        self.namespace = namespace
+        self.clock = clock
+        self.renew_identity()
+
+    def for_node(self, *, guarded: bool, max_ttl: float) -> "Client":
+        """This client for one node of a quorum: the id is the same on all nodes, the time is that of the node."""
+        node = Client(self.namespace, self.clock)
+        node.max_ttl_ms, node.guarded = round(max_ttl * 1000), guarded
+        node.renew_identity(self.id)
+        return node
+
+    def renew_identity(self, client_id: bytes | None = None) -> None:
+        """Sets a new identity: in a new client, and in a forked child, which must not use the parent's."""
+        self.id = os.urandom(CLIENT_ID_SIZE) if client_id is None else client_id
+        self.owners: deque[Owner] = deque()
+        """Unused owners; `owner()` refills them."""
+        self.connections = itertools.count(1)
+        """Numbers the connections of this client."""
+        self.lead: float | None = None
+        """Server time minus our clock, in seconds; None until a server has told its time."""
+        self.recorded_until = 0.0
+        """The time (on our clock) until which our record is certainly on the server."""
+
+    def owner(self) -> Owner:
+        """A fresh owner. Random bytes are read in batches; `pop` is atomic."""
+        try:
+            return self.owners.pop()
+        except IndexError:
+            size = OWNER_SIZE - CLIENT_ID_SIZE
+            noise = os.urandom(size * _BATCH)
+            fresh = [self.id + noise[at : at + size] for at in range(0, len(noise), size)]
+            last = fresh.pop()
+            self.owners.extend(fresh)
+            return last
+
+    def announcement_due(self) -> bool:
+        """True if the record must be written again; the caller then writes it."""
+        now = self.clock()
+        if now <= self.recorded_until or not self.known:
+            return False
+        self.recorded_until = now + RECORD_SECONDS * 2 / 3
+        return True
+
+    def learn(self, server_time: float, sent: float) -> None:
+        """Learns the server's time (seconds) from any reply that has it."""
+        self.lead = server_time - sent
+
+    def learn_usual(self, lead: float) -> None:
+        """Learns the lead from one of many ordinary replies; a faster reply counts for more. A proposed fence is then
+        seldom ahead of a node's clock, in which case the next owner would have to wait for it or exceed it."""
+        known = self.lead
+        if known is None or lead < known or lead > known + MUCH_AHEAD:
+            self.lead = lead
+        else:
+            self.lead = known + (lead - known) / 16
+
+    def server_time(self, now: float) -> float:
+        """The server's time at our `now`; rather a little late than early."""
+        return now + (self.lead if self.lead is not None else time.time() - self.clock())
