@@ -15,7 +15,7 @@ from holdtight import Lease, Locks
 from holdtight.base.identity import Identity, identity
 from holdtight.sync.quorum_lock import QuorumLock
 from tests.faults.quorum import Nodes
-from tests.support.interrupts import Moment, interrupted_at
+from tests.support.interrupts import Moments, interrupted_at
 from tests.support.leases import renewed
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
@@ -119,6 +119,12 @@ USES = [
 ]
 
 
+@pytest.fixture(params=[4, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
+def one_of(request: pytest.FixtureRequest) -> int:
+    """At one of how many moments a use is interrupted. `make faults` interrupts it at all of them."""
+    return int(request.param)
+
+
 DROPPED = pytest.mark.filterwarnings(
     "ignore:the lease on .* was dropped without release:ResourceWarning",
     "ignore:unclosed <socket:ResourceWarning",  # of who was interrupted while he connected
@@ -127,22 +133,24 @@ DROPPED = pytest.mark.filterwarnings(
 
 @DROPPED
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
-def test_interrupted_anywhere_it_leaves_nothing_behind(locks: Locks, use: Callable[[Locks, str], None]) -> None:
-    nothing_is_left_behind(locks, use)
+def test_interrupted_anywhere_it_leaves_nothing_behind(
+    locks: Locks, use: Callable[[Locks, str], None], one_of: int
+) -> None:
+    nothing_is_left_behind(locks, use, one_of)
 
 
 @DROPPED
 @pytest.mark.parametrize("use", [block, handle, several, several_hold, several_kept], ids=lambda use: use.__name__)
 def test_interrupted_anywhere_on_a_quorum_it_leaves_nothing_behind(
-    nodes: Nodes, use: Callable[[Locks, str], None]
+    nodes: Nodes, use: Callable[[Locks, str], None], one_of: int
 ) -> None:
     with Locks(nodes.urls, ttl=TTL) as locks:
-        nothing_is_left_behind(locks, use)
+        nothing_is_left_behind(locks, use, one_of)
 
 
 @DROPPED
 def test_interrupted_anywhere_on_the_longer_way_to_a_quorum_it_leaves_nothing_behind(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, one_of: int
 ) -> None:
     """As when a node has to be connected to first, or somebody else has the lock."""
 
@@ -151,7 +159,7 @@ def test_interrupted_anywhere_on_the_longer_way_to_a_quorum_it_leaves_nothing_be
 
     monkeypatch.setattr(QuorumLock, "_attempt", by_plan)
     with Locks(nodes.urls, ttl=TTL) as locks:
-        nothing_is_left_behind(locks, block)
+        nothing_is_left_behind(locks, block, one_of)
 
 
 def test_interrupted_right_after_a_vote_by_plan_it_is_not_renewed(
@@ -171,13 +179,13 @@ def test_interrupted_right_after_a_vote_by_plan_it_is_not_renewed(
         wait_for(lambda: not lock.locked())
 
 
-def nothing_is_left_behind(locks: Locks, use: Callable[[Locks, str], None]) -> None:
+def nothing_is_left_behind(locks: Locks, use: Callable[[Locks, str], None], one_of: int) -> None:
     where: dict[str, str] = {}
     gc.collect()
     gc.disable()  # a lease that is dropped is noticed without it
     try:
-        interrupt_everywhere(locks, use, where)
-        assert len(where) > 50
+        interrupt_everywhere(locks, use, where, Moments(one_of, use.__name__))
+        assert len(where) > 50 / one_of
         left = {each for name in where for each in (name, f"{name} too")}
 
         def all_free() -> bool:
@@ -195,15 +203,16 @@ def nothing_is_left_behind(locks: Locks, use: Callable[[Locks, str], None]) -> N
         renewed(lease)
 
 
-def interrupt_everywhere(locks: Locks, use: Callable[[Locks, str], None], where: dict[str, str]) -> None:
-    """At every moment of it, of a lock of its own each time. `where` says which was interrupted where."""
-    seen = set[Moment]()
+def interrupt_everywhere(
+    locks: Locks, use: Callable[[Locks, str], None], where: dict[str, str], moments: Moments
+) -> None:
+    """At each of these moments of it, of a lock of its own each time. `where` says which was interrupted where."""
     quiet = 0
     while quiet < ENOUGH:
         name = f"n{len(where)}"
         use(locks, name)  # so that it is the usual path that is interrupted: connected, and the lock object there
         # At the very call of a block's end nothing of ours runs yet that could catch it.
-        place = interrupted_at(seen, partial(use, locks, name), spared=frozenset(["__exit__"]))
+        place = interrupted_at(moments, partial(use, locks, name), spared=frozenset(["__exit__"]))
         if place is None:
             quiet += 1
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +11,7 @@ import pytest
 
 from holdtight import Locks
 from tests.faults.test_interrupted_anywhere import DROPPED, block, handle
-from tests.support.interrupts import Moment, interrupted_at
+from tests.support.interrupts import Moments, interrupted_at
 from tests.support.servers import RunningServer
 
 TTL = 3
@@ -23,14 +24,14 @@ def test_an_interrupt_takes_no_connection_from_those_who_come_later(
 ) -> None:
     monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # it is waited for wherever a reply got lost
     with Locks(private_server.url, ttl=TTL, max_connections=1) as locks:
-        seen = set[Moment]()
-        while True:
-            name = f"n{len(seen)}"
+        moments = Moments()
+        for number in itertools.count():
+            name = f"n{number}"
             use(locks, name)  # so that it is the usual path that is interrupted
-            if interrupted_at(seen, partial(use, locks, name), spared=frozenset(["__exit__"])) is None:
+            if interrupted_at(moments, partial(use, locks, name), spared=frozenset(["__exit__"])) is None:
                 break
-            locks.lock(f"free {len(seen)}", ttl=10).acquire().release()
-        assert len(seen) > 50
+            locks.lock(f"free {number}", ttl=10).acquire().release()
+        assert number > 50
 
 
 def test_a_connection_that_comes_back_while_one_looks_for_it_is_found(private_server: RunningServer) -> None:

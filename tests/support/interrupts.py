@@ -6,6 +6,7 @@ import dis
 import functools
 import itertools
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,11 +23,26 @@ Moment = tuple[str, int, int]
 TIMES = 2
 
 
-def interrupted_at(
-    seen: set[Moment], what: Callable[[], object], *, spared: frozenset[str] = frozenset()
-) -> str | None:
-    """Runs it, with a KeyboardInterrupt at the first moment of our code that has not been seen, of those at which
-    Python handles signals. Says where that was; None if it came to its end. The call of a function that is spared does
+class Moments:
+    """The moments that have not been interrupted yet: all, or about one of `one_of`. The salt decides which ones, so
+    that several uses together interrupt most of what they share."""
+
+    def __init__(self, one_of: int = 1, salt: str = "") -> None:
+        self._one_of = one_of
+        self._salt = salt
+        self._seen = set[Moment]()
+
+    def take(self, moment: Moment) -> bool:
+        """True if a run must be interrupted at this moment; no later run is interrupted there."""
+        if moment in self._seen:
+            return False
+        self._seen.add(moment)
+        return zlib.crc32(f"{self._salt}{moment}".encode()) % self._one_of == 0
+
+
+def interrupted_at(moments: Moments, what: Callable[[], object], *, spared: frozenset[str] = frozenset()) -> str | None:
+    """Runs it, with a KeyboardInterrupt at the first moment of our code that is to be taken, of those at which Python
+    handles signals. Says where that was; None if it came to its end. The call of a function that is spared does
     not count. Moments are told by their places: which one is the hundredth differs from run to run."""
     where = ""
     times = Counter[tuple[str, int]]()
@@ -37,12 +53,11 @@ def interrupted_at(
         if not code.co_filename.startswith(_OURS) or (event == "call" and in_a_finalizer(frame)):
             return None
         frame.f_trace_opcodes = True
-        if event == "opcode" and not where and frame.f_lasti in moments(code, code.co_name in spared):
+        if event == "opcode" and not where and frame.f_lasti in moments_of(code, code.co_name in spared):
             place = (code.co_qualname, frame.f_lasti)
             times[place] += 1
             moment = (*place, min(times[place], TIMES))
-            if moment not in seen:
-                seen.add(moment)
+            if moments.take(moment):
                 where = f"{code.co_qualname}, line {frame.f_lineno}, instruction {frame.f_lasti}"
                 raise KeyboardInterrupt
         return look
@@ -68,7 +83,7 @@ def in_a_finalizer(frame: FrameType | None) -> bool:
 
 
 @functools.cache
-def moments(code: CodeType, but_not_the_first: bool) -> frozenset[int]:
+def moments_of(code: CodeType, but_not_the_first: bool) -> frozenset[int]:
     """The instructions that may raise what a signal handler does, or that come right after one that may have: calls,
     the beginning of a function, and jumps back."""
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("PRECALL", "CACHE")]

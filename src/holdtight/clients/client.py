@@ -12,10 +12,8 @@ from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.runtime import Runtime
 from holdtight.base.values import Kind, LockInfo, check_name, owner_text
 from holdtight.clients.degraded import stand_in_settings
-from holdtight.clients.loading import load
 from holdtight.clients.lock import BaseLock
 from holdtight.clients.reporting import Reports
-from holdtight.clients.verbs import verbs_of
 from holdtight.config.settings import UNSET, Options, Settings, refuse_monkey_patches
 from holdtight.errors import LockError
 from holdtight.grants.leak_warning import watch_client
@@ -25,6 +23,7 @@ from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
 
 if TYPE_CHECKING:
+    from holdtight.clients.verbs import Verbs
     from holdtight.core.deadlock import Tally
 
 __all__ = ["BaseLocks"]
@@ -52,8 +51,6 @@ class BaseLocks(Reports, Generic[L]):
         self.client = Client(settings.namespace, here.clock)
         self.place = _open_place(settings, self.client, here)
         self.store = self.place.store
-        self.verbs = verbs_of(self.place)
-        load()
         self.events = Events(here.tell)
         for place in self._places():
             place.refreshers.append(self.events.refresh)
@@ -223,10 +220,10 @@ class BaseLocks(Reports, Generic[L]):
         return found
 
     def _look(self, name: str) -> Plan[LockInfo]:
-        return self.verbs.look(self.place, self.lock(name).prepared, self._entered())
+        return _verbs(self.place).look(self.place, self.lock(name).prepared, self._entered())
 
     def _bless(self) -> Plan[dict[str, str]]:
-        return self.verbs.bless(self.place)
+        return _verbs(self.place).bless(self.place)
 
     def check_open(self) -> None:
         """Raises RuntimeError on a closed client. Called before acquiring only: a closed client may still release."""
@@ -270,9 +267,18 @@ def _runtime(settings: Settings) -> Runtime:
 
 
 def _open_place(settings: Settings, client: Client, here: Runtime) -> Place:
+    from holdtight.clients.loading import load
     from holdtight.stores.opening import open_place
 
-    return open_place(settings, client, here)
+    place = open_place(settings, client, here)
+    load()
+    return place
+
+
+def _verbs(place: Place) -> "Verbs":
+    from holdtight.clients.verbs import verbs_of
+
+    return verbs_of(place)
 
 
 _sharing = threading.Lock()

@@ -9,7 +9,15 @@ from importlib import import_module
 
 __all__ = ["load"]
 
-_MODULES = ("json", "logging", "random", "holdtight.events", "holdtight.core.deadlock")
+_MODULES = (
+    "json",
+    "logging",
+    "random",
+    "holdtight.events",
+    "holdtight.clients.verbs",
+    "holdtight.core.deadlock",
+    "holdtight.core.inspect",
+)
 
 
 def load() -> None:

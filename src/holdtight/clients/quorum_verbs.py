@@ -5,6 +5,7 @@ from typing import Any, cast
 from holdtight.base import refusals
 from holdtight.base.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid
 from holdtight.base.values import LockInfo
+from holdtight.clients.verbs import Verbs
 from holdtight.core.inspect_quorum import inspect
 from holdtight.core.quorum import all_answered, say
 from holdtight.stores.boundary import Place
@@ -14,7 +15,7 @@ from holdtight.stores.times import LONGEST_PATIENCE
 __all__ = ["QuorumVerbs"]
 
 
-class QuorumVerbs:
+class QuorumVerbs(Verbs):
     def look(self, place: Place, prepared: Any, entered: dict[str, int]) -> Plan[LockInfo]:
         quorum = cast(QuorumPlace, place)
 

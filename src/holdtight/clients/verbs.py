@@ -1,28 +1,22 @@
 """What clients do besides acquiring, by the topology of their place: see also clients/quorum_verbs.py."""
 
-from typing import Protocol
+from typing import Any
 
 from holdtight.base import refusals
 from holdtight.base.plan import Plan
 from holdtight.base.values import LockInfo
-from holdtight.core.inspect import Inspected, look
 from holdtight.stores.boundary import Place
 
 __all__ = ["Verbs", "verbs_of"]
 
 
-class Verbs(Protocol):
-    def look(self, place: Place, prepared: Inspected, entered: dict[str, int]) -> Plan[LockInfo]:
-        """`entered` maps our own owners to their number of entries."""
-        ...
-
-    def bless(self, place: Place) -> Plan[dict[str, str]]: ...
-
-
-class ServerVerbs:
+class Verbs:
     """On one server."""
 
-    def look(self, place: Place, prepared: Inspected, entered: dict[str, int]) -> Plan[LockInfo]:
+    def look(self, place: Place, prepared: Any, entered: dict[str, int]) -> Plan[LockInfo]:
+        """`entered` maps our own owners to their number of entries."""
+        from holdtight.core.inspect import look
+
         return look(place.store, prepared, entered)
 
     def bless(self, place: Place) -> Plan[dict[str, str]]:
@@ -34,4 +28,4 @@ def verbs_of(place: Place) -> Verbs:
         from holdtight.clients.quorum_verbs import QuorumVerbs
 
         return QuorumVerbs()
-    return ServerVerbs()
+    return Verbs()
