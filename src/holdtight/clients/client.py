@@ -51,6 +51,7 @@ class BaseLocks(Reports, Generic[L]):
         self.client = Client(settings.namespace, here.clock)
         self.place = _open_place(settings, self.client, here)
         self.store = self.place.store
+        self.verbs = _verbs(self.place)
         self.events = Events(here.tell)
         for place in self._places():
             place.refreshers.append(self.events.refresh)
@@ -220,10 +221,10 @@ class BaseLocks(Reports, Generic[L]):
         return found
 
     def _look(self, name: str) -> Plan[LockInfo]:
-        return _verbs(self.place).look(self.place, self.lock(name).prepared, self._entered())
+        return self.verbs.look(self.place, self.lock(name).prepared, self._entered())
 
     def _bless(self) -> Plan[dict[str, str]]:
-        return _verbs(self.place).bless(self.place)
+        return self.verbs.bless(self.place)
 
     def check_open(self) -> None:
         """Raises RuntimeError on a closed client. Called before acquiring only: a closed client may still release."""

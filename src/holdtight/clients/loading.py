@@ -14,7 +14,6 @@ _MODULES = (
     "logging",
     "random",
     "holdtight.events",
-    "holdtight.clients.verbs",
     "holdtight.core.deadlock",
     "holdtight.core.inspect",
 )
