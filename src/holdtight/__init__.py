@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock
     from holdtight.aio.locks import AsyncLocks
     from holdtight.aio.multi import AsyncMulti
+    from holdtight.config.options import Duration, Target
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ __all__ = [
     "ClockDrift",
     "DeadlockDetected",
     "Drift",
+    "Duration",
     "Holder",
     "Kind",
     "Lease",
@@ -69,26 +71,34 @@ __all__ = [
     "ScriptError",
     "Semaphore",
     "StaleFence",
+    "Target",
     "Unavailable",
     "Waiter",
 ]
 
-_ASYNC = {
-    "AsyncLease": "lease",
-    "AsyncLock": "lock",
-    "AsyncLocks": "locks",
-    "AsyncMulti": "multi",
-    "AsyncReadWriteLock": "kinds",
-    "AsyncSemaphore": "kinds",
+_LAZY = {
+    "AsyncLease": "aio.lease",
+    "AsyncLock": "aio.lock",
+    "AsyncLocks": "aio.locks",
+    "AsyncMulti": "aio.multi",
+    "AsyncReadWriteLock": "aio.kinds",
+    "AsyncSemaphore": "aio.kinds",
+    "Duration": "config.options",
+    "Target": "config.options",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the asyncio classes on first access, so that blocking code does not load asyncio."""
-    if name not in _ASYNC:
+    """Imports some names on first access: blocking code does not load asyncio, and no code loads datetime."""
+    if name not in _LAZY:
         raise AttributeError(f"module 'holdtight' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"holdtight.aio.{_ASYNC[name]}"), name)
+    value = getattr(import_module(f"holdtight.{_LAZY[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """The public names: not the packages that importing them has loaded."""
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

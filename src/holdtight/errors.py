@@ -65,7 +65,7 @@ def _rebuild(cls: "type[LockError]", args: tuple[object, ...], state: dict[str, 
 class LockError(Exception):
     """Root of all errors of holdtight."""
 
-    code: str | None = None
+    code: str = ""
 
     def __init__(
         self,

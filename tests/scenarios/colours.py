@@ -66,7 +66,7 @@ class Colour(ABC):
         """The whole scenario, from outside. AssertionError if it hangs."""
 
     @abstractmethod
-    def open(self, target: object, **options: Any) -> AsyncLocks: ...
+    def open(self, target: Any, **options: Any) -> AsyncLocks: ...
 
     @abstractmethod
     def start(self, scene: Scene[T]) -> Actor[T]: ...
@@ -137,7 +137,7 @@ class Asyncio(Colour):
     def new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
 
-    def open(self, target: object, **options: Any) -> AsyncLocks:
+    def open(self, target: Any, **options: Any) -> AsyncLocks:
         return AsyncLocks(target, **options)
 
     def start(self, scene: Scene[T]) -> Actor[T]:
@@ -220,7 +220,7 @@ class Blocking(Colour):
     def run(self, scene: Scene[T]) -> T:
         return Thread(scene).join(LONGEST)
 
-    def open(self, target: object, **options: Any) -> AsyncLocks:
+    def open(self, target: Any, **options: Any) -> AsyncLocks:
         return cast(AsyncLocks, DressedLocks(Locks(target, **options)))
 
     def start(self, scene: Scene[T]) -> Actor[T]:

@@ -31,7 +31,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[object]:
 
 
 @pytest.fixture
-def locks(target: object) -> Iterator[Locks]:
+def locks(target: Any) -> Iterator[Locks]:
     with Locks(target, ttl=20) as locks:
         yield locks
 
@@ -105,7 +105,7 @@ def test_leases_of_all_kinds_can_be_lost(locks: Locks, kind: str) -> None:
         lease.release()
 
 
-def test_the_body_of_an_async_with_is_cancelled(target: object) -> None:
+def test_the_body_of_an_async_with_is_cancelled(target: Any) -> None:
     async def main() -> None:
         async with AsyncLocks(target) as locks:
             with pytest.raises(LeaseLost) as caught:  # noqa: PT012

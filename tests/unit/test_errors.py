@@ -38,8 +38,8 @@ MEMBERS = (
     Member("orders", "stock", "abcdefghijklmnop", "w2"),
 )
 
-TABLE: list[tuple[type[LockError], str | None, tuple[type[BaseException], ...]]] = [
-    (LockError, None, (Exception,)),
+TABLE: list[tuple[type[LockError], str, tuple[type[BaseException], ...]]] = [
+    (LockError, "", (Exception,)),
     (LockTimeout, "LOCK_TIMEOUT", (LockError, TimeoutError)),
     (LeaseLost, "WATCHDOG_RENEWAL_FAILED", (LockError,)),
     (NotOwner, "UNLOCK_FAILED", (LeaseLost,)),
@@ -58,7 +58,7 @@ TABLE: list[tuple[type[LockError], str | None, tuple[type[BaseException], ...]]]
 
 @pytest.mark.parametrize(("cls", "code", "bases"), TABLE, ids=lambda value: getattr(value, "__name__", ""))
 def test_code_and_bases_are_those_of_the_table(
-    cls: type[LockError], code: str | None, bases: tuple[type[BaseException], ...]
+    cls: type[LockError], code: str, bases: tuple[type[BaseException], ...]
 ) -> None:
     assert cls.code == code
     assert cls.__bases__ == bases
@@ -131,7 +131,7 @@ def test_an_error_pickles_with_all_it_carries(what: str, protocol: int) -> None:
 @pytest.mark.parametrize("what", MADE)
 def test_a_message_says_where_to_read_more_once_and_last(what: str) -> None:
     error = MADE[what]()
-    assert error.code is not None
+    assert error.code
     assert str(error).endswith(f" See docs/errors.md#{error.code.lower()}")
     assert str(error).count("docs/errors.md") == 1
     assert "docs/errors.md" not in error.message

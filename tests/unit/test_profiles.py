@@ -11,6 +11,8 @@ from holdtight import Locks, Profile
 
 URL = "redis://localhost:1"
 
+WRONG: Any = 7
+
 
 @pytest.fixture
 def locks() -> Iterator[Locks]:
@@ -83,9 +85,9 @@ def test_profiles_survive_pickling(locks: Locks) -> None:
         ({"a": Profile(ttl=-1)}, ValueError, r"profiles\['a'\].ttl"),
         ({"a": Profile(ttl=0.05)}, ValueError, r"profiles\['a'\].ttl"),
         ({"a": Profile(wait="soon")}, ValueError, r"profiles\['a'\].wait"),
-        ({"a": Profile(renew=1)}, TypeError, r"profiles\['a'\].renew"),
+        ({"a": Profile(renew=WRONG)}, TypeError, r"profiles\['a'\].renew"),
         ({"a": Profile(max_hold=True)}, ValueError, r"profiles\['a'\].max_hold"),
-        ({"a": Profile(label=7)}, TypeError, "label"),
+        ({"a": Profile(label=WRONG)}, TypeError, "label"),
     ],
 )
 def test_a_wrong_profile_is_refused_when_the_client_is_opened(profiles: Any, error: type[Exception], text: str) -> None:

@@ -200,6 +200,6 @@ def test_what_the_memory_store_has_no_use_for_is_refused(given: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("how", ["local", "open"])
-def test_a_quorum_has_no_stand_in_yet_and_says_so(how: str) -> None:
+def test_a_quorum_has_no_stand_in_yet_and_says_so(how: Any) -> None:
     with pytest.raises(NotSupported, match="on_unavailable"):
         Locks(["redis://a", "redis://b", "redis://c"], on_unavailable=how)

@@ -1,7 +1,7 @@
 """Other blocks than `async with lock`: `lock.hold()`, and decorated functions."""
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -9,13 +9,13 @@ from holdtight.aio.lease import AsyncLease
 from holdtight.base.identity import Identity, identity
 from holdtight.clients.decorating import begun, check_decorated, is_async
 
-__all__ = ["AsyncHold", "under"]
+__all__ = ["AsyncHold", "Decorator"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def under(lock: Any, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+def under(lock: Any, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Wraps the function so that each call runs in a block of the lock. Raises TypeError or ValueError if it cannot."""
     check_decorated(lock, function)
     if not is_async(function):
@@ -28,6 +28,19 @@ def under(lock: Any, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitab
             return result
 
     return locked
+
+
+class Decorator:
+    """Lets a lock decorate async functions."""
+
+    __slots__ = ()
+
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        """As a decorator: every call of the function runs under the lock, and raises as an `async with` block does.
+
+        Raises TypeError for generator functions and functions that are not async, ValueError for names like "id:{id}".
+        """
+        return under(self, function)
 
 
 class Takes(Protocol):

@@ -1,6 +1,6 @@
 """Read-write locks and semaphores for asyncio code. They acquire, wait and release as every AsyncLock does."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease
@@ -8,6 +8,12 @@ from holdtight.aio.lock import AsyncLock
 from holdtight.base.values import LockInfo
 from holdtight.clients.readwrite import BaseReadWriteLock
 from holdtight.config.settings import UNSET
+
+if TYPE_CHECKING:
+    from typing import Never
+
+    from holdtight.config.options import Duration
+    from holdtight.config.profiles import Unset
 
 __all__ = ["AsyncReadWriteLock", "AsyncSemaphore"]
 
@@ -31,14 +37,14 @@ class AsyncSemaphore(AsyncLock):
 
     __slots__ = ()
 
-    async def acquire(self, n: int = 1, *, wait: Any = UNSET) -> AsyncLease:
+    async def acquire(self, n: int = 1, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncLease:
         """Returns a lease on `n` permits at once. Raises as AsyncLock does; TypeError or ValueError for a bad `n`."""
-        return await AsyncLock.acquire(self.asking_for(n), wait=wait)
+        return await AsyncLock.acquire(self.asking_for(n), wait=wait, **unknown)
 
     async def try_acquire(self, n: int = 1) -> AsyncLease | None:
         """Returns a lease on `n` permits, or None if that many are not free. Never waits. Raises as `acquire`."""
         return await AsyncLock.try_acquire(self.asking_for(n))
 
-    def hold(self, n: int = 1, *, wait: Any = UNSET) -> AsyncHold:
+    def hold(self, n: int = 1, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncHold:
         """A single-use context manager on `n` permits: one task may enter it, another exit. Raises as `acquire`."""
-        return AsyncLock.hold(self.asking_for(n), wait=wait)
+        return AsyncLock.hold(self.asking_for(n), wait=wait, **unknown)

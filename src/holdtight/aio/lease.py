@@ -13,6 +13,7 @@ from holdtight.grants.tenure import Tenure
 
 if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock
+    from holdtight.config.options import Duration
 
 __all__ = ["AsyncLease", "Block", "leave_elsewhere"]
 
@@ -24,7 +25,7 @@ class AsyncLease(BaseLease):
 
     lock: "AsyncLock"
 
-    async def wait_lost(self, timeout: Any = None) -> bool:
+    async def wait_lost(self, timeout: "Duration | None" = None) -> bool:
         """Waits until the lease is lost (True), or until the timeout or its release (False)."""
         limit = wait_seconds(timeout, "timeout")
         if self.lost:
@@ -54,7 +55,7 @@ class AsyncLease(BaseLease):
                 tenure.drop_hook(hook)
         return gone.done() or self.lost
 
-    async def renew(self, ttl: Any = None) -> None:
+    async def renew(self, ttl: "Duration | None" = None) -> None:
         """Sets the time left to `ttl` (default: the lease's own), which later renewals use too.
 
         Raises LeaseLost if the lease is not held any more, Unavailable if the server does not answer.
@@ -79,7 +80,7 @@ class AsyncLease(BaseLease):
             await self.lock.give_back(self.tenure)
             self._not_if_lost("release")
 
-    async def detach(self, ttl: Any = None) -> str:
+    async def detach(self, ttl: "Duration | None" = None) -> str:
         """Ends this lease without releasing the lock and returns a text: any client with the text can `adopt` the lock
         within `ttl`, so keep it secret.
 

@@ -1,14 +1,13 @@
 """`AsyncLock`: a fast path for the uncontended case; the driver handles everything else."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdtight.aio.connection import Connection
 from holdtight.aio.degraded import without_the_server
 from holdtight.aio.driver import Driver
-from holdtight.aio.hold import AsyncHold, under
+from holdtight.aio.hold import AsyncHold, Decorator
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.transport import Transport
 from holdtight.base.clock import wait_seconds
@@ -18,7 +17,7 @@ from holdtight.base.process import current
 from holdtight.base.values import Grant, LockInfo, Owner, shared
 from holdtight.clients.degraded import may_degrade
 from holdtight.clients.lock import BaseLock
-from holdtight.config.settings import UNSET, Options
+from holdtight.config.settings import UNSET, Options, unknown_options
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
@@ -28,12 +27,13 @@ from holdtight.grants.tenure import Tenure
 from holdtight.stores.times import marker_for
 
 if TYPE_CHECKING:
+    from typing import Never
+
     from holdtight.aio.locks import AsyncLocks
+    from holdtight.config.options import Duration
+    from holdtight.config.profiles import Unset
 
 __all__ = ["AsyncLock"]
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _new = object.__new__
 _running_loop = asyncio.get_running_loop
@@ -41,7 +41,7 @@ _current_task = asyncio.current_task
 _PATIENCE = 2.0
 
 
-class AsyncLock(BaseLock):
+class AsyncLock(BaseLock, Decorator):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
     __slots__ = ("_clock", "_lane", "_patience", "_runtime", "_unusual", "_wait")
@@ -59,13 +59,15 @@ class AsyncLock(BaseLock):
 
     # Acquiring.
 
-    async def acquire(self, *, wait: Any = UNSET) -> AsyncLease:
+    async def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncLease:
         """Returns a lease. Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, or
         RuntimeError on a closed client.
 
         Raises DeadlockDetected at once if this task holds the lock in a block. If it holds the lock through
         `acquire()`, another task may release that, so this call waits, and logs it after `deadlock_after` seconds.
         """
+        if unknown:
+            raise unknown_options("acquire", unknown, ("wait",))
         who = identity()
         lease = await self.take(self._wait if wait is UNSET else wait_seconds(wait), who)
         self._locks.took(self._name, lease.tenure, who)
@@ -288,7 +290,7 @@ class AsyncLock(BaseLock):
             raise
         renewal.conclude()
 
-    # As a context manager and as a decorator.
+    # As a context manager.
 
     async def __aenter__(self) -> AsyncLease:
         task = _current_task()
@@ -368,20 +370,15 @@ class AsyncLock(BaseLock):
         except Unavailable:
             pass  # an event and a log line report it; the body has done its work, and the ttl ends the grant
 
-    def hold(self, *, wait: Any = UNSET) -> AsyncHold:
+    def hold(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncHold:
         """A single-use context manager that carries its lease: one task may enter it, another exit. A loss cancels no
         task.
 
         Entering raises as `acquire`.
         """
+        if unknown:
+            raise unknown_options("hold", unknown, ("wait",))
         return AsyncHold(self, self._wait if wait is UNSET else wait_seconds(wait))
-
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-        """As a decorator: every call runs under the lock, and raises as an `async with` block does.
-
-        Raises TypeError for generator functions and functions that are not async, ValueError for names like "id:{id}".
-        """
-        return under(self, function)
 
     # Inspecting.
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from holdtight.aio.backend import backend_of
 from holdtight.aio.driver import Driver
@@ -14,21 +14,24 @@ from holdtight.aio.lock import AsyncLock
 from holdtight.aio.multi import AsyncMulti
 from holdtight.aio.per_loop import PerLoop, let_go
 from holdtight.aio.transport import Transport, ignore
-from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
+from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift
 from holdtight.base.identity import identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.values import LockInfo, check_name
 from holdtight.clients.client import BaseLocks
-from holdtight.clients.multi import multi_wait, parts_of
+from holdtight.clients.multi import multi_of
 from holdtight.config.profiles import Profile
-from holdtight.config.settings import UNSET, Settings
+from holdtight.config.settings import UNSET, Settings, unknown_options
 from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
 
 if TYPE_CHECKING:
     import ssl
+    from typing import Never, Unpack
 
     from holdtight.aio.quorum_driver import FanDriver
+    from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
+    from holdtight.config.profiles import Unset
 
 __all__ = ["AsyncLocks"]
 
@@ -39,34 +42,38 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
     """A client for asyncio code: locks on one server or quorum. Cheap to keep; works on several event loops, also at
     the same time."""
 
+    public = (*BaseLocks.public, "aclose")
     lock_type = AsyncLock
     rwlock_type = AsyncReadWriteLock
     semaphore_type = AsyncSemaphore
 
     def __init__(
         self,
-        target: object = None,
+        target: "Target" = None,
         *,
         namespace: str = "ht",
-        ttl: Duration = 30,
-        wait: Duration | None = None,
+        ttl: "Duration" = 30,
+        wait: "Duration | None" = None,
         label: str | None = None,
         profiles: Mapping[str, Profile] | None = None,
         acks: int = 0,
-        on_unavailable: str = "raise",
+        on_unavailable: "OnUnavailable" = "raise",
         drift: Drift = DRIFT,
         max_waiters: int = 10_000,
-        deadlock_after: Duration = 1.0,
-        connect_timeout: Duration = 2.0,
+        deadlock_after: "Duration" = 1.0,
+        connect_timeout: "Duration" = 2.0,
         retry: Backoff = BACKOFF,
         max_connections: int | None = None,
         tls: "ssl.SSLContext | None" = None,
-        credentials: Any = None,
-        sentinel_credentials: Any = None,
-        max_ttl: Duration = "2m",
+        credentials: "Credentials | None" = None,
+        sentinel_credentials: "Credentials | None" = None,
+        max_ttl: "Duration" = "2m",
         restart_guard: bool = True,
+        **unknown: "Never",
     ) -> None:
-        given = {word: value for word, value in locals().items() if word not in ("self", "__class__")}
+        given = {word: value for word, value in locals().items() if word not in ("self", "__class__", "unknown")}
+        if unknown:
+            raise unknown_options(type(self).__name__, unknown, given)
         self._open(Settings.checked(**given))
 
     def _open(self, settings: Settings) -> None:
@@ -133,21 +140,13 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
     def rwlock(
         self,
         name: str,
-        *,
-        ttl: Any = UNSET,
-        wait: Any = UNSET,
-        reentrant: bool = False,
-        renew: Any = UNSET,
-        max_hold: Any = UNSET,
-        label: Any = UNSET,
+        **options: "Unpack[LockOptions]",
     ) -> AsyncReadWriteLock:
         """Returns a read-write lock; its `.read()` and `.write()` each return a lock. First come, first served.
 
         Raises TypeError or ValueError for a name or option that is not allowed.
         """
-        made: AsyncReadWriteLock = self._rwlock(
-            name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
-        )
+        made: AsyncReadWriteLock = self._rwlock(name, options)
         return made
 
     def semaphore(
@@ -155,44 +154,25 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         name: str,
         *,
         permits: int,
-        ttl: Any = UNSET,
-        wait: Any = UNSET,
-        reentrant: bool = False,
-        renew: Any = UNSET,
-        max_hold: Any = UNSET,
-        label: Any = UNSET,
+        **options: "Unpack[LockOptions]",
     ) -> AsyncSemaphore:
         """Returns a semaphore of `permits` permits. Each request brings its own limit; the server stores none.
 
         Raises TypeError or ValueError for a name or option that is not allowed.
         """
-        options = {
-            "ttl": ttl,
-            "wait": wait,
-            "reentrant": reentrant,
-            "renew": renew,
-            "max_hold": max_hold,
-            "label": label,
-        }
-        made: AsyncSemaphore = self._semaphore(name, permits=permits, **options)
+        made: AsyncSemaphore = self._semaphore(name, permits, options)
         return made
 
     def multi(
         self,
         *names_or_locks: "str | AsyncLock | AsyncMulti",
-        ttl: Any = UNSET,
-        wait: Any = UNSET,
-        reentrant: bool = False,
-        renew: Any = UNSET,
-        max_hold: Any = UNSET,
-        label: Any = UNSET,
+        **options: "Unpack[LockOptions]",
     ) -> AsyncMulti:
         """Returns several locks as one: all or nothing, always taken in one order. Options are for parts given by name.
 
         Raises TypeError or ValueError for a part or option that is not allowed.
         """
-        options = {"ttl": ttl, "reentrant": reentrant, "renew": renew, "max_hold": max_hold, "label": label}
-        return AsyncMulti(self, parts_of(self, names_or_locks, options), multi_wait(self, wait))
+        return AsyncMulti(self, *multi_of(self, names_or_locks, options))
 
     async def inspect(self, name: str) -> LockInfo:
         """The holders of this name, and its waiters in order.
@@ -210,7 +190,9 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         """
         return await self.run(self._bless(), "")
 
-    async def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> AsyncLease:
+    async def adopt(
+        self, text: str, *, ttl: "Duration | Unset" = UNSET, label: "str | Unset | None" = UNSET
+    ) -> AsyncLease:
         """Takes over a detached lock under a new owner and a higher fence.
 
         Raises LeaseLost if it is too late, Unavailable, NotSupported on a quorum, RuntimeError once closed; TypeError

@@ -1,11 +1,11 @@
 """Multi-locks for asyncio code."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from holdtight.aio.hold import AsyncHold, under
+from holdtight.aio.hold import AsyncHold, Decorator
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.lock import AsyncLock
 from holdtight.base import refusals
@@ -13,15 +13,18 @@ from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, task_identity
 from holdtight.base.values import LockInfo
 from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
-from holdtight.config.settings import UNSET
+from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
 from holdtight.grants.tenure import Cancellable, Tenure
 
-__all__ = ["AsyncMulti", "AsyncMultiLease"]
+if TYPE_CHECKING:
+    from typing import Never
 
-P = ParamSpec("P")
-R = TypeVar("R")
+    from holdtight.config.options import Duration
+    from holdtight.config.profiles import Unset
+
+__all__ = ["AsyncMulti", "AsyncMultiLease"]
 
 
 class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
@@ -32,7 +35,7 @@ class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
         self.parts = parts
         self.tenure = parts[0].tenure
 
-    async def renew(self, ttl: Any = None) -> None:
+    async def renew(self, ttl: "Duration | None" = None) -> None:
         self.check()
         for part in self.parts:
             await part.renew(ttl)
@@ -49,7 +52,7 @@ class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
         if failures:
             raise failures[0]
 
-    async def detach(self, ttl: Any = None) -> str:
+    async def detach(self, ttl: "Duration | None" = None) -> str:
         raise refusals.detach_several(self.name)
 
     async def downgrade(self) -> AsyncLease:
@@ -89,11 +92,13 @@ class _Block(Block):
                 tenure.deliver(around.lease_lost)
 
 
-class AsyncMulti(BaseMulti[AsyncLock]):
+class AsyncMulti(BaseMulti[AsyncLock], Decorator):
     """Several locks that are held together or not at all."""
 
-    async def acquire(self, *, wait: Any = UNSET) -> AsyncLease:
+    async def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncLease:
         """Returns one lease on all parts. Raises as `AsyncLock.acquire`, naming the part that could not be had."""
+        if unknown:
+            raise unknown_options("acquire", unknown, ("wait",))
         return self.taken(await self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
 
     async def try_acquire(self) -> AsyncLease | None:
@@ -162,7 +167,7 @@ class AsyncMulti(BaseMulti[AsyncLock]):
             who.leave_block(lease.lock.key)
         await _give_back(leases)
 
-    # As a context manager and as a decorator.
+    # As a context manager.
 
     async def __aenter__(self) -> AsyncLease:
         task = asyncio.current_task()
@@ -188,16 +193,14 @@ class AsyncMulti(BaseMulti[AsyncLock]):
         self.step_out(who)
         await block.exit(error)
 
-    def hold(self, *, wait: Any = UNSET) -> AsyncHold:
+    def hold(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncHold:
         """A single-use context manager that carries its lease: one task may enter it, another exit.
 
         Entering raises as `acquire`.
         """
+        if unknown:
+            raise unknown_options("hold", unknown, ("wait",))
         return AsyncHold(self, self._wait if wait is UNSET else wait_seconds(wait))
-
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-        """As a decorator: every call runs under all the locks. Raises as `AsyncLock.__call__`."""
-        return under(self, function)
 
     # Inspecting.
 

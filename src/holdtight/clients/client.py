@@ -2,19 +2,20 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from holdtight.base import process
 from holdtight.base.event_bus import Events
 from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
+from holdtight.base.public import PublicClient
 from holdtight.base.runtime import Runtime
 from holdtight.base.values import Kind, LockInfo, check_name, owner_text
 from holdtight.clients.degraded import stand_in_settings
 from holdtight.clients.lock import BaseLock
 from holdtight.clients.reporting import Reports
-from holdtight.config.settings import UNSET, Options, Settings, refuse_monkey_patches
+from holdtight.config.settings import UNSET, Options, Settings, refuse_monkey_patches, unknown_options
 from holdtight.errors import LockError
 from holdtight.grants.leak_warning import watch_client
 from holdtight.grants.tenure import Tenure
@@ -23,7 +24,11 @@ from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
 
 if TYPE_CHECKING:
+    from typing import Never
+
     from holdtight.clients.verbs import Verbs
+    from holdtight.config.options import Duration
+    from holdtight.config.profiles import Unset
     from holdtight.core.deadlock import Tally
 
 __all__ = ["BaseLocks"]
@@ -33,7 +38,7 @@ CACHED_LOCKS = 4096
 L = TypeVar("L", bound=BaseLock)
 
 
-class BaseLocks(Reports, Generic[L]):
+class BaseLocks(Reports, PublicClient, Generic[L]):
     """A client: one namespace on one server."""
 
     closed: bool = False
@@ -85,12 +90,13 @@ class BaseLocks(Reports, Generic[L]):
         self,
         name: str,
         *,
-        ttl: Any = UNSET,
-        wait: Any = UNSET,
+        ttl: "Duration | Unset" = UNSET,
+        wait: "Duration | Unset | None" = UNSET,
         reentrant: bool = False,
-        renew: Any = UNSET,
-        max_hold: Any = UNSET,
-        label: Any = UNSET,
+        renew: "bool | Unset" = UNSET,
+        max_hold: "Duration | Unset | None" = UNSET,
+        label: "str | Unset | None" = UNSET,
+        **unknown: "Never",
     ) -> L:
         """Returns an exclusive lock under this name. Sends nothing: a lock is only configuration.
 
@@ -109,8 +115,11 @@ class BaseLocks(Reports, Generic[L]):
             and latest[4] is max_hold
             and latest[5] is reentrant
             and latest[6] is renew
+            and not unknown
         ):
             return latest[0]
+        if unknown:
+            raise unknown_options("lock", unknown)
         # The key includes the types, because True == 1 == 1.0 and True is not a duration.
         kinds = (ttl.__class__, wait.__class__, max_hold.__class__, reentrant.__class__, renew.__class__)
         key = (name, ttl, wait, reentrant, renew, max_hold, label, kinds)
@@ -136,27 +145,30 @@ class BaseLocks(Reports, Generic[L]):
             self._latest_by_name.clear()
         self._cache[key] = made
 
-    def _rwlock(self, name: str, **given: Any) -> Any:
+    def _rwlock(self, name: str, given: Mapping[str, object]) -> Any:
         """Returns the same object for the same arguments, as `lock` does."""
-        key = ("rwlock", name, *given.values(), *map(type, given.values()))
+        key = ("rwlock", name, *given.items(), *map(type, given.values()))
         try:
             return self._cache[key]
         except (KeyError, TypeError):
             pass
         check_name(name)
-        made = self.rwlock_type(self, name, {word: value for word, value in given.items() if value is not UNSET})
+        Options.check_words("rwlock", given)
+        made = self.rwlock_type(self, name, dict(given))
         self._keep(key, made)
         return made
 
-    def _semaphore(self, name: str, **given: Any) -> Any:
-        key = ("semaphore", name, *given.values(), *map(type, given.values()))
+    def _semaphore(self, name: str, permits: object, given: Mapping[str, Any]) -> Any:
+        key = ("semaphore", name, permits, type(permits), *given.items(), *map(type, given.values()))
         try:
             return self._cache[key]
         except (KeyError, TypeError):
             pass
         check_name(name)
         self.place.check_supports("semaphore", name)
-        made = self.semaphore_type(self, name, Options.checked(self.settings, name, kind=Kind.PERMITS, **given))
+        Options.check_words("semaphore", given)
+        options = Options.checked(self.settings, name, kind=Kind.PERMITS, permits=permits, **given)
+        made = self.semaphore_type(self, name, options)
         self._keep(key, made)
         return made
 

@@ -7,6 +7,7 @@ from holdtight.base import process, refusals
 from holdtight.base.callbacks import get_logger
 from holdtight.base.identity import Identity
 from holdtight.base.plan import Plan
+from holdtight.base.public import PublicLock
 from holdtight.base.values import Claim, Grant, Kind, LossReason, Owner, Wait
 from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
@@ -26,7 +27,7 @@ __all__ = ["BaseLock"]
 B = TypeVar("B", bound="BaseLock")
 
 
-class BaseLock:
+class BaseLock(PublicLock):
     """One lock's configuration. Immutable, safe to share, holds no grant."""
 
     __slots__ = ("_locks", "_name", "key", "options", "prepared", "terms")

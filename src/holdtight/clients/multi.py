@@ -12,11 +12,12 @@ from typing import Any, Generic, TypeVar, cast
 from holdtight.base import refusals
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity
+from holdtight.base.public import PublicLock
 from holdtight.base.values import Kind, LockInfo, LossReason
 from holdtight.clients.client import BaseLocks
 from holdtight.clients.lock import BaseLock
 from holdtight.clients.readwrite import BaseReadWriteLock
-from holdtight.config.settings import UNSET
+from holdtight.config.settings import UNSET, Options
 from holdtight.errors import LeaseLost, NotOwner
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.tenure import Tenure
@@ -27,7 +28,7 @@ L = TypeVar("L", bound=BaseLock)
 M = TypeVar("M", bound=BaseLease)
 
 
-class BaseMulti(Generic[L]):
+class BaseMulti(PublicLock, Generic[L]):
     """Configuration of several locks that are held together or not at all."""
 
     def __init__(self, locks: BaseLocks[L], parts: tuple[L, ...], wait: float | None) -> None:
@@ -106,8 +107,14 @@ def _flat(locks: BaseLocks[L], given: Iterable[object], options: dict[str, Any])
             raise TypeError(f"multi takes names and locks of the same client, not {type(each).__name__}")
 
 
-def multi_wait(locks: BaseLocks[Any], wait: object) -> float | None:
-    return locks.settings.wait if wait is UNSET else wait_seconds(wait)
+def multi_of(
+    locks: BaseLocks[L], given: Iterable[object], options: Mapping[str, Any]
+) -> tuple[tuple[L, ...], float | None]:
+    """The parts of a multi-lock, and how long it waits for all of them. Other options are for parts given by name."""
+    Options.check_words("multi", options)
+    wait = options.get("wait", UNSET)
+    parts = parts_of(locks, given, {word: value for word, value in options.items() if word != "wait"})
+    return parts, locks.settings.wait if wait is UNSET else wait_seconds(wait)
 
 
 def combined(name: str, infos: list[LockInfo]) -> LockInfo:

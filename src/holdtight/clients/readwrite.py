@@ -1,18 +1,25 @@
 """The read-write lock, blocking and asyncio: two lock objects under one name."""
 
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from holdtight.base.public import PublicReadWriteLock
 from holdtight.base.values import Kind
 from holdtight.clients.client import BaseLocks
 from holdtight.clients.lock import BaseLock
-from holdtight.config.settings import UNSET, Options
+from holdtight.config.settings import Options
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from holdtight.config.options import LockOptions
 
 __all__ = ["BaseReadWriteLock"]
 
 L = TypeVar("L", bound=BaseLock)
 
 
-class BaseReadWriteLock(Generic[L]):
+class BaseReadWriteLock(PublicReadWriteLock, Generic[L]):
     """Readers share; a writer excludes all others. `write()` is the same claim as `lock()` of that name."""
 
     __slots__ = ("_given", "_locks", "_name", "_read", "_write")
@@ -28,50 +35,30 @@ class BaseReadWriteLock(Generic[L]):
         options = Options.checked(self._locks.settings, self._name, kind=kind, **given)
         return self._locks.lock_type(self._locks, self._name, options)
 
+    def _with(self, call: str, kind: Kind, options: Mapping[str, object]) -> Any:
+        Options.check_words(call, options)
+        return self._of(kind, {**self._given, **options})
+
     @property
     def name(self) -> str:
         return self._name
 
-    def read(
-        self,
-        *,
-        ttl: Any = UNSET,
-        wait: Any = UNSET,
-        reentrant: Any = UNSET,
-        renew: Any = UNSET,
-        max_hold: Any = UNSET,
-        label: Any = UNSET,
-    ) -> L:
+    def read(self, **options: "Unpack[LockOptions]") -> L:
         """A lock that several readers hold at a time. Options that are not given are those of the read-write lock.
 
         Raises TypeError or ValueError for an option that is not allowed.
         """
-        given = _said(ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label)
-        return self._of(Kind.SHARED, {**self._given, **given}) if given else self._read
+        return self._with("read", Kind.SHARED, options) if options else self._read
 
-    def write(
-        self,
-        *,
-        ttl: Any = UNSET,
-        wait: Any = UNSET,
-        reentrant: Any = UNSET,
-        renew: Any = UNSET,
-        max_hold: Any = UNSET,
-        label: Any = UNSET,
-    ) -> L:
+    def write(self, **options: "Unpack[LockOptions]") -> L:
         """A lock that excludes readers and writers. Options that are not given are those of the read-write lock.
 
         Raises TypeError or ValueError for an option that is not allowed.
         """
-        given = _said(ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label)
-        return self._of(Kind.EXCLUSIVE, {**self._given, **given}) if given else self._write
+        return self._with("write", Kind.EXCLUSIVE, options) if options else self._write
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} ttl={self._read.options.ttl:g}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._locks, self._name, self._given)
-
-
-def _said(**given: Any) -> dict[str, Any]:
-    return {word: value for word, value in given.items() if value is not UNSET}

@@ -5,10 +5,13 @@ more fixed characters, then the one that was given first.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdtight.base.clock import seconds, ttl_seconds, wait_seconds
 from holdtight.base.values import check_label
+
+if TYPE_CHECKING:
+    from holdtight.base.clock import Duration
 
 __all__ = ["UNSET", "Profile", "Unset", "check_profiles", "profile_for"]
 
@@ -29,11 +32,11 @@ UNSET = Unset()
 class Profile(NamedTuple):
     """Defaults for locks whose names match a pattern. Fields that are left out come from the client."""
 
-    ttl: Any = UNSET
-    wait: Any = UNSET
-    renew: Any = UNSET
-    max_hold: Any = UNSET
-    label: Any = UNSET
+    ttl: "Duration | Unset" = UNSET
+    wait: "Duration | Unset | None" = UNSET
+    renew: "bool | Unset" = UNSET
+    max_hold: "Duration | Unset | None" = UNSET
+    label: "str | Unset | None" = UNSET
 
 
 _PLAIN = Profile()

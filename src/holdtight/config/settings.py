@@ -1,6 +1,7 @@
 """A client's settings: checked once, frozen, comparable, and pickled in place of the client."""
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdtight.base import refusals
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from holdtight.config.credentials import Credentials
     from holdtight.config.targets import Embedded, Memory, Quorum, Single
 
-__all__ = ["UNSET", "Options", "Settings", "refuse_monkey_patches"]
+__all__ = ["UNSET", "Options", "Settings", "refuse_monkey_patches", "unknown_options"]
+
+LOCK_OPTIONS = ("ttl", "wait", "reentrant", "renew", "max_hold", "label")
 
 
 MOST_PERMITS = 999_999_999
@@ -270,12 +273,26 @@ class Options(NamedTuple):
             permits=check_permits(permits) if kind is Kind.PERMITS else 0,
         )
 
+    @staticmethod
+    def check_words(call: str, given: Iterable[str]) -> None:
+        """Raises TypeError for options that locks do not have."""
+        unknown = [word for word in given if word not in LOCK_OPTIONS]
+        if unknown:
+            raise unknown_options(call, unknown)
+
     def asking_for(self, n: object) -> "Options":
         """Returns the same options with `n` permits."""
         number = _whole(n, "n")
         if number > self.permits:
             raise ValueError(f"n={number} is more than the semaphore's permits={self.permits}: it would wait for ever")
         return self._replace(n=number)
+
+
+def unknown_options(call: str, given: Iterable[str], known: Iterable[str] = LOCK_OPTIONS) -> TypeError:
+    """The error for options that a call does not have; it says which word is meant here."""
+    from holdtight.base.habits import unknown_words  # loaded when a call has failed, not with the package
+
+    return unknown_words(call, given, known)
 
 
 def check_permits(permits: object) -> int:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from holdtight.base import refusals
 from holdtight.base.identity import Identity
+from holdtight.base.public import PublicLease
 from holdtight.base.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
 from holdtight.errors import LeaseLost, NotOwner
 from holdtight.grants.leak_warning import LeakWarning, dismiss, leak_warning_for
@@ -50,7 +51,7 @@ class Detached(NamedTuple):
         return cls(name, raw)
 
 
-class BaseLease:
+class BaseLease(PublicLease):
     """One grant, as the user holds it."""
 
     closed = False

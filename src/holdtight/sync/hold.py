@@ -1,14 +1,19 @@
 """Other blocks than `with lock`: `lock.hold()`, and decorated functions."""
 
+# pyright: reportOverlappingOverload=false
+
 import functools
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from holdtight.base.identity import Identity, identity
 from holdtight.sync.lease import Lease
 
-__all__ = ["Hold", "under"]
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+__all__ = ["Decorator", "Hold", "UseAsyncLocks"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +38,36 @@ def under(lock: Any, function: Callable[P, R]) -> Callable[P, R]:
             return result
 
     return locked
+
+
+class UseAsyncLocks:
+    """For type checkers: an async function that a blocking lock decorates. It cannot be called, so that they flag its
+    first use; at run time decorating it raises TypeError."""
+
+
+class Decorator:
+    """Lets a lock decorate functions."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        # The overloads overlap on purpose: the first one finds the functions for which the second would be wrong.
+        @overload
+        def __call__(  # type: ignore[overload-overlap]
+            self, function: Callable[P, Coroutine[Any, Any, Any]]
+        ) -> UseAsyncLocks: ...
+        @overload
+        def __call__(self, function: Callable[P, R]) -> Callable[P, R]: ...
+        def __call__(self, function: Any) -> Any: ...
+
+    else:
+
+        def __call__(self, function):
+            """As a decorator: every call of the function runs under the lock, and raises as a `with` block does.
+
+            Raises TypeError for generator functions and async functions, ValueError for a name like "order:{id}".
+            """
+            return under(self, function)
 
 
 class Takes(Protocol):

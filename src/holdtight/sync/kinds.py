@@ -1,6 +1,6 @@
 """Read-write locks and semaphores for blocking code. They acquire, wait and release as every Lock does."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from holdtight.base.values import LockInfo
 from holdtight.clients.readwrite import BaseReadWriteLock
@@ -8,6 +8,12 @@ from holdtight.config.settings import UNSET
 from holdtight.sync.hold import Hold
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
+
+if TYPE_CHECKING:
+    from typing import Never
+
+    from holdtight.config.options import Duration
+    from holdtight.config.profiles import Unset
 
 __all__ = ["ReadWriteLock", "Semaphore"]
 
@@ -31,14 +37,14 @@ class Semaphore(Lock):
 
     __slots__ = ()
 
-    def acquire(self, n: int = 1, *, wait: Any = UNSET) -> Lease:
+    def acquire(self, n: int = 1, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Lease:
         """Returns a Lease on `n` permits at once. Raises as `Lock.acquire`; TypeError or ValueError for a bad `n`."""
-        return Lock.acquire(self.asking_for(n), wait=wait)
+        return Lock.acquire(self.asking_for(n), wait=wait, **unknown)
 
     def try_acquire(self, n: int = 1) -> Lease | None:
         """Returns a Lease on `n` permits, or None if that many are not free. Never waits. Raises as `acquire`."""
         return Lock.try_acquire(self.asking_for(n))
 
-    def hold(self, n: int = 1, *, wait: Any = UNSET) -> Hold:
+    def hold(self, n: int = 1, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Hold:
         """A single-use context manager on `n` permits: one thread may enter it, another exit. Raises as `acquire`."""
-        return Lock.hold(self.asking_for(n), wait=wait)
+        return Lock.hold(self.asking_for(n), wait=wait, **unknown)

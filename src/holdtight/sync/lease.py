@@ -10,6 +10,7 @@ from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.grants.lease import BaseLease, Detached
 
 if TYPE_CHECKING:
+    from holdtight.config.options import Duration
     from holdtight.sync.lock import Lock
 
 __all__ = ["Lease"]
@@ -22,7 +23,7 @@ class Lease(BaseLease):
 
     lock: "Lock"
 
-    def wait_lost(self, timeout: Any = None) -> bool:
+    def wait_lost(self, timeout: "Duration | None" = None) -> bool:
         """Blocks until the lease is lost (True), or until the timeout or its release (False)."""
         limit = wait_seconds(timeout, "timeout")
         if self.lost:
@@ -45,7 +46,7 @@ class Lease(BaseLease):
                 tenure.drop_hook(news)
         return self.lost
 
-    def renew(self, ttl: Any = None) -> None:
+    def renew(self, ttl: "Duration | None" = None) -> None:
         """Sets the time left to `ttl` (default: the lease's own), which later renewals use too.
 
         Raises LeaseLost if the lease is not held any more, Unavailable if the server does not answer.
@@ -70,7 +71,7 @@ class Lease(BaseLease):
             self.lock.give_back(self.tenure)
             self._not_if_lost("release")
 
-    def detach(self, ttl: Any = None) -> str:
+    def detach(self, ttl: "Duration | None" = None) -> str:
         """Ends this lease without releasing the lock and returns a text: any client with the text can `adopt` the lock
         within `ttl`, so keep it secret.
 

@@ -1,8 +1,7 @@
 """`Lock` for blocking code: a fast path for the uncontended case; the driver handles everything else."""
 
-from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, running_loop
@@ -10,7 +9,7 @@ from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import current
 from holdtight.base.values import Grant, LockInfo, Owner, Queued
 from holdtight.clients.degraded import may_degrade
-from holdtight.config.settings import UNSET, Options
+from holdtight.config.settings import UNSET, Options, unknown_options
 from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.grants.leak_warning import leak_warning_for
@@ -20,23 +19,24 @@ from holdtight.stores.boundary import Link
 from holdtight.stores.times import marker_for
 from holdtight.sync.degraded import without_the_server
 from holdtight.sync.driver import Driver
-from holdtight.sync.hold import Hold, under
+from holdtight.sync.hold import Decorator, Hold
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
 from holdtight.sync.release import ReleasingLock
 
 if TYPE_CHECKING:
+    from typing import Never
+
+    from holdtight.config.options import Duration
+    from holdtight.config.profiles import Unset
     from holdtight.sync.locks import Locks
 
 __all__ = ["Lock"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 _new = object.__new__
 
 
-class Lock(ReleasingLock):
+class Lock(ReleasingLock, Decorator):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
     __slots__ = ("_lane", "_tell", "_unusual", "_wait")
@@ -50,7 +50,7 @@ class Lock(ReleasingLock):
 
     # Acquiring.
 
-    def acquire(self, *, wait: Any = UNSET) -> Lease:
+    def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Lease:
         """Returns a Lease. Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, or
         RuntimeError on a closed client.
 
@@ -58,6 +58,8 @@ class Lock(ReleasingLock):
         `acquire()`, another thread may release that, so this call waits, and logs it after `deadlock_after` seconds. In
         a thread that runs an event loop, waiting for a task of that loop raises DeadlockDetected; other waits warn.
         """
+        if unknown:
+            raise unknown_options("acquire", unknown, ("wait",))
         who = identity()
         lease = self.take(self._wait if wait is UNSET else wait_seconds(wait), who)
         self._locks.took(self._name, lease.tenure, who)
@@ -256,7 +258,7 @@ class Lock(ReleasingLock):
             self.see_to(lease, who)
         return lease
 
-    # As a context manager and as a decorator.
+    # As a context manager.
 
     def __enter__(self) -> Lease:
         who = identity()
@@ -316,19 +318,14 @@ class Lock(ReleasingLock):
             identity().break_off_end(self.key, lease)
             raise
 
-    def hold(self, *, wait: Any = UNSET) -> Hold:
+    def hold(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Hold:
         """A single-use context manager that carries its lease: one thread may enter it, another exit.
 
         Entering raises as `acquire`.
         """
+        if unknown:
+            raise unknown_options("hold", unknown, ("wait",))
         return Hold(self, self._wait if wait is UNSET else wait_seconds(wait))
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: every call runs under the lock, and raises as a `with` block does.
-
-        Raises TypeError for generator functions and async functions, ValueError for a name like "order:{id}".
-        """
-        return under(self, function)
 
     # Inspecting.
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift, Duration
+from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift
 from holdtight.base.identity import identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.values import LockInfo, check_name
 from holdtight.clients.client import BaseLocks
-from holdtight.clients.multi import multi_wait, parts_of
+from holdtight.clients.multi import multi_of
 from holdtight.config.profiles import Profile
-from holdtight.config.settings import UNSET, Settings
+from holdtight.config.settings import UNSET, Settings, unknown_options
 from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
 from holdtight.sync.backend import backend_of
@@ -24,7 +24,10 @@ from holdtight.sync.pool import Transport
 
 if TYPE_CHECKING:
     import ssl
+    from typing import Never, Unpack
 
+    from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
+    from holdtight.config.profiles import Unset
     from holdtight.sync.quorum_driver import FanDriver
 
 __all__ = ["Locks"]
@@ -36,35 +39,39 @@ class Locks(BaseLocks[Lock]):
     """A client for blocking code: locks on one server or quorum. Cheap to keep, safe to share between threads, survives
     fork."""
 
+    public = (*BaseLocks.public, "close")
     lock_type = Lock
     rwlock_type = ReadWriteLock
     semaphore_type = Semaphore
 
     def __init__(
         self,
-        target: object = None,
+        target: "Target" = None,
         *,
         namespace: str = "ht",
-        ttl: Duration = 30,
-        wait: Duration | None = None,
+        ttl: "Duration" = 30,
+        wait: "Duration | None" = None,
         label: str | None = None,
         profiles: Mapping[str, Profile] | None = None,
         acks: int = 0,
-        on_unavailable: str = "raise",
+        on_unavailable: "OnUnavailable" = "raise",
         drift: Drift = DRIFT,
         max_waiters: int = 10_000,
-        deadlock_after: Duration = 1.0,
-        connect_timeout: Duration = 2.0,
+        deadlock_after: "Duration" = 1.0,
+        connect_timeout: "Duration" = 2.0,
         retry: Backoff = BACKOFF,
         max_connections: int | None = None,
         tls: "ssl.SSLContext | None" = None,
-        credentials: Any = None,
-        sentinel_credentials: Any = None,
-        max_ttl: Duration = "2m",
+        credentials: "Credentials | None" = None,
+        sentinel_credentials: "Credentials | None" = None,
+        max_ttl: "Duration" = "2m",
         restart_guard: bool = True,
         spin: bool = True,
+        **unknown: "Never",
     ) -> None:
-        given = {word: value for word, value in locals().items() if word not in ("self", "__class__")}
+        given = {word: value for word, value in locals().items() if word not in ("self", "__class__", "unknown")}
+        if unknown:
+            raise unknown_options(type(self).__name__, unknown, given)
         self._open(Settings.checked(**given))
 
     def _open(self, settings: Settings) -> None:
@@ -122,21 +129,13 @@ class Locks(BaseLocks[Lock]):
     def rwlock(
         self,
         name: str,
-        *,
-        ttl: Any = UNSET,
-        wait: Any = UNSET,
-        reentrant: bool = False,
-        renew: Any = UNSET,
-        max_hold: Any = UNSET,
-        label: Any = UNSET,
+        **options: "Unpack[LockOptions]",
     ) -> ReadWriteLock:
         """Returns a read-write lock; its `.read()` and `.write()` each return a lock. First come, first served.
 
         Raises TypeError or ValueError for a name or option that is not allowed.
         """
-        made: ReadWriteLock = self._rwlock(
-            name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
-        )
+        made: ReadWriteLock = self._rwlock(name, options)
         return made
 
     def semaphore(
@@ -144,44 +143,25 @@ class Locks(BaseLocks[Lock]):
         name: str,
         *,
         permits: int,
-        ttl: Any = UNSET,
-        wait: Any = UNSET,
-        reentrant: bool = False,
-        renew: Any = UNSET,
-        max_hold: Any = UNSET,
-        label: Any = UNSET,
+        **options: "Unpack[LockOptions]",
     ) -> Semaphore:
         """Returns a semaphore of `permits` permits. Each request brings its own limit; the server stores none.
 
         Raises TypeError or ValueError for a name or option that is not allowed.
         """
-        options = {
-            "ttl": ttl,
-            "wait": wait,
-            "reentrant": reentrant,
-            "renew": renew,
-            "max_hold": max_hold,
-            "label": label,
-        }
-        made: Semaphore = self._semaphore(name, permits=permits, **options)
+        made: Semaphore = self._semaphore(name, permits, options)
         return made
 
     def multi(
         self,
         *names_or_locks: "str | Lock | Multi",
-        ttl: Any = UNSET,
-        wait: Any = UNSET,
-        reentrant: bool = False,
-        renew: Any = UNSET,
-        max_hold: Any = UNSET,
-        label: Any = UNSET,
+        **options: "Unpack[LockOptions]",
     ) -> Multi:
         """Returns several locks as one: all or nothing, always taken in one order. Options are for parts given by name.
 
         Raises TypeError or ValueError for a part or option that is not allowed.
         """
-        options = {"ttl": ttl, "reentrant": reentrant, "renew": renew, "max_hold": max_hold, "label": label}
-        return Multi(self, parts_of(self, names_or_locks, options), multi_wait(self, wait))
+        return Multi(self, *multi_of(self, names_or_locks, options))
 
     def inspect(self, name: str) -> LockInfo:
         """The holders of this name, and its waiters in order.
@@ -199,7 +179,7 @@ class Locks(BaseLocks[Lock]):
         """
         return self.run(self._bless(), "")
 
-    def adopt(self, text: str, *, ttl: Any = UNSET, label: Any = UNSET) -> Lease:
+    def adopt(self, text: str, *, ttl: "Duration | Unset" = UNSET, label: "str | Unset | None" = UNSET) -> Lease:
         """Takes over a detached lock under a new owner and a higher fence.
 
         Raises LeaseLost if it is too late, Unavailable, NotSupported on a quorum, RuntimeError once closed; TypeError

@@ -1,25 +1,27 @@
 """Multi-locks for blocking code."""
 
-from collections.abc import Callable
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdtight.base import refusals
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity
 from holdtight.base.values import LockInfo
 from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
-from holdtight.config.settings import UNSET
+from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
-from holdtight.sync.hold import Hold, under
+from holdtight.sync.hold import Decorator, Hold
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 
-__all__ = ["Multi", "MultiLease"]
+if TYPE_CHECKING:
+    from typing import Never
 
-P = ParamSpec("P")
-R = TypeVar("R")
+    from holdtight.config.options import Duration
+    from holdtight.config.profiles import Unset
+
+__all__ = ["Multi", "MultiLease"]
 
 
 class MultiLease(MultiLeaseMixin, Lease):
@@ -30,7 +32,7 @@ class MultiLease(MultiLeaseMixin, Lease):
         self.parts = parts
         self.tenure = parts[0].tenure
 
-    def renew(self, ttl: Any = None) -> None:
+    def renew(self, ttl: "Duration | None" = None) -> None:
         self.check()
         for part in self.parts:
             part.renew(ttl)
@@ -51,7 +53,7 @@ class MultiLease(MultiLeaseMixin, Lease):
         if failures:
             raise failures[0]
 
-    def detach(self, ttl: Any = None) -> str:
+    def detach(self, ttl: "Duration | None" = None) -> str:
         raise refusals.detach_several(self.name)
 
     def downgrade(self) -> Lease:
@@ -75,11 +77,13 @@ class MultiLease(MultiLeaseMixin, Lease):
             error.add_note(str(each))
 
 
-class Multi(BaseMulti[Lock]):
+class Multi(BaseMulti[Lock], Decorator):
     """Several locks that are held together or not at all."""
 
-    def acquire(self, *, wait: Any = UNSET) -> Lease:
+    def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Lease:
         """Returns one lease on all parts. Raises as `Lock.acquire`, naming the part that could not be had."""
+        if unknown:
+            raise unknown_options("acquire", unknown, ("wait",))
         return self.taken(self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
 
     def try_acquire(self) -> Lease | None:
@@ -162,7 +166,7 @@ class Multi(BaseMulti[Lock]):
                 lease.forsake()
             raise
 
-    # As a context manager and as a decorator.
+    # As a context manager.
 
     def __enter__(self) -> Lease:
         who = identity()
@@ -191,16 +195,14 @@ class Multi(BaseMulti[Lock]):
             identity().break_off_end(self.key, lease)
             raise
 
-    def hold(self, *, wait: Any = UNSET) -> Hold:
+    def hold(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Hold:
         """A single-use context manager that carries its lease: one thread may enter it, another exit.
 
         Entering raises as `acquire`.
         """
+        if unknown:
+            raise unknown_options("hold", unknown, ("wait",))
         return Hold(self, self._wait if wait is UNSET else wait_seconds(wait))
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: every call runs under all the locks. Raises as `Lock.__call__`."""
-        return under(self, function)
 
     # Inspecting.
 

@@ -42,7 +42,7 @@ def holdtight_options() -> dict[str, Any]:
 
 
 @pytest.fixture
-def locks(holdtight_target: object, holdtight_options: dict[str, Any]) -> "Iterator[Locks]":
+def locks(holdtight_target: Any, holdtight_options: dict[str, Any]) -> "Iterator[Locks]":
     """A `Locks` on a store of this test alone, shared with `async_locks`."""
     from holdtight import Locks
 
@@ -51,7 +51,7 @@ def locks(holdtight_target: object, holdtight_options: dict[str, Any]) -> "Itera
 
 
 @pytest.fixture
-def async_locks(holdtight_target: object, holdtight_options: dict[str, Any]) -> "Iterator[AsyncLocks]":
+def async_locks(holdtight_target: Any, holdtight_options: dict[str, Any]) -> "Iterator[AsyncLocks]":
     """An `AsyncLocks` on a store of this test alone, shared with `locks`."""
     from holdtight import AsyncLocks
 
