@@ -341,7 +341,7 @@ def test_the_connection_of_a_client_that_was_dropped_is_closed_once_nothing_is_l
     charge.alive = False
     keeper.hears(place, 1)
     keeper.turn(1001.0 + SOON)
-    assert keeper.statistics()["stations"] == 0
+    assert keeper.statistics()["connections"] == 0
     assert link.closed
 
 
@@ -351,7 +351,7 @@ def test_no_connection_is_made_to_remove_the_record_of_a_client_that_holds_nothi
     for second in range(60):
         keeper.turn(1000.0 + second)
     assert place.opened == 0
-    assert keeper.statistics()["stations"] == 0
+    assert keeper.statistics()["connections"] == 0
 
 
 # Posts.

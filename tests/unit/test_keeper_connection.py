@@ -352,7 +352,7 @@ def test_the_record_is_kept_while_there_are_charges_and_taken_away_after(
     assert [line for line in sent(place) if line in (b"SET", b"DEL")] == [b"SET", b"DEL"]
     keeper.hears(place, 1)
     keeper.turn(keeper.now + 2.5)
-    assert keeper.statistics()["stations"] == 0
+    assert keeper.statistics()["connections"] == 0
     assert place.link.closed
 
 

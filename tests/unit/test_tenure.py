@@ -298,7 +298,7 @@ def test_a_renewal_of_what_ended_meanwhile_is_not_sent(world: World) -> None:
         renewal.conclude()
 
 
-def test_nothing_of_this_started_the_keeper_or_told_the_herald(world: World) -> None:
+def test_nothing_of_this_started_the_keeper_or_called_back(world: World) -> None:
     assert world.keeper._thread is None
     assert keeper_module.keeper() is not world.keeper
     assert callbacks.get_logger().name == "holdtight"

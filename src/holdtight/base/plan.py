@@ -134,11 +134,11 @@ class Fan(NamedTuple):
     certain: Callable[[list[Any]], bool]
     read: Callable[[list[Any]], Any]
     patience: float
-    ways: list[Any] | None = None
+    connections: list[Any] | None = None
     """The driver stores here the connection by which it asked each node."""
     after: Sequence[Any] | None = None
-    """The `ways` of an earlier Fan: a Step with `otherwise` uses the same connection; if that is gone, `otherwise` is
-    sent on another."""
+    """The `connections` of an earlier Fan: a Step with `otherwise` uses the same connection; if that is gone,
+    `otherwise` is sent on another."""
     undo: bool = False
     """The driver completes it under shield, as it does a Step with `undo=True`."""
 
