@@ -21,7 +21,7 @@ from bench.targets import ROWS, TARGETS, Standing, Verdict
 RESULTS = Path(__file__).parent / "results"
 
 
-def _arguments(words: Sequence[str]) -> argparse.Namespace:
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure holdtight next to its peers.")
     parser.add_argument("--quick", action="store_true", help="about a minute; figures are rougher")
     parser.add_argument("--only", nargs="+", choices=ROWS, metavar="ROW", help=f"of: {', '.join(ROWS)}")
@@ -30,7 +30,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         "--json", type=Path, default=RESULTS / "latest.json", help="where to write; the plot goes beside"
     )
     parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
-    return parser.parse_args(words)
+    return parser.parse_args(argv)
 
 
 def judge(rows: Sequence[str], outcomes: Mapping[str, Outcome]) -> list[Verdict]:
@@ -44,8 +44,8 @@ def judge(rows: Sequence[str], outcomes: Mapping[str, Outcome]) -> list[Verdict]
     return found
 
 
-def main(words: Sequence[str]) -> int:
-    options = _arguments(words)
+def main(argv: Sequence[str]) -> int:
+    options = _arguments(argv)
     rows: Sequence[str] = options.only or ROWS
     try:
         server = Server(options.server)

@@ -205,7 +205,7 @@ def _compare(arguments: Any, servers: list[Server]) -> None:
 
 def _busy(servers: list[Server]) -> float:
     """Seconds of processor time that they have spent so far."""
-    spent = [server.wire.info("cpu") for server in servers]
+    spent = [server.connection.info("cpu") for server in servers]
     return sum(float(each["used_cpu_user"]) + float(each["used_cpu_sys"]) for each in spent)
 
 

@@ -73,10 +73,10 @@ def busy_share(seconds: float = 1.0) -> float | None:
 def _ticks() -> tuple[int, int] | None:
     """Idle and all, since the machine started."""
     try:
-        words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     except OSError:
         return None
-    ticks = [int(word) for word in words[:8]]
+    ticks = [int(field) for field in fields[:8]]
     return ticks[3] + ticks[4], sum(ticks)
 
 

@@ -62,9 +62,9 @@ def _fill(bar: Bar) -> str:
 
 
 def _caption(bar: Bar, subject: Bar | None) -> str:
-    words = figure(bar.value)
+    text = figure(bar.value)
     if bar.p99 is not None:
-        words += f"  (p99 {figure(bar.p99)})"
+        text += f"  (p99 {figure(bar.p99)})"
     if subject is not None and bar is not subject and subject.value > 0 and bar.p99 is None:
-        words += f"  ({bar.value / subject.value:.2f}×)"
-    return words
+        text += f"  ({bar.value / subject.value:.2f}×)"
+    return text

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.cpus import cpu_model
-from bench.crew import HOME
 from bench.results import Outcome
 from bench.rounds import Bench
 from bench.targets import Verdict
+from bench.worker_process import HOME
 
 QUIET = 0.1  # of the machine's time in use by others: above that, figures are worth little
 

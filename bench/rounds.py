@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from bench.cpus import Cpus
-from bench.crew import Worker, WorkerFailed
 from bench.servers import Server
 from bench.venvs import CannotInstall
+from bench.worker_process import Worker, WorkerFailed
 
 T = TypeVar("T")
 
@@ -98,16 +98,16 @@ class Bench:
         `url` is for those that are not to work on the server that all rows share.
         """
         with ExitStack() as stack:
-            crew: dict[str, list[Worker]] = {}
+            by_variant: dict[str, list[Worker]] = {}
             for variant in variants:
                 try:
                     workers = [stack.enter_context(Worker(variant, url or self.server.url, cpu)) for _ in range(each)]
                 except (WorkerFailed, CannotInstall) as error:
                     self.drop(variant, error)
                     continue
-                crew[variant] = workers
+                by_variant[variant] = workers
                 self.versions[variant] = workers[0].versions
-            yield crew
+            yield by_variant
 
     def drop(self, variant: str, error: Exception) -> None:
         if self.absent.get(variant) != str(error):

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from bench import cpus, venvs
-from bench.wire import Wire
+from bench.wire import Connection
 
 FLAVOURS = ("valkey", "redis7", "redis62")
 
@@ -63,36 +63,36 @@ class Server:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self.wire = self._connect()
-        info = self.wire.info("server")
+        self.connection = self._connect()
+        info = self.connection.info("server")
         self.version = f"{'Valkey' if 'valkey_version' in info else 'Redis'} " + (
             info.get("valkey_version") or info["redis_version"]
         )
 
-    def _connect(self) -> Wire:
+    def _connect(self) -> Connection:
         deadline = time.monotonic() + 10
         while True:
             try:
-                wire = Wire(self.port)
-                wire.ask("PING")
+                connection = Connection(self.port)
+                connection.ask("PING")
             except OSError:
                 if time.monotonic() > deadline or self._process.poll() is not None:
                     self.close()
                     raise
                 time.sleep(0.02)
             else:
-                return wire
+                return connection
 
     def pin(self, cpu: int | None) -> None:
         if cpu is not None:
             cpus.pin(self._process.pid, {cpu})
 
     def clear(self) -> None:
-        self.wire.ask("FLUSHALL", "SYNC")
+        self.connection.ask("FLUSHALL", "SYNC")
 
     def worked(self) -> float:
         """Seconds of processor time so far."""
-        used = self.wire.info("cpu")
+        used = self.connection.info("cpu")
         return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
 
     def hang(self) -> None:
@@ -122,7 +122,7 @@ class Server:
         self.close()
 
 
-class Fleet:
+class QuorumNodes:
     """Servers that know nothing of each other: the nodes of a quorum."""
 
     def __init__(self, flavour: str, count: int = 5) -> None:
@@ -138,7 +138,7 @@ class Fleet:
     def worked(self) -> float:
         return sum(node.worked() for node in self.nodes)
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self) -> QuorumNodes:
         return self
 
     def __exit__(

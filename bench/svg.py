@@ -36,7 +36,7 @@ class Svg:
         self,
         x: float,
         y: float,
-        words: str,
+        text: str,
         *,
         size: float = 13,
         fill: str = "#1c2733",
@@ -44,7 +44,7 @@ class Svg:
         bold: bool = False,
     ) -> None:
         weight = "600" if bold else "400"
-        self.element("text", words, x=x, y=y, font_size=size, fill=fill, text_anchor=anchor, font_weight=weight)
+        self.element("text", text, x=x, y=y, font_size=size, fill=fill, text_anchor=anchor, font_weight=weight)
 
     def __str__(self) -> str:
         size = f'width="{_number(self._width)}" height="{_number(self._height)}"'

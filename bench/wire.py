@@ -26,7 +26,7 @@ class ServerSaysNo(RuntimeError):
     """The server answered with an error."""
 
 
-class Wire:
+class Connection:
     """A blocking connection for single-line and bulk replies."""
 
     def __init__(self, port: int, timeout: float = 10.0) -> None:

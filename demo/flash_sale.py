@@ -155,12 +155,12 @@ def sale(plan: Plan) -> list[Result]:
         return [run(mode, plan, server.url, Path(folder)) for mode in Mode]
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     normal = Plan()
     parser = argparse.ArgumentParser(prog="python -m demo.flash_sale", description="Sell out, three times over.")
     parser.add_argument("--requests", type=int, default=normal.requests, help="customers' requests (%(default)s)")
     parser.add_argument("--asks", type=int, default=normal.asks, help="requests for the page (%(default)s)")
-    options = parser.parse_args(words)
+    options = parser.parse_args(argv)
     plan = Plan(requests=options.requests, asks=options.asks)
     print(
         f"{plan.services} processes, {plan.requests:,} requests for {plan.articles} articles "

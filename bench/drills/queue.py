@@ -8,7 +8,7 @@ from typing import TypedDict
 from urllib.parse import urlsplit
 
 from bench.variants import Variant
-from bench.wire import Wire
+from bench.wire import Connection
 from holdtight import AsyncLocks
 
 
@@ -29,7 +29,7 @@ def handovers(variant: Variant, *, waiters: int, seconds: float) -> Handovers:
 
 
 async def _handovers(url: str, waiters: int, seconds: float) -> Handovers:
-    wire = Wire(urlsplit(url).port or 6379)
+    connection = Connection(urlsplit(url).port or 6379)
     count = 0
 
     async def wait() -> None:
@@ -41,27 +41,27 @@ async def _handovers(url: str, waiters: int, seconds: float) -> Handovers:
     async with AsyncLocks(url, max_waiters=2 * waiters) as locks:
         lock = locks.lock(f"queue:{waiters}", ttl=30)
         first = await lock.acquire()
-        queued = wire.scripts()[0] + waiters
+        queued = connection.scripts()[0] + waiters
         tasks = [asyncio.create_task(wait()) for _ in range(waiters)]
-        while wire.scripts()[0] < queued:
+        while connection.scripts()[0] < queued:
             await asyncio.sleep(0.05)
-        idle, start = wire.scripts()[1], time.perf_counter()
+        idle, start = connection.scripts()[1], time.perf_counter()
         await asyncio.sleep(seconds)
-        idle_rate = (wire.scripts()[1] - idle) / (time.perf_counter() - start)
+        idle_rate = (connection.scripts()[1] - idle) / (time.perf_counter() - start)
 
         await first.release()
         await asyncio.sleep(0.2)
-        (_, usec), before, start = wire.scripts(), count, time.perf_counter()
+        (_, usec), before, start = connection.scripts(), count, time.perf_counter()
         await asyncio.sleep(seconds)
         span = time.perf_counter() - start
         result = Handovers(
             handovers=count - before,
             seconds=span,
-            script_us=wire.scripts()[1] - usec - idle_rate * span,
+            script_us=connection.scripts()[1] - usec - idle_rate * span,
             idle_us_per_second=idle_rate,
         )
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    wire.close()
+    connection.close()
     return result

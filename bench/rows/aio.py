@@ -17,10 +17,10 @@ def run(bench: Bench) -> Outcome:
         (64, ("holdtight", "redis_py")),
         (1024, ("script_floor", "holdtight", "redis_py")),
     ):
-        with bench.enlist(variants, cpu=bench.across_cores()) as crew:
+        with bench.enlist(variants, cpu=bench.across_cores()) as by_variant:
             drill = {"count": count, "seconds": bench.effort.seconds}
             raw = bench.take_turns(
-                {name: partial(workers[0].do, "free.tasks", **drill) for name, workers in crew.items()}
+                {name: partial(workers[0].do, "free.tasks", **drill) for name, workers in by_variant.items()}
             )
         rates = {name: [each["pairs"] / each["seconds"] for each in rounds] for name, rounds in raw.items()}
         bars = tuple(Bar(name, median(rounds)) for name, rounds in rates.items())

@@ -13,8 +13,8 @@ def run(bench: Bench) -> Outcome:
     outcome = Outcome()
     for place, title, cpu in bench.both_places("drop-in for redis-py"):
         key = f"drop_in.{place}"
-        with bench.enlist(VARIANTS, cpu=cpu) as crew:
-            medians = measure(bench, outcome, crew, "free.pairs", place, title)
+        with bench.enlist(VARIANTS, cpu=cpu) as by_variant:
+            medians = measure(bench, outcome, by_variant, "free.pairs", place, title)
         if all(variant in medians for variant in VARIANTS):
             outcome.compare(key, medians["redis_py"], medians["drop_in"])
         else:

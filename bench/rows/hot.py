@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
-from bench.crew import Worker
 from bench.drills.wanted import Board
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
 from bench.stats import jain, median
 from bench.targets import Better
 from bench.wire import Monitor, count_requests
+from bench.worker_process import Worker
 
 VARIANTS = ("holdtight", "python_redis_lock", "redis_py")  # the last is left out of a quick run: it polls
 PROCESSES, THREADS = 4, 16
@@ -37,9 +37,9 @@ class Round(TypedDict):
 def run(bench: Bench) -> Outcome:
     outcome = Outcome()
     variants = VARIANTS if bench.effort.with_pollers else VARIANTS[:-1]
-    with bench.enlist(variants, cpu=bench.across_cores(), each=PROCESSES) as crew:
-        rounds = bench.take_turns({name: partial(_contend, bench, workers) for name, workers in crew.items()})
-        counted = {name: _contend(bench, crew[name], monitor=True) for name in rounds}
+    with bench.enlist(variants, cpu=bench.across_cores(), each=PROCESSES) as by_variant:
+        rounds = bench.take_turns({name: partial(_contend, bench, workers) for name, workers in by_variant.items()})
+        counted = {name: _contend(bench, by_variant[name], monitor=True) for name in rounds}
     changes = {name: [each["changes"] for each in results] for name, results in rounds.items()}
     bars = tuple(Bar(name, median(each)) for name, each in changes.items())
     outcome.charts.append(Chart("hot lock, 64 waiters in 4 processes", "owner changes/s", Better.HIGHER, bars))

@@ -6,11 +6,11 @@ import os
 import subprocess
 
 from bench import venvs
-from bench.crew import HOME
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
 from bench.stats import median
 from bench.targets import Better
+from bench.worker_process import HOME
 
 STATEMENTS = {
     "import.sync": ("holdtight", "import holdtight; holdtight.Locks"),

@@ -12,8 +12,8 @@ VARIANTS = ("holdtight", "reader", "permit")
 def run(bench: Bench) -> Outcome:
     outcome = Outcome()
     for place, title, cpu in bench.both_places("pairs of all kinds"):
-        with bench.enlist(VARIANTS, cpu=cpu) as crew:
-            medians = measure(bench, outcome, crew, "free.pairs", place, title)
+        with bench.enlist(VARIANTS, cpu=cpu) as by_variant:
+            medians = measure(bench, outcome, by_variant, "free.pairs", place, title)
         for kind in ("reader", "permit"):
             key = f"kinds.{kind}.{place}"
             if kind in medians and "holdtight" in medians:

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.crew import Worker, WorkerFailed
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
 from bench.stats import median, percentile
 from bench.targets import Better
+from bench.worker_process import Worker, WorkerFailed
 
 RENEWED = 10_000
 
 
 @contextmanager
 def _subject(bench: Bench) -> Iterator[Worker]:
-    with bench.enlist(("holdtight",), cpu=bench.across_cores()) as crew:
-        if not crew:
+    with bench.enlist(("holdtight",), cpu=bench.across_cores()) as by_variant:
+        if not by_variant:
             raise WorkerFailed(bench.why_absent("holdtight"))
-        yield crew["holdtight"][0]
+        yield by_variant["holdtight"][0]
 
 
 def renewal(bench: Bench) -> Outcome:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bench.crew import Worker, WorkerFailed
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
 from bench.servers import Server
 from bench.targets import Better
 from bench.venvs import CannotInstall
+from bench.worker_process import Worker, WorkerFailed
 
 VARIANTS = ("holdtight", "redis_py")
 
@@ -44,6 +44,6 @@ def _growth(bench: Bench, variant: str, count: int) -> int:
         # Once with few: whatever is allocated once, for connections and scripts, is there then.
         worker.do("free.hold", count=100, ttl=600)
         server.clear()
-        before = server.wire.used_memory()
+        before = server.connection.used_memory()
         worker.do("free.hold", count=count, ttl=600)
-        return server.wire.used_memory() - before
+        return server.connection.used_memory() - before

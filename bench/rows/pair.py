@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from bench.crew import Worker
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
 from bench.stats import Spread, median, spread
 from bench.targets import Better
+from bench.worker_process import Worker
 
 VARIANTS = ("floor", "holdtight", "redis_py", "python_redis_lock")
 
@@ -16,8 +16,8 @@ VARIANTS = ("floor", "holdtight", "redis_py", "python_redis_lock")
 def run(bench: Bench) -> Outcome:
     outcome = Outcome()
     for place, title, cpu in bench.both_places("sync pair"):
-        with bench.enlist(VARIANTS, cpu=cpu) as crew:
-            medians = measure(bench, outcome, crew, "free.pairs", place, title)
+        with bench.enlist(VARIANTS, cpu=cpu) as by_variant:
+            medians = measure(bench, outcome, by_variant, "free.pairs", place, title)
             for peer in ("floor", "redis_py"):
                 key = f"pair.{peer}.{place}"
                 if "holdtight" not in medians or peer not in medians:
@@ -27,16 +27,18 @@ def run(bench: Bench) -> Outcome:
                 ours, theirs = medians["holdtight"], medians[peer]
                 outcome.compare(key, *((ours, theirs) if peer == "floor" else (theirs, ours)))
             if place == "onecore":
-                measure(bench, outcome, crew, "free.fresh_pairs", "fresh", f"{title}, every name new")
+                measure(bench, outcome, by_variant, "free.fresh_pairs", "fresh", f"{title}, every name new")
     return outcome
 
 
 def measure(
-    bench: Bench, outcome: Outcome, crew: dict[str, list[Worker]], drill: str, key: str, title: str
+    bench: Bench, outcome: Outcome, by_variant: dict[str, list[Worker]], drill: str, key: str, title: str
 ) -> dict[str, list[float]]:
     """The medians of each variant, round by round."""
     seconds = bench.effort.seconds
-    raw = bench.take_turns({name: partial(workers[0].do, drill, seconds=seconds) for name, workers in crew.items()})
+    raw = bench.take_turns(
+        {name: partial(workers[0].do, drill, seconds=seconds) for name, workers in by_variant.items()}
+    )
     spreads = {name: [spread([ns / 1000 for ns in each]) for each in rounds] for name, rounds in raw.items()}
     outcome.charts.append(Chart(title, "µs", Better.LOWER, tuple(_bar(n, s) for n, s in spreads.items())))
     outcome.rounds[key] = {name: [_plain(each) for each in rounds] for name, rounds in spreads.items()}

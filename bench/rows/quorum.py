@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from bench.crew import Worker
 from bench.drills.quorum import Acquires
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
 from bench.rows.pair import measure
-from bench.servers import Fleet, Server
+from bench.servers import QuorumNodes, Server
 from bench.stats import median, median_ratio, percentile
 from bench.targets import Better
+from bench.worker_process import Worker
 
 PEERS = ("redlock_ng", "redlock_py", "pottery")
 LIMIT = 12.0  # seconds after which a peer's acquire with a bad node has taken long enough
@@ -25,16 +25,16 @@ LIMIT = 12.0  # seconds after which a peer's acquire with a bad node has taken l
 def pair(bench: Bench) -> Outcome:
     outcome = Outcome()
     cpu = bench.across_cores()
-    with Fleet(bench.flavour) as fleet:
-        fleet.pin(bench.cpus.server)
+    with QuorumNodes(bench.flavour) as nodes:
+        nodes.pin(bench.cpus.server)
         with (
             bench.enlist(("holdtight", "asleep"), cpu=cpu) as single,
-            bench.enlist(("five_floor", "five", "five_asleep", *PEERS), cpu=cpu, url=fleet.url) as crew,
+            bench.enlist(("five_floor", "five", "five_asleep", *PEERS), cpu=cpu, url=nodes.url) as by_variant,
         ):
             title = "pair on five nodes, across cores; holdtight: on one node"
-            medians = measure(bench, outcome, {**crew, **single}, "free.pairs", "across", title)
-            if "five" in crew and "holdtight" in single:
-                many = _busy(bench, crew["five"][0], fleet)
+            medians = measure(bench, outcome, {**by_variant, **single}, "free.pairs", "across", title)
+            if "five" in by_variant and "holdtight" in single:
+                many = _busy(bench, by_variant["five"][0], nodes)
                 one = _busy(bench, single["holdtight"][0], bench.server)
                 outcome.notes.append(
                     f"quorum.single: five servers keep the core that they share busy for {many:.0%} of the time, one "
@@ -58,7 +58,7 @@ def pair(bench: Bench) -> Outcome:
     return outcome
 
 
-def _busy(bench: Bench, worker: Worker, servers: Server | Fleet) -> float:
+def _busy(bench: Bench, worker: Worker, servers: Server | QuorumNodes) -> float:
     """The share of the time in which the servers work, while this client takes and gives back."""
     before = servers.worked()
     pairs: list[int] = worker.do("free.pairs", seconds=bench.effort.seconds)
@@ -70,15 +70,15 @@ def fleet(bench: Bench) -> Outcome:
     outcome = Outcome()
     seconds = bench.effort.seconds
     tasks, threads = {"count": 64, "seconds": seconds}, {"count": 16, "seconds": seconds}
-    with Fleet(bench.flavour) as nodes:
+    with QuorumNodes(bench.flavour) as nodes:
         nodes.pin(bench.cpus.server)
-        with bench.enlist(("five", *PEERS), cpu=bench.cpus.clients, url=nodes.url) as crew:
+        with bench.enlist(("five", *PEERS), cpu=bench.cpus.clients, url=nodes.url) as by_variant:
             raw = bench.take_turns(
                 {
                     name: partial(workers[0].do, "free.threads", **threads)
                     if name == "redlock_py"
                     else partial(workers[0].do, "free.tasks", **tasks)
-                    for name, workers in crew.items()
+                    for name, workers in by_variant.items()
                 }
             )
     rates = {name: [2 * each["pairs"] / each["seconds"] for each in rounds] for name, rounds in raw.items()}
@@ -134,7 +134,7 @@ def bad_node(bench: Bench) -> Outcome:
 
 
 def _turn(bench: Bench, variant: str, drill: str, harm: Callable[[Server], None]) -> Bad:
-    with Fleet(bench.flavour) as nodes:
+    with QuorumNodes(bench.flavour) as nodes:
         nodes.pin(bench.cpus.server)
         with Worker(variant, nodes.url, bench.cpus.clients) as worker:
             bench.versions[variant] = worker.versions

@@ -15,10 +15,10 @@ VARIANTS = ("floor", "holdtight", "redis_py", "python_redis_lock")
 def run(bench: Bench) -> Outcome:
     outcome = Outcome()
     for count in (16, 64):
-        with bench.enlist(VARIANTS, cpu=bench.across_cores()) as crew:
+        with bench.enlist(VARIANTS, cpu=bench.across_cores()) as by_variant:
             drill = {"count": count, "seconds": bench.effort.seconds}
             raw = bench.take_turns(
-                {name: partial(workers[0].do, "free.threads", **drill) for name, workers in crew.items()}
+                {name: partial(workers[0].do, "free.threads", **drill) for name, workers in by_variant.items()}
             )
         rates = {name: [each["pairs"] / each["seconds"] for each in rounds] for name, rounds in raw.items()}
         tails = {name: [percentile(each["durations"], 0.99) / 1e6 for each in rounds] for name, rounds in raw.items()}

@@ -12,11 +12,11 @@ from __future__ import annotations
 import random
 import time
 
-from bench.crew import Worker, WorkerFailed
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
 from bench.stats import median, percentile
 from bench.targets import Better
+from bench.worker_process import Worker, WorkerFailed
 
 VARIANTS = ("holdtight", "python_redis_lock", "redis_py")
 CHUNK = 3  # wake-ups a turn
@@ -26,14 +26,14 @@ def run(bench: Bench) -> Outcome:
     outcome = Outcome()
     dice = random.Random(1)
     all_samples: dict[str, list[float]] = {}
-    with bench.enlist(VARIANTS, cpu=bench.across_cores(), each=2) as crew:
+    with bench.enlist(VARIANTS, cpu=bench.across_cores(), each=2) as by_variant:
         for turn in range(1 + bench.effort.wakeups // CHUNK):
-            for name, (holder, waiter) in list(crew.items()):
+            for name, (holder, waiter) in list(by_variant.items()):
                 try:
                     samples = [_wake(holder, waiter, dice) for _ in range(CHUNK)]
                 except WorkerFailed as error:
                     bench.drop(name, error)
-                    del crew[name]
+                    del by_variant[name]
                     all_samples.pop(name, None)
                 else:
                     if turn:  # in the first, everybody does everything for the first time

@@ -313,7 +313,7 @@ def test_a_late_packet_changes_nothing(
             with face.lock("warm", timeout=TIMEOUT) as warm:
                 if late == "plain_give":
                     deletion = getattr(warm, "real", warm)._access.deletion
-                    deletion.way, deletion.proven = deletion.SCRIPT, True
+                    deletion.method, deletion.proven = deletion.SCRIPT, True
             cell = Cell(f"name {number}", private_server, proxy, face, timeout)
             with closing(cell.raw):
                 try:

@@ -156,9 +156,9 @@ def test_tls_as_the_client_has_it(tls_server: RunningServer, certificates: Certi
 # The checked delete
 
 
-@pytest.mark.parametrize(("flavour", "way"), [(VALKEY_9, 0), (DEBIAN_REDIS, 2), (REDIS_6, 2)], ids=repr)
+@pytest.mark.parametrize(("flavour", "method"), [(VALKEY_9, 0), (DEBIAN_REDIS, 2), (REDIS_6, 2)], ids=repr)
 def test_the_delete_that_the_server_has_is_used(
-    start_server: StartServer, open_face: OpenFace, flavour: Any, way: int
+    start_server: StartServer, open_face: OpenFace, flavour: Any, method: int
 ) -> None:
     server = start_server(flavour=flavour)
     with Proxy(server.port) as proxy:
@@ -170,7 +170,7 @@ def test_the_delete_that_the_server_has_is_used(
         proxy.clear()
         with face.lock("a", timeout=20):
             pass
-        assert [each.words[0] for each in proxy.requests][1:] == [b"DELIFEQ" if way == 0 else b"EVALSHA"]
+        assert [each.words[0] for each in proxy.requests][1:] == [b"DELIFEQ" if method == 0 else b"EVALSHA"]
 
 
 def test_a_word_that_a_proxy_does_not_know_is_not_said_again(
@@ -206,18 +206,18 @@ def test_redis_8_4_is_asked_by_its_own_command() -> None:
 def test_the_ways_to_delete_are_tried_in_order_and_what_works_stays() -> None:
     deletion = Deletion()
     assert not deletion.refused(0, "READONLY You can't write against a read only replica.")
-    assert deletion.way == 0
+    assert deletion.method == 0
     assert deletion.refused(0, "ERR unknown command 'DELIFEQ', with args beginning with: ")
-    assert deletion.way == 1
+    assert deletion.method == 1
     deletion.proven = True
     deletion.broke()
-    assert deletion.way == 1, "it has worked: a broken connection says nothing against it"
+    assert deletion.method == 1, "it has worked: a broken connection says nothing against it"
     assert deletion.refused(1, "NOPERM this user has no permissions to run the 'delex' command")
-    assert deletion.way == 2
+    assert deletion.method == 2
     assert not deletion.refused(2, "NOPERM this user has no permissions to run the 'evalsha' command")
     fresh = Deletion()
     fresh.broke()
-    assert fresh.way == 2
+    assert fresh.method == 2
 
 
 # The scripts, alone

@@ -26,7 +26,7 @@ def descriptors() -> int:
 
 
 def warm_up(server: RunningServer) -> None:
-    """What a process starts once and keeps: the keeper and its pipe, the herald."""
+    """What a process starts once and keeps: the keeper and its pipe, the callback thread."""
     with Locks(server.url) as locks:
         locks.lock("warm", ttl=0.2).acquire().release()
     tell(lambda: None)

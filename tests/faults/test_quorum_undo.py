@@ -179,7 +179,7 @@ def test_interrupted_before_any_node_is_told_of_the_release_it_leaves_no_vote_be
     with Locks(nodes.urls, ttl=30) as locks:
         warm(locks, nodes)
         lease = locks.lock("a").acquire()
-        monkeypatch.setattr(locks.fleet, "take_ready", _interrupt)
+        monkeypatch.setattr(locks.groups, "take_ready", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             lease.release()
         wait_for(lambda: free(nodes, "a"), within=8)  # the keeper tries for five seconds; the ttl is thirty
@@ -189,12 +189,12 @@ def test_interrupted_between_two_nodes_that_are_told_of_the_release_it_leaves_no
     """Two have been told when it comes, the third may have been, and two have not."""
     with Locks(nodes.urls, ttl=30) as locks:
         warm(locks, nodes)
-        for pool in locks.fleet.pools:
+        for pool in locks.groups.pools:
             pool.knows.add(RESIGN)  # as it does, which we may not have heard yet: they are told in one go
         lease = locks.lock("a").acquire()
-        (crew,) = locks.fleet.idle
-        wire, _, link, owe = crew.senders[2]
-        crew.senders[2] = (wire, _interrupt, link, owe)
+        (group,) = locks.groups.idle
+        connection, _, link, owe = group.senders[2]
+        group.senders[2] = (connection, _interrupt, link, owe)
         with pytest.raises(KeyboardInterrupt):
             lease.release()
         wait_for(lambda: free(nodes, "a"), within=8)

@@ -10,7 +10,7 @@ import pytest
 
 from holdtight import Locks
 from holdtight.base import process
-from holdtight.sync.node_connection import Ear
+from holdtight.sync.node_connection import CallerWakePipe
 from tests.faults import starting
 from tests.faults.test_fork import all_well
 from tests.support.processes import StartChild, wait_for
@@ -41,12 +41,15 @@ def test_an_interrupt_before_a_thread_connects_to_a_node_does_not_leave_it_out_f
     def interrupted(target: Callable[[], None], name: str) -> threading.Thread:
         raise KeyboardInterrupt
 
-    with Locks([private_server.url, "redis://127.0.0.1:1", "redis://127.0.0.1:2"]) as locks, closing(Ear()) as ear:
-        pool = locks.fleet.pools[0]
+    with (
+        Locks([private_server.url, "redis://127.0.0.1:1", "redis://127.0.0.1:2"]) as locks,
+        closing(CallerWakePipe()) as wake_pipe,
+    ):
+        pool = locks.groups.pools[0]
         with monkeypatch.context() as patch:
             patch.setattr(process, "start_thread", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                pool.hope(ear, pool.clock())
-        assert pool.hope(ear, pool.clock())
-        wire = wait_for(pool.take, what="a connection to the node")
-        pool.idle.append(wire)
+                pool.connect_soon(wake_pipe, pool.clock())
+        assert pool.connect_soon(wake_pipe, pool.clock())
+        connection = wait_for(pool.take, what="a connection to the node")
+        pool.idle.append(connection)

@@ -33,8 +33,8 @@ class Desk:
         self.server.subscribe(b"inbox", self.heard.append)
 
     def ask(self, request: bytes) -> Any:
-        (words,) = requests_in(request)
-        return self.server.execute(words)
+        (argv,) = requests_in(request)
+        return self.server.execute(argv)
 
     def run(self, what: Script, name: str = "name", **args: Any) -> Any:
         if "px" in what.argv:

@@ -13,14 +13,14 @@ from holdtight.errors import LockError
 from holdtight.stores.redis import error_replies
 from tests.plans.scripted import HOLDER, OWNER, SHORT_PAUSES, Clock, Named, Run
 
-__all__ = ["GUARDED", "NAMES", "NO", "Ballots", "Election", "granted", "yes"]
+__all__ = ["GUARDED", "NAMES", "NO", "Election", "ScriptedClaim", "granted", "yes"]
 
 NAMES = tuple(f"node-{number}" for number in range(5))
 NO = Denied(HOLDER, 3.0)
 GUARDED = Guarded(30.0)
 
 
-class Ballots:
+class ScriptedClaim:
     """Five nodes, or as many as wanted."""
 
     def __init__(self, count: int = 5, ttl: float = 10.0) -> None:
@@ -75,17 +75,17 @@ class Election(Run[Granted | None]):
         self, *, wait: float | None = None, or_none: bool = False, count: int = 5, clock: Clock | None = None
     ) -> None:
         clock = clock or Clock()
-        self.ballots = Ballots(count)
+        self.prepared = ScriptedClaim(count)
         fresh = (b"%024d" % number for number in range(100))
         self.poll = Poll(
-            self.ballots,
+            self.prepared,
             NAMES[:count],
             fresh=lambda: next(fresh),
             proposal=lambda now: int(now * 1e6),
             clock=clock,
         )
         asking = Asking(
-            question=self.ballots,  # type: ignore[arg-type]
+            question=self.prepared,  # type: ignore[arg-type]
             owner=OWNER,
             server="a quorum",
             started=clock(),

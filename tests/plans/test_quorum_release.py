@@ -8,14 +8,14 @@ from typing import Any
 from holdtight.base.plan import LinkDown, NoQuorum
 from holdtight.base.values import Denied, LossReason
 from holdtight.core.quorum import release
-from tests.plans.election import NAMES, NO, Ballots
+from tests.plans.election import NAMES, NO, ScriptedClaim
 from tests.plans.scripted import OWNER, SENT, Clock, Named, Run
 
 
 def giving_back(
-    holding: Sequence[int] = range(5), markers: dict[int, int] | None = None, ways: Sequence[Any] = (None,) * 5
+    holding: Sequence[int] = range(5), markers: dict[int, int] | None = None, connections: Sequence[Any] = (None,) * 5
 ) -> Run[LossReason | None]:
-    plan = release(Ballots(), NAMES, OWNER, holding=set(holding), markers=markers or {}, ways=ways)
+    plan = release(ScriptedClaim(), NAMES, OWNER, holding=set(holding), markers=markers or {}, connections=connections)
     return Run(plan, Clock())
 
 
@@ -27,8 +27,8 @@ def test_a_release_is_done_when_a_majority_has_given_back() -> None:
 
 
 def test_a_request_on_its_way_is_refused_by_a_marker_or_by_the_order_of_its_own_connection() -> None:
-    way = object()
-    run = giving_back(markers={3: 300, 4: 400}, ways=[None, None, None, None, way])
+    connection = object()
+    run = giving_back(markers={3: 300, 4: 400}, connections=[None, None, None, None, connection])
     steps = [step for step in run.fans().steps if isinstance(step, Named)]
     assert [step.verb for step in steps] == ["resign"] * 3 + ["withdraw", "resign"]
     assert isinstance(steps[4].otherwise, Named)

@@ -1,36 +1,26 @@
 """Random sequences of verbs and of passing time: the scripts on a real server against the model.
 
-The scripts run by the test's clock (see clockwork.py) and stop after 8 looks instead of 200. Every reply is
-compared; after each step so are those who hold, the line, the markers that still count and all expiries, and
-what a real subscribed connection has heard. What must be true without any model is in promises.py.
-`HOLDTIGHT_EXAMPLES=5000` makes a long run of it, with other examples each time.
+The scripts use the test's clock (see clockwork.py) and stop after 8 looks instead of 200. `comparing.py` compares
+every reply and, after each step, the whole state with the model. What must be true without any model is in promises.py.
+`HOLDTIGHT_EXAMPLES=5000` makes a long run, with other examples each time.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from holdtight.base.plan import ServerSaid as Refusal
-from holdtight.stores.memory.engine import HEARTBEAT, TAIL, Name
-from holdtight.stores.memory.verbs import long_form
+from holdtight.stores.memory.engine import Name
 from tests.scripts.clockwork import ClockworkDesk
+from tests.scripts.comparing import ComparedMachine
 from tests.scripts.promises import Promises
-from tests.scripts.workbench import Inbox, State, owner, read_entry, read_holder
-from tests.support.raw import ServerSaid
+from tests.scripts.workbench import Inbox, owner
 from tests.support.servers import StartServer
 
 EXAMPLES = int(os.environ.get("HOLDTIGHT_EXAMPLES", "0"))
@@ -58,10 +48,7 @@ pauses = st.sampled_from([1, 999, 1_000, 119_000, 120_000, 121_000, 199_000, 200
 )
 
 
-class Machine(RuleBasedStateMachine):
-    desk: ClockworkDesk
-    ear: Inbox
-
+class Machine(ComparedMachine):
     @initialize(
         micros=st.sampled_from([0, 1, 999_999]),
         habit=st.sampled_from(["x", "rx", "rrx", "p", "p", "rxp", "xp"]),
@@ -70,15 +57,14 @@ class Machine(RuleBasedStateMachine):
     def begin(self, micros: int, habit: str, tick: int) -> None:
         self.desk.wire.call("FLUSHALL")
         for channel in INBOXES:
-            self.ear.subscribe(channel)
-        self.ear.rung()
+            self.inbox.subscribe(channel)
+        self.inbox.rung()
         self.true_us, self.ahead, self.crowds = START + micros, 0, 0
         self.habit = habit
         """What the name is mostly used for: two kinds that take turns refuse each other more than anything else."""
         self.tick = tick
         """µs from one request to the next: a fast path is for requests that come after the last fence."""
-        self.hash_end = self.shared_end = 0
-        self.was_shared = False
+        self.begin_comparing()
         self.promises = Promises()
         self.model = Name(self.true_us, sweep=SWEEP, listening=set(INBOXES))
         self._set_clock()
@@ -246,9 +232,9 @@ class Machine(RuleBasedStateMachine):
     @rule(channel=st.sampled_from(INBOXES))
     def an_inbox_comes_or_goes(self, channel: bytes) -> None:
         if channel in self.model.listening:
-            self.ear.unsubscribe(channel)
+            self.inbox.unsubscribe(channel)
         else:
-            self.ear.subscribe(channel)
+            self.inbox.subscribe(channel)
         self.model.listening ^= {channel}
 
     # How
@@ -277,122 +263,20 @@ class Machine(RuleBasedStateMachine):
         self.promises.asked(who, permits, reply)
         self._compare(reply, lambda: self.model.share(who, **how, label=label.encode()))
 
-    def _holding(self) -> list[bytes]:
-        """Dead or alive."""
-        alone = [self.model.main.owner] if self.model.main and self.model.main.owner else []
-        return [*alone, *(holder.owner for holder in self.model.holders)]
-
-    def _living(self) -> list[tuple[bytes, str]]:
-        alone = [(self.model.holder, "x")] if self.model.holder else []
-        return [*alone, *((holder.owner, holder.mode) for holder in self.model.sharing())]
-
-    def _one_of_the_living(self, which: int) -> tuple[bytes, str]:
-        those = self._living()
-        return those[which % len(those)]
-
-    def _set_clock(self) -> None:
-        self.desk.set_clock(self.true_us + self.ahead)
-        self.model.set_clock(self.true_us + self.ahead)
-        self.desk.expire_due()
-
-    def _compare(self, reply: Any, act: Callable[[], Any]) -> None:
-        try:
-            expected = act()
-        except Refusal as refusal:
-            expected = f"refused: {refusal}"
-        assert (f"refused: {reply}" if isinstance(reply, ServerSaid) else long_form(reply)) == expected
-
-    # What must be true after each step
-
-    @invariant()
-    def agrees_with_the_model(self) -> None:
-        state = self.desk.state()
-        self._heard_the_same()
-        self._is_the_same(state)
-        self._ends_in_time(state)
-        self._is_told_by_an_inspection()
-        self._knows_who_keeps_whom()
-        if not self.model.last:
-            self.promises.forgotten()
-        self.promises.kept(state, self.model.now)
-
-    def _heard_the_same(self) -> None:
-        rung, self.model.bells = self.model.bells, []
-        assert self.ear.rung() == rung
-
-    def _is_the_same(self, state: State) -> None:
-        model = self.model
-        assert state.line == list(model.line)
-        assert state.holders == list(model.holders)
-        if model.main is None:
-            assert not state.value
-        else:
-            expected = (model.main.mode, model.main.owner, model.main.fence, model.main.until)
-            assert (state.mode, state.owner, state.fence, state.main_until) == expected
-        markers = {who: until for who, until in state.markers.items() if until >= model.now}
-        assert markers == model.live_markers()
-        ordinals = {who: number for who, number in state.ordinals.items() if who in markers}
-        assert ordinals == {who: number for who, number in model.ordinals.items() if who in markers}
-        if state.value and (state.line or markers):
-            assert state.flagged, "a flag that is not set hides the line, or a marker"
-
-    def _ends_in_time(self, state: State) -> None:
-        """No key without an expiry, none that lives longer than what it is for."""
-        model = self.model
-        if state.line:
-            assert state.line_until == model.line_until
-        if state.holders:
-            assert state.holders_until == model.holders_until
-            assert state.side_until is not None
-            assert state.side_until >= model.holders_until
-        soon = model.now + HEARTBEAT
-        self.hash_end = max(self.hash_end, soon)
-        if model.shared:
-            self.shared_end = max(self.shared_end, model.holders_until)
-        elif self.was_shared and model.main:
-            self.shared_end = min(self.shared_end, soon)  # whoever ends it leaves nothing for longer
-        elif self.was_shared:
-            self.hash_end = max(self.hash_end, self.shared_end)
-        self.was_shared = model.shared != ""
-        if model.last > model.now_us:
-            self.hash_end = max(self.hash_end, model.last // 1000 + TAIL + 1)
-        if state.line or state.markers or state.floor:
-            assert state.side_until is not None
-            assert state.side_until <= max(self.hash_end, self.shared_end)
-            # Nor is the line there for longer; an entry's own time may be an hour ahead once the clock was set back.
-            assert all(min(entry.expiry, model.line_until) <= state.side_until for entry in state.line)
-
-    def _is_told_by_an_inspection(self) -> None:
-        holder, fence, label, left, alive = self.model.inspect()
-        now, value, shown_left, sharing, line, waiting, living = self.desk.inspect()
-        alone = value[:2] == b"x1" and shown_left > 0
-        assert (value[3:27] if alone else None) == holder
-        assert max(shown_left, 0) == left
-        assert (value[43:] if alone else b"") == label
-        assert (int(value[27:43] if value[:2] == b"x1" else value[3:19]) if value else None) == fence
-        told = zip(sharing[::3], sharing[1::3], sharing[2::3], strict=True)
-        assert [read_holder(who, text, now + ms) for who, text, ms in told] == self.model.sharing()
-        assert [read_entry(*pair) for pair in zip(line[::2], line[1::2], strict=True)] == alive
-        assert (now, waiting, living) == (self.model.now, len(self.model.line), len(self._living()))
-
-    def _knows_who_keeps_whom(self) -> None:
-        for entry in self.model.line.some(0, 3):
-            assert self.desk.blockers(entry.owner) == self.model.blockers(entry.owner)
-
 
 @pytest.fixture
 def equipped(start_server: StartServer) -> Iterator[type[Machine]]:
     server = start_server()
-    desk, ear = ClockworkDesk(server), Inbox(server)
+    desk, inbox = ClockworkDesk(server), Inbox(server)
     desk.sweep = SWEEP
 
     class Equipped(Machine):
         pass
 
-    Equipped.desk, Equipped.ear = desk, ear
+    Equipped.desk, Equipped.inbox = desk, inbox
     yield Equipped
     desk.close()
-    ear.close()
+    inbox.close()
 
 
 def test_the_scripts_do_what_the_model_does(equipped: type[Machine]) -> None:

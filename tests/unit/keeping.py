@@ -130,14 +130,14 @@ class Still(Keeper):
         self.now = 1000.0
         self.wakes = 0
         self.watched: dict[int, bool] = {}
-        self._posted = threading.Semaphore(0)
+        self._requests = threading.Semaphore(0)
 
     def wake(self) -> None:
         self.wakes += 1
 
     def run_soon(self, what: Callable[[], None]) -> None:
         super().run_soon(what)
-        self._posted.release()
+        self._requests.release()
 
     def register(self, fd: int, *, writing: bool) -> None:
         self.watched[fd] = writing
@@ -145,30 +145,30 @@ class Still(Keeper):
     def unregister(self, fd: int) -> None:
         self.watched.pop(fd, None)
 
-    def do_posts(self) -> None:
+    def do_requested(self) -> None:
         while self._requested:
-            self._posted.acquire()
+            self._requests.acquire()
             self._requested.popleft()()
 
     def turn(self, now: float | None = None) -> float:
         """One turn of the thread, without its sleep. Returns until when it would sleep."""
         if now is not None:
             self.now = now
-        self.do_posts()
+        self.do_requested()
         return self._do_due(self.now)
 
     def connected(self, place: Place) -> Link:
         """Waits for the thread that connects, and goes on."""
-        assert self._posted.acquire(timeout=10), "nobody came back from connecting"
-        self._posted.release()
+        assert self._requests.acquire(timeout=10), "the connecting thread did not report"
+        self._requests.release()
         self.turn()
         return place.link
 
     def hears(self, place: Place, *replies: Any) -> None:
         """The server answers."""
         place.link.incoming += replies
-        station: Any = self._connections[place]  # type: ignore[index]
-        station.ready(self.now)
+        connection: Any = self._connections[place]  # type: ignore[index]
+        connection.ready(self.now)
 
     @property
     def agenda(self) -> list[float]:
@@ -183,3 +183,7 @@ def due(keeper: Still, *charges: Charge) -> None:
 
 def sent(place: Place) -> list[bytes]:
     return [line for write in place.link.writes for line in write]
+
+
+def asked(charge: Charge) -> int:
+    return charge.log.count("request")

@@ -1,4 +1,4 @@
-"""What the keeper does beside renewing: last words to a server, and a look at what was handed on."""
+"""What the keeper does beside renewing: deferred undos, and a look at locks that were handed on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def now() -> list[float]:
     return [100.0]
 
 
-def errand(now: list[float], cls: type[Any] = Step, **settings: float) -> DeferredUndo:
+def deferred_undo(now: list[float], cls: type[Any] = Step, **settings: float) -> DeferredUndo:
     step = cls(b"words", None, lambda reply, sent: reply, patience=1.0, undo=True)
     for name, value in settings.items():
         setattr(step, name, value)
@@ -32,22 +32,22 @@ def errand(now: list[float], cls: type[Any] = Step, **settings: float) -> Deferr
 
 
 def test_one_answer_ends_it(now: list[float]) -> None:
-    words = errand(now)
-    assert words.deadline == 105.0
-    assert words.answered(hiredis.ReplyError("LOADING"), 100.0) is False
-    assert words.alive
-    assert words.answered(0, 100.0) is True
-    assert not words.alive
+    undo = deferred_undo(now)
+    assert undo.deadline == 105.0
+    assert undo.answered(hiredis.ReplyError("LOADING"), 100.0) is False
+    assert undo.alive
+    assert undo.answered(0, 100.0) is True
+    assert not undo.alive
 
 
 def test_what_may_still_arrive_is_undone_until_it_cannot(now: list[float]) -> None:
-    words = errand(now, Undo, persistence=30.0, until=103.0)
-    assert words.deadline == 133.0
-    assert words.answered(0, 100.0) is True
-    assert words.alive, "asked again after its interval"
+    undo = deferred_undo(now, Undo, persistence=30.0, until=103.0)
+    assert undo.deadline == 133.0
+    assert undo.answered(0, 100.0) is True
+    assert undo.alive, "asked again after its interval"
     now[0] = 103.0
-    assert words.answered(0, 103.0) is True
-    assert not words.alive
+    assert undo.answered(0, 103.0) is True
+    assert not undo.alive
 
 
 # What was handed on.
@@ -139,8 +139,8 @@ def test_a_server_that_cannot_be_reached_is_not_asked_for_ever(world: World) -> 
     world.place.opening = refuse
     world.hand_on()
     world.pass_time(CLAIM_SECONDS)
-    assert world.keeper._posted.acquire(timeout=10)
-    world.keeper._posted.release()
+    assert world.keeper._requests.acquire(timeout=10)
+    world.keeper._requests.release()
     world.pass_time(0)
     assert world.place.handed_on == {}
     world.pass_time(60)

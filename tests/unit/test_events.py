@@ -52,7 +52,7 @@ def heard() -> Iterator[list[logging.LogRecord]]:
     logger.setLevel(level)
 
 
-def herald_is_idle(within: float = 10) -> None:
+def callback_thread_is_idle(within: float = 10) -> None:
     """All that was told before has been done."""
     done = threading.Event()
     tell(done.set)
@@ -151,8 +151,8 @@ def test_what_is_emitted_later_comes_in_the_callback_thread_and_in_order() -> No
     events.emit_later(ACQUIRED)
     events.emit_later(LOST)
     assert [seen.get(timeout=10) for _ in range(2)] == [
-        (ACQUIRED, "holdtight-herald"),
-        (LOST, "holdtight-herald"),
+        (ACQUIRED, "holdtight-callbacks"),
+        (LOST, "holdtight-callbacks"),
     ]
 
 
@@ -211,14 +211,14 @@ def test_a_late_keeper_is_a_warning_that_says_how_late(heard: list[logging.LogRe
     assert record.getMessage().startswith("KeeperLate by 0.71 s: ")
 
 
-# The herald.
+# The callback thread.
 
 
 def test_callbacks_run_one_after_another_in_the_order_in_which_they_were_told() -> None:
     seen: list[int] = []
     for number in range(1000):
         tell(seen.append, number)
-    herald_is_idle()
+    callback_thread_is_idle()
     assert seen == list(range(1000))
 
 
@@ -229,7 +229,7 @@ def test_an_error_in_a_callback_is_logged_and_the_next_is_still_called(
         raise ValueError("a callback's own fault")
 
     tell(fail)
-    herald_is_idle()
+    callback_thread_is_idle()
     assert any(record.exc_info and "own fault" in str(record.exc_info[1]) for record in heard)
 
 
@@ -246,7 +246,7 @@ def test_who_tells_is_never_held_up_by_a_callback_that_blocks() -> None:
         tell(seen.append, number)
     assert seen == [], "told, and not waited for"
     let_go.set()
-    herald_is_idle()
+    callback_thread_is_idle()
     assert len(seen) == 100
 
 
@@ -259,14 +259,14 @@ def test_what_was_told_is_let_go_of_once_it_is_done() -> None:
     thing = Thing()
     gone = weakref.ref(thing)
     tell(thing.act)
-    herald_is_idle()
+    callback_thread_is_idle()
     del thing
     assert gone() is None
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_callback_that_exits_does_not_end_the_delivery_of_later_ones() -> None:
-    own = callbacks._Herald()
+    own = callbacks._CallbackThread()
     done = threading.Event()
     own.tell(_exit)
     own.tell(done.set)
@@ -274,7 +274,7 @@ def test_a_callback_that_exits_does_not_end_the_delivery_of_later_ones() -> None
 
 
 def test_a_callback_thread_that_could_not_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = callbacks._Herald()
+    own = callbacks._CallbackThread()
     done = threading.Event()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", _no_threads_left)

@@ -23,33 +23,33 @@ def vouching(number: int) -> bytes:
 
 
 def test_a_connection_vouches_once_a_vote_by_it_has_passed_the_guard() -> None:
-    words = InboxArgs([word(0), word(1), word(2)])
-    used = words.at(100.0)
+    args = InboxArgs([word(0), word(1), word(2)])
+    used = args.at(100.0)
     assert used == [word(0), word(1), word(2)]
-    words.learn(used, [YES, None, [1, YES[:16], 0, b""]])
-    assert words.at(100.1) == [vouching(0), word(1), word(2)]
-    words.learn(words.at(100.1), [None, YES, YES])
-    assert words.at(100.2) == [vouching(0), vouching(1), vouching(2)]
+    args.learn(used, [YES, None, [1, YES[:16], 0, b""]])
+    assert args.at(100.1) == [vouching(0), word(1), word(2)]
+    args.learn(args.at(100.1), [None, YES, YES])
+    assert args.at(100.2) == [vouching(0), vouching(1), vouching(2)]
 
 
 @pytest.mark.parametrize("answer", [None, 1, [0, 5, b"holder", 7], [-4, 5, 7], [-1, 5], OSError()])
 def test_nothing_but_the_usual_yes_says_that_the_guard_has_let_it_pass(answer: Any) -> None:
-    words = InboxArgs([word(0)])
-    words.learn(words.at(100.0), [answer])
-    assert words.at(100.1) == [word(0)]
+    args = InboxArgs([word(0)])
+    args.learn(args.at(100.0), [answer])
+    assert args.at(100.1) == [word(0)]
 
 
 def test_after_a_while_the_guard_is_asked_again_and_a_yes_to_one_who_vouched_does_not_count() -> None:
-    words = InboxArgs([word(0)])
-    words.learn(words.at(100.0), [YES])
-    used = words.at(100.1)
+    args = InboxArgs([word(0)])
+    args.learn(args.at(100.0), [YES])
+    used = args.at(100.1)
     assert used == [vouching(0)]
     later = 100.0 + VOUCHED_SECONDS
-    assert words.at(later) == [word(0)]
-    words.learn(used, [YES])
-    assert words.at(later) == [word(0)]
-    words.learn(words.at(later), [YES])
-    assert words.at(later + 0.1) == [vouching(0)]
+    assert args.at(later) == [word(0)]
+    args.learn(used, [YES])
+    assert args.at(later) == [word(0)]
+    args.learn(args.at(later), [YES])
+    assert args.at(later + 0.1) == [vouching(0)]
 
 
 def test_a_vote_by_a_connection_of_before_says_nothing_about_the_next() -> None:
@@ -61,9 +61,9 @@ def test_a_vote_by_a_connection_of_before_says_nothing_about_the_next() -> None:
 
 
 def test_without_a_guard_there_is_nothing_to_vouch_for() -> None:
-    words = InboxArgs([word(0, run=b"")])
-    words.learn(words.at(100.0), [YES])
-    assert words.at(100.1) == [word(0, run=b"")]
+    args = InboxArgs([word(0, run=b"")])
+    args.learn(args.at(100.0), [YES])
+    assert args.at(100.1) == [word(0, run=b"")]
 
 
 # The time

@@ -186,8 +186,8 @@ def test_a_connection_that_cannot_be_made_is_unknown_and_tried_again(keeper: Sti
     place.opening = refuse
     charge = Charge(place, interval=0.8)
     due(keeper, charge)
-    keeper._posted.acquire(timeout=10)
-    keeper._posted.release()
+    keeper._requests.acquire(timeout=10)
+    keeper._requests.release()
     keeper.turn()
     assert charge.log[0].startswith("unanswered")
     assert str(error) in charge.log[0]
@@ -282,8 +282,8 @@ def test_no_thread_to_connect_with_is_a_failure_and_not_the_end(keeper: Still, m
         patch.setattr(threading.Thread, "start", no_threads_left)
         _as_its_thread_would(lambda: due(keeper, charge))
     _as_its_thread_would(lambda: keeper.turn(keeper.now + 0.5))
-    assert keeper._posted.acquire(timeout=1), "it never tries again"
-    keeper._posted.release()
+    assert keeper._requests.acquire(timeout=1), "it never tries again"
+    keeper._requests.release()
     keeper.turn()
     assert b"x" in sent(place)
 
@@ -352,7 +352,7 @@ def test_the_record_is_kept_while_there_are_charges_and_taken_away_after(
     assert [line for line in sent(place) if line in (b"SET", b"DEL")] == [b"SET", b"DEL"]
     keeper.hears(place, 1)
     keeper.turn(keeper.now + 2.5)
-    assert keeper.statistics()["stations"] == 0
+    assert keeper.statistics()["connections"] == 0
     assert place.link.closed
 
 

@@ -50,19 +50,19 @@ def test_a_tenure_that_all_nodes_were_asked_for_at_once_is_the_same_when_it_is_l
 ) -> None:
     yes, limit = b"%016d%016d" % (7, 1_700_000_000_000_000), 1_700_000_002_000_000
     replies = [yes, None, [1, b"7", 1_700_000_000_000, b""], LinkDown("gone", sent=True), yes]
-    ways: tuple[Any, ...] = ("a", "b", "c", "d", "e")
+    connections: tuple[Any, ...] = ("a", "b", "c", "d", "e")
     for node in locks.place.store.nodes:
         node.learn(1_700_000_000.0, clock.now)
     terms = locks.lock("a").terms
     markers = {1: limit // 1000 + 50, 3: limit // 1000 + 50}
-    lot = VoteReplies(replies, [limit] * 5, ways)
-    tenure = QuorumTenure.of_one_moment(terms, lambda hook: None, OWNER, 7, clock.now, lot)
+    vote_replies = VoteReplies(replies, [limit] * 5, connections)
+    tenure = QuorumTenure.of_one_moment(terms, lambda hook: None, OWNER, 7, clock.now, vote_replies)
     known = tenure_on(locks, 0, 2, 4, markers=markers)
     assert (tenure.deadline, tenure.good_until, tenure.nodes) == (known.deadline, known.good_until, known.nodes)
     assert tenure.markers == known.markers
     left = tenure.finish()
     assert (left.holding, left.markers) == ({0, 2, 4}, markers)
-    assert [left.ways[index] for index in markers] == ["b", "d"]
+    assert [left.connections[index] for index in markers] == ["b", "d"]
 
 
 def test_when_nothing_can_come_any_more_a_node_that_may_have_voted_is_told_as_one_that_has(
@@ -78,8 +78,8 @@ def test_when_nothing_can_come_any_more_a_node_that_may_have_voted_is_told_as_on
 
 def test_it_ends_at_once_only_if_no_node_was_asked_for_more(locks: Any, clock: Clock) -> None:
     def made() -> QuorumTenure:
-        lot = VoteReplies([b"%016d%016d" % (7, 7)] * 5, [7] * 5, ())
-        return QuorumTenure.of_one_moment(locks.lock("a").terms, lambda hook: None, OWNER, 7, clock.now, lot)
+        vote_replies = VoteReplies([b"%016d%016d" % (7, 7)] * 5, [7] * 5, ())
+        return QuorumTenure.of_one_moment(locks.lock("a").terms, lambda hook: None, OWNER, 7, clock.now, vote_replies)
 
     renewed, refused, untouched = made(), made(), made()
     assert charge(renewed, 3).request(clock.now) is not None

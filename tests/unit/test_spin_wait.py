@@ -67,15 +67,15 @@ class NodeConnection:
 @pytest.fixture(params=["read", "poll"])
 def ask(request: pytest.FixtureRequest) -> Any:
     """Asks by a spin wait, where the answer comes after so many looks: how many were made, and whether one slept."""
-    wire = NodeConnection()
+    connection = NodeConnection()
 
     def by_read(out: SpinWait, after: int) -> tuple[int, int]:
-        assert out.read(wire.ask(after).recv, 448) == b"answer"
-        return wire.looks, wire.sleeps
+        assert out.read(connection.ask(after).recv, 448) == b"answer"
+        return connection.looks, connection.sleeps
 
     def by_poll(out: SpinWait, after: int) -> tuple[int, int]:
-        assert out.poll(wire.ask(after).poll, 5.0) == [(7, 1)]
-        return wire.looks, wire.sleeps
+        assert out.poll(connection.ask(after).poll, 5.0) == [(7, 1)]
+        return connection.looks, connection.sleeps
 
     return by_read if request.param == "read" else by_poll
 
@@ -182,15 +182,15 @@ def test_who_is_not_left_the_processor_does_not_waste_it(
 
 
 def test_a_link_reads_plainly_whenever_it_does_not_look() -> None:
-    wire = NodeConnection()
+    connection = NodeConnection()
     bare: list[Any] = ["write", "read"]
-    out = LinkSpinWait(bare, wire.recv)
+    out = LinkSpinWait(bare, connection.recv)
     for _ in range(3):
         while out.looking:
             assert bare[1] != "read"
-            wire.ask(10_000)
+            connection.ask(10_000)
             assert bare[1](7, 448) == b"answer"
-            assert (wire.looks > 0, wire.sleeps) == (True, 1)
+            assert (connection.looks > 0, connection.sleeps) == (True, 1)
         assert bare[1] == "read"
         rest_of(out)
     assert bare[0] == "write"

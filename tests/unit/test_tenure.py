@@ -22,8 +22,8 @@ def argument(name: str, request: bytes | None) -> int:
     assert request is not None
     reader = hiredis.Reader()
     reader.feed(request)
-    words: list[bytes] = reader.gets()
-    return int(words[3 + len(script.RENEW.keys) + script.RENEW.argv.index(name)])
+    argv: list[bytes] = reader.gets()
+    return int(argv[3 + len(script.RENEW.keys) + script.RENEW.argv.index(name)])
 
 
 def ttl_asked(request: bytes | None) -> int:
@@ -249,7 +249,7 @@ def test_an_unanswered_renewal_is_unavailable_and_the_keeper_goes_on(world: Worl
     with pytest.raises(Unavailable, match="cannot renew: connection refused"):
         renewal.conclude()
     assert tenure.alive
-    world.keeper.do_posts()
+    world.keeper.do_requested()
     station = world.keeper._connection_to(tenure.place)
     waiting = [charge for charge, _ in station._waiting]
     assert tenure in [*world.keeper.charges(tenure.place), *waiting]
@@ -298,7 +298,7 @@ def test_a_renewal_of_what_ended_meanwhile_is_not_sent(world: World) -> None:
         renewal.conclude()
 
 
-def test_nothing_of_this_started_the_keeper_or_told_the_herald(world: World) -> None:
+def test_nothing_of_this_started_the_keeper_or_called_back(world: World) -> None:
     assert world.keeper._thread is None
     assert keeper_module.keeper() is not world.keeper
     assert callbacks.get_logger().name == "holdtight"

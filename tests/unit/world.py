@@ -1,4 +1,4 @@
-"""One client with a clock of its own, whose keeper and herald only write down what they are told."""
+"""One client with a clock of its own, whose keeper and callback thread only write down what they are told."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One request to every node of a quorum at once, with minimal overhead: the fast path without a plan.
 
-Each connection passes replies to the Burst within the read that brings them: only the end of the burst needs a turn of
-the loop. Everything unusual stays in `replies`, and a plan continues from there.
+Each connection passes replies to the Broadcast within the read that brings them: only the end of the broadcast needs a
+turn of the loop. Everything unusual stays in `replies`, and a plan continues from there.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from holdtight.stores.times import LONGEST_PATIENCE
 if TYPE_CHECKING:
     from holdtight.aio.quorum_driver import QuorumTransport
 
-__all__ = ["Burst", "NodeConnection"]
+__all__ = ["Broadcast", "NodeConnection"]
 
 _Push = hiredis.PushNotification
 
 
-class Burst:
-    """One broadcast. A yes is 1, a list that begins with 1, or bytes; a no is a list that begins with 0. `over` is done
+class Broadcast:
+    """A yes is 1, a list that begins with 1, or bytes; a no is a list that begins with 0. `over` is done
     when enough nodes said yes (its result is then 1), too many said no, or all have answered. Builds a Step for a node
     only in unusual cases."""
 
@@ -77,7 +77,7 @@ class Burst:
             self._timer = loop.call_later(patience, self._lose_patience)
 
     def end(self, outcome: Any) -> None:
-        """Ends the burst; later replies do not count."""
+        """Ends the broadcast; later replies do not count."""
         self.wanted = False
         if self._timer is not None:
             self._timer.cancel()
@@ -145,7 +145,7 @@ class Burst:
 
 
 class NodeConnection(Connection):
-    """A connection to one node of a quorum. A pending entry may be a Burst, the same on all connections."""
+    """A connection to one node of a quorum. A pending entry may be a Broadcast, the same on all connections."""
 
     index = 0
     """The node's index in the quorum."""
@@ -166,7 +166,7 @@ class NodeConnection(Connection):
             except IndexError:
                 self._answers_too_much()
                 return
-            if owed.__class__ is not Burst:
+            if owed.__class__ is not Broadcast:
                 if not owed.done():
                     owed.set_result(item)
             elif kind is bytes or item == 1:
@@ -181,7 +181,7 @@ class NodeConnection(Connection):
                 owed.told(index, self, item)
 
     def _let_down(self, owed: Any, error: LinkDown) -> None:
-        if owed.__class__ is Burst:
+        if owed.__class__ is Broadcast:
             owed.failed(self.index, self, error)
         else:
             super()._let_down(owed, error)

@@ -61,44 +61,44 @@ class QuorumTransport(Transport):
             NodeTransport(node, index, loop, connect_timeout=connect_timeout) for index, node in enumerate(place.nodes)
         ]
         self.breakers = [Breaker() for _ in place.nodes]
-        self.ways: tuple[NodeConnection, ...] = ()
+        self.connections: tuple[NodeConnection, ...] = ()
         """The connections to all nodes. The tuple is replaced only when one of them changes."""
-        self.words = InboxArgs(())
+        self.inbox_args = InboxArgs(())
         """Their inboxes, encoded for requests."""
         self._knowing: tuple[Any, Sequence[Any]] = (None, ())
         self.plans = 0
         """The number of plans under way."""
 
     def all_ready(self) -> bool:
-        """Whether every node can be asked, as far as is known; `ways` then has the connections."""
+        """Whether every node can be asked, as far as is known: then `connections` has all of them."""
         due = self.loop.time() + LONGEST_PATIENCE - SILENT_SECONDS
-        for connection in self.ways:
+        for connection in self.connections:
             if not connection.alive:
-                return self._find_ways() and self.all_ready()
+                return self._find_connections() and self.all_ready()
             deadlines = connection.deadlines
             if deadlines and (deadlines[0] < due or len(deadlines) >= MOST_OWED):
                 return False
-        return bool(self.ways) or (self._find_ways() and self.all_ready())
+        return bool(self.connections) or (self._find_connections() and self.all_ready())
 
-    def _find_ways(self) -> bool:
+    def _find_connections(self) -> bool:
         connections = [node.connection for node in self.nodes]
         found = [each for each in connections if isinstance(each, NodeConnection) and each.alive]
         if len(found) < len(self.nodes):
-            self.ways = ()
+            self.connections = ()
             return False
-        self.ways = tuple(found)
-        self.words = InboxArgs([connection.inbox_word for connection in found])
+        self.connections = tuple(found)
+        self.inbox_args = InboxArgs([connection.inbox_word for connection in found])
         return True
 
     def all_know(self, script: object) -> bool:
         """Whether all nodes have answered to that script on these connections. Cached until one of them changes."""
-        known, ways = self._knowing
-        if known is script and ways is self.ways:
+        known, connections = self._knowing
+        if known is script and connections is self.connections:
             return True
-        for connection in self.ways:
+        for connection in self.connections:
             if script not in connection.knows:
                 return False
-        self._knowing = (script, self.ways)
+        self._knowing = (script, self.connections)
         return True
 
     def rest(self) -> None:
@@ -191,7 +191,7 @@ class _Asking:
         self._clock = transport.place.clock
         self._fan = fan
         self.answers: list[Any] = [None] * len(transport.nodes)
-        self._hoped: dict[int, Step] = {}
+        self._unsent: dict[int, Step] = {}
         self.over: asyncio.Future[None] = transport.loop.create_future()
 
     def start(self) -> None:
@@ -204,17 +204,17 @@ class _Asking:
         """No task waits any more. Undo steps that a node did not get go to the keeper."""
         if not self.over.done():
             self.over.cancel()
-        for index, step in self._hoped.items():
+        for index, step in self._unsent.items():
             self._transport.nodes[index].unwant()
             if step.undo:
                 self._leave_to_the_keeper(index, step)
-        self._hoped = {}
+        self._unsent = {}
 
     def lose_patience(self) -> None:
         for index, step in enumerate(self._fan.steps):
             if step is not None and self.answers[index] is None:
-                slow = "connecting took too long" if index in self._hoped else "it did not answer in time"
-                self.answers[index] = LinkDown(slow, sent=index not in self._hoped)
+                slow = "connecting took too long" if index in self._unsent else "it did not answer in time"
+                self.answers[index] = LinkDown(slow, sent=index not in self._unsent)
         if not self.over.done():
             self.over.set_result(None)
 
@@ -235,7 +235,7 @@ class _Asking:
         if breaker.is_open(self._clock()) and not node.connecting:
             self._refuse(index, step, breaker.answer())
             return
-        self._hoped[index] = step
+        self._unsent[index] = step
         node.want().add_done_callback(partial(self._connected, index, step))
 
     def _connected(self, index: int, step: Step, future: "asyncio.Future[Connection]") -> None:
@@ -245,7 +245,7 @@ class _Asking:
             breaker.failed_once(self._clock(), str(cause), future, refused=isinstance(cause, ServerSaid))
         else:
             breaker.worked()
-        if self._hoped.pop(index, None) is None:
+        if self._unsent.pop(index, None) is None:
             return
         self._transport.nodes[index].unwant()
         if cause is not None:
@@ -264,8 +264,8 @@ class _Asking:
         if place.client.announcement_due():
             connection.ask(record_request(place.client), LONGEST_PATIENCE).add_done_callback(ignore)
             place.runtime.keeper.watch(place)
-        if self._fan.ways is not None:
-            self._fan.ways[index] = connection
+        if self._fan.connections is not None:
+            self._fan.connections[index] = connection
         request = step.packed(connection.inbox_word)
         if step.undo and step.script not in connection.knows:
             request = with_script_body(request)  # there may be no task left to handle NOSCRIPT

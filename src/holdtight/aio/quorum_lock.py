@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 from typing import Any, cast
 
-from holdtight.aio.broadcast import Burst
+from holdtight.aio.broadcast import Broadcast
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
 from holdtight.aio.quorum_driver import FanDriver, QuorumTransport
@@ -16,7 +16,7 @@ from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
 from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.redis.quorum_store import RESIGN, Ballot, VoteReplies, agreed_fence, voted
+from holdtight.stores.redis.quorum_store import RESIGN, QuorumClaim, VoteReplies, agreed_fence, voted
 
 __all__ = ["AsyncQuorumLock"]
 
@@ -32,8 +32,8 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
     async def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> AsyncLease | None:
         """The fast path: asks all nodes once, gets a majority, uses no plan. In all other cases a plan continues."""
         locks, clock = self._locks, self._clock
-        ballot = cast(Ballot, self.prepared)
-        store = ballot.store
+        prepared = cast(QuorumClaim, self.prepared)
+        store = prepared.store
         transport = self._transport()
         started = clock()
         leads = None if locks.closed else store.leads(started)
@@ -42,28 +42,28 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         owner = locks.client.owner()
         longest = self._patience
         if wait is not self._wait:
-            longest = patience(ballot, wait, locks.settings.connect_timeout)
-        words, ways = transport.words, transport.ways
-        used = words.at(started)
-        requests, limits, _ = ballot.vote_requests(owner, now=started, patience=longest, leads=leads, words=used)
+            longest = patience(prepared, wait, locks.settings.connect_timeout)
+        inbox_args, connections = transport.inbox_args, transport.connections
+        used = inbox_args.at(started)
+        requests, limits, _ = prepared.vote_requests(owner, now=started, patience=longest, leads=leads, inbox_args=used)
         majority = store.majority
-        burst = Burst(transport, requests, voted, enough=majority, too_many=len(limits) - majority + 1)
-        lot = VoteReplies(burst.replies, limits, ways)
-        burst.send(ways, longest)
+        broadcast = Broadcast(transport, requests, voted, enough=majority, too_many=len(limits) - majority + 1)
+        vote_replies = VoteReplies(broadcast.replies, limits, connections)
+        broadcast.send(connections, longest)
         try:
-            await burst.over
+            await broadcast.over
         except BaseException as error:
-            burst.end(None)
-            await self._take_back(Round(owner, lot.all_markers(), ways), started, wait, error)
+            broadcast.end(None)
+            await self._take_back(Round(owner, vote_replies.all_markers(), connections), started, wait, error)
             raise
-        fence = agreed_fence(burst.replies, majority)
-        if fence is None or clock() - started >= ballot.valid:
-            found = Round(owner, lot.all_markers(), ways)
-            found.answers = ballot.read_votes(burst.replies, started)
+        fence = agreed_fence(broadcast.replies, majority)
+        if fence is None or clock() - started >= prepared.valid:
+            found = Round(owner, vote_replies.all_markers(), connections)
+            found.answers = prepared.read_votes(broadcast.replies, started)
             return await self._by_plan(found, started, wait, who, or_none)
-        words.learn(used, burst.replies)
-        store.learn(burst.replies, started)
-        tenure = QuorumTenure.of_one_moment(self.terms, transport.deliver, owner, fence, started, lot)
+        inbox_args.learn(used, broadcast.replies)
+        store.learn(broadcast.replies, started)
+        tenure = QuorumTenure.of_one_moment(self.terms, transport.deliver, owner, fence, started, vote_replies)
         lease = AsyncLease(self, tenure)
         tenure.keep(started)
         if self._unusual:
@@ -140,27 +140,29 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
 
     def _resign_at_once(self, tenure: QuorumTenure) -> "asyncio.Future[Any] | None":
         """The fast path: one request to every node, on the connections of the votes. The future's result is 1 if a
-        majority released, else the Burst. Returns None if a plan is needed."""
-        transport, lot = self._transport(), tenure.lot
-        if lot is None or transport.closed or not transport.all_ready() or transport.ways is not lot.ways:
+        majority released, else the Broadcast. Returns None if a plan is needed."""
+        transport, vote_replies = self._transport(), tenure.vote_replies
+        if vote_replies is None or transport.closed or not transport.all_ready():
+            return None
+        if transport.connections is not vote_replies.connections:
             return None
         if not transport.all_know(RESIGN) or not tenure.finish_at_once():
             return None
         tenure.drop()
-        ballot = self.ballot
-        requests = [ballot.resign_request(tenure.owner)] * len(lot.limits)
-        step_for = partial(ballot.resign_step_after, tenure.owner, lot)
-        burst = Burst(transport, requests, step_for, enough=ballot.majority, too_many=len(requests) + 1)
-        burst.send(transport.ways, RELEASE_SECONDS)
-        return burst.over
+        prepared = self.quorum_claim
+        requests = [prepared.resign_request(tenure.owner)] * len(vote_replies.limits)
+        step_for = partial(prepared.resign_step_after, tenure.owner, vote_replies)
+        broadcast = Broadcast(transport, requests, step_for, enough=prepared.majority, too_many=len(requests) + 1)
+        broadcast.send(transport.connections, RELEASE_SECONDS)
+        return broadcast.over
 
     async def _give_back_slowly(self, transport: Any, tenure: Tenure, first: Any) -> None:
         """Continues from the result of `_resign_at_once`."""
-        held, majority = cast(QuorumTenure, tenure), self.ballot.majority
+        held, majority = cast(QuorumTenure, tenure), self.quorum_claim.majority
         reason = None
         if first != 1:
             try:
-                reason = judge_release(self.ballot.read_releases(first.replies), held.place.names, majority)
+                reason = judge_release(self.quorum_claim.read_releases(first.replies), held.place.names, majority)
             except LinkDown as error:
                 raise self.not_released(held, error) from error
         self.released(held, reason)
@@ -168,7 +170,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
     async def _give_back_by_plan(self, tenure: QuorumTenure) -> None:
         left = self.finish(tenure)
         try:
-            plan = release(self.ballot, tenure.place.names, tenure.owner, **left._asdict())
+            plan = release(self.quorum_claim, tenure.place.names, tenure.owner, **left._asdict())
             with self._driver() as driver:
                 reason = await driver.run(plan)
         except (LinkDown, ServerSaid) as error:
@@ -185,7 +187,13 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         held = cast(QuorumTenure, tenure)
         terms = self.renewal_terms(held, ttl, last)
         plan = renew(
-            self.ballot, held.owner, held, fence=held.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
+            self.quorum_claim,
+            held.owner,
+            held,
+            fence=held.fence,
+            ttl=terms.asked,
+            now=terms.now,
+            patience=terms.patience,
         )
         with self._driver() as driver:
             renewed = await driver.run(plan)

@@ -33,7 +33,7 @@ def is_logged(level: int) -> bool:
     return "logging" in sys.modules and get_logger().isEnabledFor(level)
 
 
-class _Herald:
+class _CallbackThread:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]]] = queue.SimpleQueue()
         self._starting = threading.RLock()  # re-entrant: a signal handler may interrupt its owner
@@ -46,7 +46,7 @@ class _Herald:
             with self._starting:
                 if self._thread is None:
                     try:
-                        self._thread = process.start_thread(self._run, "holdtight-herald")
+                        self._thread = process.start_thread(self._run, "holdtight-callbacks")
                     except RuntimeError:
                         return  # out of threads: the next tell() tries again
 
@@ -63,12 +63,12 @@ class _Herald:
             del function, args
 
 
-_herald = _Herald()
+_callback_thread = _CallbackThread()
 
 
 def tell(function: Callable[..., object], *args: Any) -> None:
     """Calls `function(*args)` in the callback thread. Never blocks; errors are logged."""
-    _herald.tell(function, *args)
+    _callback_thread.tell(function, *args)
 
 
 def report(what: str, error: Exception, *args: Any) -> None:
@@ -77,8 +77,8 @@ def report(what: str, error: Exception, *args: Any) -> None:
 
 
 def _after_fork() -> None:
-    global _herald
-    _herald = _Herald()
+    global _callback_thread
+    _callback_thread = _CallbackThread()
 
 
 process.on_fork(_after_fork)

@@ -26,7 +26,25 @@ A *driver* (one blocking, one asyncio) runs a plan. Its duties:
 - It keeps a bell that rings during a Step with `aside=True` for the next Park: such a Step says nothing about the
   bell's lock. A Park whose time has already come still checks for a bell.
 
-Only a plan repeats a request: only the plan knows that repeating is safe.
+Only a plan repeats a request: only the plan knows that repeating is safe. There are two exceptions. After NOSCRIPT
+nothing has run, so the connection sends the request again with the script's body. And the keeper repeats renewals and
+deferred undos, which are safe to repeat.
+
+The usual cases are *fast paths*: the lock objects send the request themselves and use neither a plan nor a driver,
+which would cost more than the rest of the call. There are three kinds:
+
+- `_attempt` and `_give_back_at_once` (sync/lock.py, sync/release.py, aio/lock.py): a free lock, and its release. The
+  drop-in has its own (compat/sync.py, compat/aio.py).
+- `_briefly` (sync/lock.py): a blocking caller that was queued parks once. If its bell rings before the first heartbeat
+  is due, the caller confirms. No other wait for a server's lock is outside the loop in core/contend.py; asyncio code
+  has no such path.
+- `_attempt` and `_resign_at_once` of quorum locks (sync/quorum_lock.py, aio/quorum_lock.py): one request to every node,
+  decided from the raw replies of a majority.
+
+A fast path handles success and never loops. It passes almost any other outcome to the plan as the plan's first answer,
+with the latest arrival of the request if its reply is missing; the plan continues from there. When a fast path is
+interrupted or cancelled, the plan that withdraws the request runs (`abandon`, `Poll.undo`); an interrupted release goes
+to the keeper.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -134,11 +152,11 @@ class Fan(NamedTuple):
     certain: Callable[[list[Any]], bool]
     read: Callable[[list[Any]], Any]
     patience: float
-    ways: list[Any] | None = None
+    connections: list[Any] | None = None
     """The driver stores here the connection by which it asked each node."""
     after: Sequence[Any] | None = None
-    """The `ways` of an earlier Fan: a Step with `otherwise` uses the same connection; if that is gone, `otherwise` is
-    sent on another."""
+    """The `connections` of an earlier Fan: a Step with `otherwise` uses the same connection; if that is gone,
+    `otherwise` is sent on another."""
     undo: bool = False
     """The driver completes it under shield, as it does a Step with `undo=True`."""
 

@@ -17,7 +17,7 @@ from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Prepared
 from holdtight.stores.redis.quorum_place import QuorumPlace
-from holdtight.stores.redis.quorum_store import Ballot
+from holdtight.stores.redis.quorum_store import QuorumClaim
 from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class QuorumLockMixin:
         def asking(self, *args: Any, **kwargs: Any) -> Asking: ...
 
     @property
-    def ballot(self) -> Ballot:
-        """A quorum's store prepares a Ballot instead of a request to one server."""
-        return cast(Ballot, self.prepared)
+    def quorum_claim(self) -> QuorumClaim:
+        """A quorum's store prepares a QuorumClaim instead of a request to one server."""
+        return cast(QuorumClaim, self.prepared)
 
     def see_to(self, lease: BaseLease, who: Identity) -> None:
         if self.options.reentrant:
@@ -63,7 +63,7 @@ class QuorumLockMixin:
         locks: BaseLocks[Any] = self._locks
         place = cast(QuorumPlace, locks.place)
         poll = Poll(
-            self.ballot,
+            self.quorum_claim,
             place.names,
             fresh=locks.client.owner,
             proposal=place.store.proposal,
@@ -80,7 +80,9 @@ class QuorumLockMixin:
         assert poll.round is not None
         found = poll.round
         sent = {index: each.sent for index, each in found.granted().items()}
-        return QuorumTenure(self.terms, deliver, asking.owner, grant.fence, sent, found.open(), found.ways, grant.sent)
+        return QuorumTenure(
+            self.terms, deliver, asking.owner, grant.fence, sent, found.open(), found.connections, grant.sent
+        )
 
     # Releasing.
 
@@ -117,7 +119,7 @@ class QuorumLockMixin:
         if tenure.epoch != process.current.epoch:
             return
         for index in left.holding | left.markers.keys():
-            step = self.ballot.withdraw_step(tenure.owner, left.markers.get(index, 0))
+            step = self.quorum_claim.withdraw_step(tenure.owner, left.markers.get(index, 0))
             node = tenure.place.nodes[index]
             node.runtime.keeper.ask(DeferredUndo(node, step))
 
@@ -141,7 +143,7 @@ class QuorumLockMixin:
         sent = {index: each.sent for index, each in enumerate(answers) if isinstance(each, Grant)}
         if tenure.lost() or not tenure.alive:
             raise NotOwner.on("renew", self._name, tenure.reason)
-        if len(sent) < self.ballot.majority:
+        if len(sent) < self.quorum_claim.majority:
             nodes = {name: say(each) for name, each in zip(tenure.place.names, answers, strict=True)}
-            raise QuorumNotReached.among(self._name, nodes, self.ballot.majority)
+            raise QuorumNotReached.among(self._name, nodes, self.quorum_claim.majority)
         tenure.set_terms(sent, terms.ttl, terms.asked)

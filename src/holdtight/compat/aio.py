@@ -233,10 +233,10 @@ class AsyncLock(BaseLock):
         failed: LinkDown | None = None
         try:
             while connection is not None:
-                way = deletion.way
+                method = deletion.method
                 try:
                     reply = await connection.ask(
-                        b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), plain.give_patience
+                        b"%b$%d\r\n%b\r\n" % (plain.give(method), len(owner), owner), plain.give_patience
                     )
                 except LinkDown as down:
                     deletion.broke()
@@ -246,7 +246,7 @@ class AsyncLock(BaseLock):
                     deletion.proven = True
                     self._given_back(plain, held, reply, False)
                     return
-                if not deletion.refused(way, reply):
+                if not deletion.refused(method, reply):
                     break
             step = plain.give_step(owner)
             plan = insist(step, lambda: step, failed) if held.unique else self._giving_signed(plain, held)

@@ -233,9 +233,9 @@ class Lock(BaseLock):
                 pass
         try:
             while link is not None:
-                way = deletion.way
+                method = deletion.method
                 try:
-                    reply = link.call(b"%b$%d\r\n%b\r\n" % (plain.give(way), len(owner), owner), plain.give_patience)
+                    reply = link.call(b"%b$%d\r\n%b\r\n" % (plain.give(method), len(owner), owner), plain.give_patience)
                 except LinkDown as down:
                     transport.lose(link, down)
                     deletion.broke()
@@ -249,7 +249,7 @@ class Lock(BaseLock):
                     transport.idle.append(link)
                     self._given_back(plain, held, reply, False)
                     return
-                if not deletion.refused(way, reply):
+                if not deletion.refused(method, reply):
                     transport.idle.append(link)
                     break
             step = plain.give_step(owner)

@@ -13,6 +13,9 @@
 One attempt, with the same owner, serves as the first request, as the confirmation of a hand-over and as the
 retry after a lost reply: the server answers all three alike. Every way of giving up withdraws: see `_undo`. On a
 quorum a round of votes (quorum.py) replaces the attempt, and its withdrawal the undo.
+
+One short wait happens before this loop: `_briefly` in sync/lock.py parks once and confirms. Everything else comes here,
+with the answer so far as the first one (base/plan.py describes all fast paths).
 """
 
 from collections.abc import Callable, Generator

@@ -180,15 +180,15 @@ class Watch:
 
     def _find(self, own: frozenset[Owner]) -> Generator[Step | Park, Any, Cycle | None]:
         """Finds the shortest path from our wait to a grant of our own."""
-        ways: deque[tuple[Cycle, Wait]] = deque([((), self._wait)])
+        paths: deque[tuple[Cycle, Wait]] = deque([((), self._wait)])
         seen = {self._wait.waiter}
         requests = 0
-        while ways:
-            way, wait = ways.popleft()
+        while paths:
+            path, wait = paths.popleft()
             holders: tuple[Owner, ...] = yield from self._ask(self._ledger.blockers_step(wait.name, wait.waiter))
             requests += 1
             for holder in holders:
-                here = (*way, Edge(wait, holder))
+                here = (*path, Edge(wait, holder))
                 if holder in own:
                     return here
                 if requests >= MOST_REQUESTS:
@@ -197,7 +197,7 @@ class Watch:
                 requests += 1
                 if onward is not None and onward.waiter not in seen:
                     seen.add(onward.waiter)
-                    ways.append((here, onward))
+                    paths.append((here, onward))
         return None
 
     def _is_still_there(self, cycle: Cycle) -> Generator[Step | Park, Any, bool]:

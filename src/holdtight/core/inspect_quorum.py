@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from holdtight.base.plan import Fan, NoQuorum, Plan, Step, Wish
 from holdtight.base.values import Holder, LockInfo, Owner
-from holdtight.core.quorum import Ballots, all_answered, say
+from holdtight.core.quorum import VotingClaim, all_answered, say
 
 __all__ = ["inspect"]
 
 
 def inspect(
-    ballots: Ballots,
+    prepared: VotingClaim,
     names: Sequence[str],
     stamps: Callable[[], Sequence[Step]],
     records: Callable[[list[Owner]], Step],
@@ -21,30 +21,30 @@ def inspect(
     entered: dict[str, int],
 ) -> Plan[LockInfo]:
     """Finds the holders on a majority of nodes. The answer's `nodes` has each node's state and restart guard."""
-    step = ballots.inspect_step()
-    said: list[Any] = yield _all([step] * ballots.count, step.patience)
+    step = prepared.inspect_step()
+    said: list[Any] = yield _all([step] * prepared.count, step.patience)
     infos = [each for each in said if isinstance(each, LockInfo)]
-    if len(infos) < ballots.majority:
+    if len(infos) < prepared.majority:
         nodes = {
             name: "answered" if isinstance(each, LockInfo) else say(each)
             for name, each in zip(names, said, strict=True)
         }
-        raise NoQuorum(nodes, ballots.majority, answered=False)
+        raise NoQuorum(nodes, prepared.majority, answered=False)
     stamped: list[Any] = yield _all(stamps(), step.patience)
     votes: dict[str, list[Holder]] = {}
     for info in infos:
         for holder in info.holders:
             votes.setdefault(holder.owner, []).append(holder)
-    holders = [_most_told(found) for found in votes.values() if len(found) >= ballots.majority]
+    holders = [_most_told(found) for found in votes.values() if len(found) >= prepared.majority]
     if holders:
-        holders = yield from _named(ballots, records, holders)
+        holders = yield from _named(prepared, records, holders)
     states: dict[str, str] = {}
     for index, (name, each) in enumerate(zip(names, said, strict=True)):
         state = _state(each) if isinstance(each, LockInfo) else say(each)
         left = guarded(index, stamped[index])
         states[name] = f"{state}; votes again in {left:.3g} s (restart guard)" if left > 0 else state
     return LockInfo(
-        name=ballots.claim.name,
+        name=prepared.claim.name,
         kind=holders[0].kind if holders else None,
         holders=tuple(each._replace(entered=entered.get(each.owner)) for each in holders),
         fence=max((info.fence or 0 for info in infos), default=0) or None,
@@ -53,11 +53,11 @@ def inspect(
 
 
 def _named(
-    ballots: Ballots, records: Callable[[list[Owner]], Step], holders: list[Holder]
+    prepared: VotingClaim, records: Callable[[list[Owner]], Step], holders: list[Holder]
 ) -> Generator[Wish, Any, list[Holder]]:
     """Adds the host and pid that any node knows."""
     step = records([base64.urlsafe_b64decode(each.owner) for each in holders])
-    said: list[Any] = yield _all([step] * ballots.count, step.patience)
+    said: list[Any] = yield _all([step] * prepared.count, step.patience)
     found = [cast("list[dict[str, Any]]", each) for each in said if isinstance(each, list)]
     named: list[Holder] = []
     for at, holder in enumerate(holders):

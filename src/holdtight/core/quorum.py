@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RELEASE_SECONDS",
-    "Ballots",
     "Poll",
     "Round",
+    "VotingClaim",
     "all_answered",
     "deadline_of",
     "judge_release",
@@ -49,8 +49,8 @@ LONGEST_LOOK = 2.5
 """A node forgets a waiter's inbox after five seconds."""
 
 
-class Ballots(Protocol):
-    """A claim on the nodes of a quorum, as these plans need it."""
+class VotingClaim(Protocol):
+    """A claim that the nodes of a quorum vote on, as these plans need it. A store prepares it."""
 
     claim: Claim
     valid: float
@@ -74,11 +74,11 @@ class Ballots(Protocol):
 class Round:
     """One request to all nodes. `limits`: until when each node may carry it out, in the node's own ms."""
 
-    def __init__(self, owner: Owner, limits: list[int], ways: Sequence[Any] | None = None) -> None:
+    def __init__(self, owner: Owner, limits: list[int], connections: Sequence[Any] | None = None) -> None:
         self.owner = owner
         self.limits = limits
         self.answers: list[Any] = [None] * len(limits)
-        self.ways: list[Any] = [None] * len(limits) if ways is None else list(ways)
+        self.connections: list[Any] = [None] * len(limits) if connections is None else list(connections)
 
     def granted(self) -> dict[int, Grant]:
         return {index: each for index, each in enumerate(self.answers) if each.__class__ is Grant}
@@ -97,14 +97,14 @@ class Poll:
 
     def __init__(
         self,
-        ballots: Ballots,
+        prepared: VotingClaim,
         names: Sequence[str],
         *,
         fresh: Callable[[], Owner],
         proposal: Callable[[float], int],
         clock: Callable[[], float],
     ) -> None:
-        self._ballots = ballots
+        self._prepared = prepared
         self._names = names
         self._fresh = fresh
         self._proposal = proposal
@@ -123,7 +123,7 @@ class Poll:
         if current is None:
             current = yield from self._ask(asking)
         granted = current.granted()
-        if len(granted) >= self._ballots.majority:
+        if len(granted) >= self._prepared.majority:
             grant = yield from self._agreed(current, granted)
             if grant is not None:
                 return grant
@@ -145,11 +145,11 @@ class Poll:
             asking.owner = self._fresh()
         now = self._clock()
         patience = asking.patience(now)
-        steps, limits = self._ballots.vote_steps(
+        steps, limits = self._prepared.vote_steps(
             asking.owner, waiter=self._waiter, now=now, patience=patience, proposal=self._proposal(now)
         )
         self.round = current = Round(asking.owner, limits)
-        current.answers = yield Fan(steps, self._is_certain, list, patience, current.ways)
+        current.answers = yield Fan(steps, self._is_certain, list, patience, current.connections)
         return current
 
     def park_owner(self) -> Owner:
@@ -157,7 +157,7 @@ class Poll:
         return self._waiter
 
     def _is_certain(self, answers: list[Any]) -> bool:
-        majority = self._ballots.majority
+        majority = self._prepared.majority
         yes = held = 0
         for each in answers:
             kind = each.__class__
@@ -166,11 +166,11 @@ class Poll:
             elif kind is Denied:
                 held += 1
         # Without a majority, wait for all: every node's answer goes into the error.
-        return yes >= majority or held > self._ballots.count - majority or None not in answers
+        return yes >= majority or held > self._prepared.count - majority or None not in answers
 
     def _agreed(self, current: Round, granted: dict[int, Grant]) -> Generator[Wish, Any, Grant | None]:
         """Returns the grant once a majority has the same fence; None if that fails."""
-        majority = self._ballots.majority
+        majority = self._prepared.majority
         found = [each.fence for each in granted.values()]
         fence = found[0]
         if found.count(fence) < len(found):
@@ -179,10 +179,10 @@ class Poll:
             agreed = len(found)
         if agreed < majority:
             fence = max(found)
-            step = self._ballots.agree_step(current.owner, fence)
+            step = self._prepared.agree_step(current.owner, fence)
             steps = [
                 step if index in granted and granted[index].fence != fence else None
-                for index in range(self._ballots.count)
+                for index in range(self._prepared.count)
             ]
             already = found.count(fence)
 
@@ -200,7 +200,7 @@ class Poll:
         return Grant(fence, sent, expired)
 
     def _refusal(self, asking: "Asking", said: list[Any]) -> "Answer":
-        majority = self._ballots.majority
+        majority = self._prepared.majority
         held = [each for each in said if isinstance(each, Denied)]
         alive = sum(1 for each in said if each is None or isinstance(each, Grant | Denied | Late | Withdrawn))
         if alive < majority:
@@ -219,12 +219,12 @@ class Poll:
         return Queued(holder, left, 0, min(look, left) if left > 0 else look)
 
     def _no_quorum(self, said: list[Any]) -> "Answer":
-        refused = [each for each in said if isinstance(each, ServerSaid) and not self._ballots.is_passing(each)]
-        if len(refused) >= self._ballots.majority:
+        refused = [each for each in said if isinstance(each, ServerSaid) and not self._prepared.is_passing(each)]
+        if len(refused) >= self._prepared.majority:
             return refused[0]  # a majority refuses: a missing permission, full memory, a foreign key
         nodes = {name: say(each) for name, each in zip(self._names, said, strict=True)}
         could = sum(1 for each in said if not isinstance(each, LinkDown | ServerSaid))
-        return NoQuorum(nodes, self._ballots.majority, answered=could >= self._ballots.majority)
+        return NoQuorum(nodes, self._prepared.majority, answered=could >= self._prepared.majority)
 
     def undo(self) -> Generator[Wish, Any, bool]:
         """Withdraws the round from every node that may have voted. True if all known votes have been taken back."""
@@ -232,12 +232,12 @@ class Poll:
         if current is None:
             return True
         granted, open_ = current.granted(), current.open()
-        steps: list[Step | None] = [None] * self._ballots.count
+        steps: list[Step | None] = [None] * self._prepared.count
         for index in granted:
-            steps[index] = self._ballots.withdraw_step(current.owner, 0)
+            steps[index] = self._prepared.withdraw_step(current.owner, 0)
         for index, limit in open_.items():
-            steps[index] = step = self._ballots.withdraw_step(current.owner, 0)
-            step.otherwise = self._ballots.withdraw_step(current.owner, limit)
+            steps[index] = step = self._prepared.withdraw_step(current.owner, 0)
+            step.otherwise = self._prepared.withdraw_step(current.owner, limit)
         if not any(steps):
             self.round = None
             return True
@@ -246,7 +246,7 @@ class Poll:
             return all(answers[index] is not None for index in granted)
 
         try:
-            answers: list[Any] = yield Fan(steps, certain, list, UNDO_SECONDS, after=current.ways, undo=True)
+            answers: list[Any] = yield Fan(steps, certain, list, UNDO_SECONDS, after=current.connections, undo=True)
         except (LinkDown, ServerSaid):
             return False
         finally:
@@ -283,41 +283,41 @@ def deadline_of(good_until: Sequence[float], majority: int) -> float:
 
 
 def release(
-    ballots: Ballots,
+    prepared: VotingClaim,
     names: Sequence[str],
     owner: Owner,
     *,
     holding: set[int],
     markers: dict[int, int],
-    ways: Sequence[Any],
+    connections: Sequence[Any],
 ) -> Plan[LossReason | None]:
     """Takes the votes back on all nodes. Returns None if the lock was ours, else why it was not.
 
     `holding` has the nodes that may have our vote. `markers` has those where a request of ours may still arrive, on
-    the connection in `ways` if there is one. Raises NoQuorum if too few nodes answer to tell.
+    the connection that `connections` has for the node, if any. Raises NoQuorum if too few nodes answer to tell.
     """
-    steps = release_steps(ballots, owner, holding, markers, ways)
+    steps = release_steps(prepared, owner, holding, markers, connections)
     asked = [index for index, step in enumerate(steps) if step is not None]
-    majority = ballots.majority
+    majority = prepared.majority
 
     def certain(answers: list[Any]) -> bool:
         ours = sum([each.__class__ is int for each in answers])
         return ours >= majority or all(answers[index] is not None for index in asked)
 
-    answers: list[Any] = yield Fan(steps, certain, list, RELEASE_SECONDS, after=ways)
+    answers: list[Any] = yield Fan(steps, certain, list, RELEASE_SECONDS, after=connections)
     return judge_release(answers, names, majority)
 
 
 def release_steps(
-    ballots: Ballots, owner: Owner, holding: set[int], markers: dict[int, int], ways: Sequence[Any]
+    prepared: VotingClaim, owner: Owner, holding: set[int], markers: dict[int, int], connections: Sequence[Any]
 ) -> list[Step | None]:
-    steps: list[Step | None] = [None] * ballots.count
-    plain = ballots.resign_step(owner)
+    steps: list[Step | None] = [None] * prepared.count
+    plain = prepared.resign_step(owner)
     for index in holding:
         steps[index] = plain
     for index, marker in markers.items():
-        by_its_way = ways[index] is not None
-        steps[index] = ballots.resign_step(owner, marker) if by_its_way else ballots.withdraw_step(owner, marker)
+        same_connection = connections[index] is not None
+        steps[index] = prepared.resign_step(owner, marker) if same_connection else prepared.withdraw_step(owner, marker)
     return steps
 
 
@@ -351,16 +351,16 @@ class Renewing(Protocol):
 
 
 def renew(
-    ballots: Ballots, owner: Owner, told: Renewing, *, fence: int, ttl: float, now: float, patience: float
+    prepared: VotingClaim, owner: Owner, told: Renewing, *, fence: int, ttl: float, now: float, patience: float
 ) -> Plan[list[Any]]:
     """Returns each node's answer."""
-    steps, limits = ballots.vote_steps(owner, waiter=NOBODY, now=now, patience=patience, proposal=fence, ttl=ttl)
+    steps, limits = prepared.vote_steps(owner, waiter=NOBODY, now=now, patience=patience, proposal=fence, ttl=ttl)
 
     def certain(answers: list[Any]) -> bool:
         yes = sum(1 for each in answers if isinstance(each, Grant))
-        return yes >= ballots.majority or yes + answers.count(None) < ballots.majority
+        return yes >= prepared.majority or yes + answers.count(None) < prepared.majority
 
-    answers: list[Any] = [None] * ballots.count
+    answers: list[Any] = [None] * prepared.count
     try:
         told.renewal_begins(limits)
         answers = yield Fan(steps, certain, list, patience)

@@ -58,17 +58,17 @@ def _warn(text: str, source: object) -> None:
 
 def leak_warning_for(tenure: Tenure | None) -> LeakWarning:
     try:
-        witness = _spare.pop()
+        warning = _spare.pop()
     except IndexError:
-        witness = LeakWarning()
-    witness.tenure = tenure
-    return witness
+        warning = LeakWarning()
+    warning.tenure = tenure
+    return warning
 
 
-def dismiss(witness: LeakWarning) -> None:
+def dismiss(warning: LeakWarning) -> None:
     """Keeps it for reuse after its lease ended properly; neither refers to the other any more."""
     if len(_spare) < MOST_SPARE and not is_tracing():  # tracemalloc shows where an object was made: do not reuse
-        _spare.append(witness)
+        _spare.append(warning)
 
 
 class _Origin:

@@ -21,7 +21,7 @@ from holdtight.errors import NotOwner
 from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis.quorum_place import QuorumPlace
-from holdtight.stores.redis.quorum_store import Ballot, VoteReplies, read_vote
+from holdtight.stores.redis.quorum_store import QuorumClaim, VoteReplies, read_vote
 from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ __all__ = ["Finish", "QuorumTenure"]
 _RLock = type(threading.RLock())  # the class itself, without the factory function around it
 NOTICED_IN_TIME = 0.25
 SETTLED_SECONDS = 1.0
-_UNFOLDED = frozenset({"good_until", "markers", "under_way", "_ways", "_doubts", "_refusals", "_told_until"})
+_UNFOLDED = frozenset({"good_until", "markers", "under_way", "_connections", "_doubts", "_refusals", "_told_until"})
 
 
 class Finish(NamedTuple):
@@ -40,14 +40,14 @@ class Finish(NamedTuple):
 
     holding: set[int]
     markers: dict[int, int]
-    ways: list[Any]
+    connections: list[Any]
 
 
 class QuorumTenure(Tenure):
     """One grant on a quorum."""
 
     place: QuorumPlace
-    lot: VoteReplies | None = None
+    vote_replies: VoteReplies | None = None
     """The replies of all nodes, if one request to all of them gave the grant."""
     asked_since = False
     """Some nodes have been sent further requests since the grant."""
@@ -63,26 +63,28 @@ class QuorumTenure(Tenure):
         fence: int,
         sent: dict[int, float],
         markers: dict[int, int],
-        ways: list[Any],
+        connections: list[Any],
         grant_sent: float,
     ) -> None:
         super().__init__(terms, deliver, owner, fence, grant_sent, 0)
-        self._ballot = cast(Ballot, terms.prepared)
+        self._prepared = cast(QuorumClaim, terms.prepared)
         self._changing = threading.RLock()
-        count = self._ballot.count
-        self._begin([sent[index] + terms.valid if index in sent else 0.0 for index in range(count)], markers, ways)
+        count = self._prepared.count
+        self._begin(
+            [sent[index] + terms.valid if index in sent else 0.0 for index in range(count)], markers, connections
+        )
         self._settle()
 
     @classmethod
     def of_one_moment(
-        cls, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, lot: VoteReplies
+        cls, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, vote_replies: VoteReplies
     ) -> "QuorumTenure":
-        """All nodes were asked at `sent`, and a majority granted. `lot` is evaluated only when it is needed."""
+        """All nodes were asked at `sent`, and a majority granted. `vote_replies` is evaluated only when needed."""
         tenure = cls.__new__(cls)
         Tenure.__init__(tenure, terms, deliver, owner, fence, sent, 0)
-        tenure._ballot = terms.prepared  # type: ignore[assignment]
+        tenure._prepared = terms.prepared  # type: ignore[assignment]
         tenure._changing = _RLock()
-        tenure.lot = lot
+        tenure.vote_replies = vote_replies
         return tenure
 
     if not TYPE_CHECKING:
@@ -92,24 +94,28 @@ class QuorumTenure(Tenure):
                 raise AttributeError(attribute)
             with self._changing:
                 if attribute not in self.__dict__:
-                    self._unfold(self.__dict__["lot"])
+                    self._unfold(self.__dict__["vote_replies"])
             return self.__dict__[attribute]
 
-    def _unfold(self, lot: VoteReplies) -> None:
+    def _unfold(self, vote_replies: VoteReplies) -> None:
         until = self.since + self.terms.valid
-        markers = {index: lot.marker(index) for index in range(len(lot.replies)) if lot.is_open(index)}
-        self._begin([until if yes else 0.0 for yes in lot.granted()], markers, lot.ways)
+        markers = {
+            index: vote_replies.marker(index)
+            for index in range(len(vote_replies.replies))
+            if vote_replies.is_open(index)
+        }
+        self._begin([until if yes else 0.0 for yes in vote_replies.granted()], markers, vote_replies.connections)
 
-    def _begin(self, good_until: list[float], markers: dict[int, int], ways: Sequence[Any]) -> None:
+    def _begin(self, good_until: list[float], markers: dict[int, int], connections: Sequence[Any]) -> None:
         self.good_until = good_until
         count = len(good_until)
         self.markers = [0] * count
         """Until when (each node's ms) an unanswered request may still be carried out there; 0 for none."""
-        self._ways: list[Any] = [None] * count
+        self._connections: list[Any] = [None] * count
         """The connection by which that request was sent."""
         for index, limit in markers.items():
             self.markers[index] = limit
-            self._ways[index] = ways[index]
+            self._connections[index] = connections[index]
         self.under_way = [0] * count
         """As `markers`, for the keeper's renewal in flight."""
         self._doubts: dict[int, str] = {}
@@ -134,7 +140,7 @@ class QuorumTenure(Tenure):
         with self._changing:
             if not self.alive or (instead_of is not None and instead_of not in self.charges):
                 return
-            numbers = range(self._ballot.count) if self.terms.renew else range(1)
+            numbers = range(self._prepared.count) if self.terms.renew else range(1)
             self.charges = [NodeCharge(self, index) for index in numbers]
             for charge in self.charges:
                 self.place.runtime.keeper.add(charge, sent)
@@ -147,7 +153,7 @@ class QuorumTenure(Tenure):
     def finish_at_once(self) -> bool:
         """Ends the tenure if the release can go to all nodes on the connections of the vote; else call `finish`."""
         with self._changing:
-            if self.lot is None or self.asked_since:
+            if self.vote_replies is None or self.asked_since:
                 return False
             self.ended = True
         return True
@@ -159,17 +165,17 @@ class QuorumTenure(Tenure):
             now = self.place.clock()
             holding = {index for index, until in enumerate(self.good_until) if until}
             markers: dict[int, int] = {}
-            ways = self._ways.copy()
+            connections = self._connections.copy()
             for index, under_way in enumerate(self.under_way):
                 if under_way or self.renewals:
-                    ways[index] = None
+                    connections[index] = None
                 limit = max(under_way, self.markers[index], *[limits[index] for limits in self.renewals])
                 if limit:
-                    if self._ballot.is_past(index, limit, now):
+                    if self._prepared.is_past(index, limit, now):
                         holding.add(index)  # nothing can arrive any more, but it may have voted without our knowledge
                     else:
                         markers[index] = limit
-        return Finish(holding, markers, ways)
+        return Finish(holding, markers, connections)
 
     # Votes.
 
@@ -208,7 +214,7 @@ class QuorumTenure(Tenure):
         with self._changing:
             self._doubts[index] = cause
             missing = len(self._doubts.keys() | self._refusals.keys())
-        if missing > self._ballot.count - self._ballot.majority:
+        if missing > self._prepared.count - self._prepared.majority:
             names = self.place.names
             self.unanswered("; ".join(f"{names[at]}: {said}" for at, said in sorted(self._doubts.items())))
 
@@ -250,7 +256,7 @@ class QuorumTenure(Tenure):
         """An unanswered request may be carried out on this node until `limit`."""
         with self._changing:
             self.asked_since = True
-            self._ways[index] = None
+            self._connections[index] = None
             self.markers[index] = max(self.markers[index], limit)
 
     def _overdue(self) -> LossReason:
@@ -261,7 +267,7 @@ class QuorumTenure(Tenure):
         return found
 
     def _settle(self) -> None:
-        deadline = deadline_of(self.good_until, self._ballot.majority)
+        deadline = deadline_of(self.good_until, self._prepared.majority)
         self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)
 
 
@@ -318,7 +324,7 @@ class NodeCharge:
     def request(self, now: float) -> bytes | None:
         tenure = self.tenure
         terms = tenure.terms
-        ballot = cast(Ballot, terms.prepared)
+        prepared = cast(QuorumClaim, terms.prepared)
         block = tenure.block
         if not terms.renew or now >= tenure.deadline or (block is not None and block.stranded):
             return None
@@ -326,11 +332,11 @@ class NodeCharge:
         with tenure._changing:  # pyright: ignore[reportPrivateUsage]
             if not tenure.alive:
                 return None
-            self._asked = next_ttl(tenure.ttl, now, tenure.hold_until, ballot.store.drift)
+            self._asked = next_ttl(tenure.ttl, now, tenure.hold_until, prepared.store.drift)
             self._leave_open()
             tenure.asked_since = True
-            tenure.under_way[self._index] = ballot.arrival_limit(self._index, now, patience)
-        return ballot.renew_request(
+            tenure.under_way[self._index] = prepared.arrival_limit(self._index, now, patience)
+        return prepared.renew_request(
             self._index, self._node.kept_run, tenure.owner, tenure.fence, now, self._asked, patience
         )
 

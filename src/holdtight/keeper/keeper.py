@@ -155,12 +155,12 @@ class Keeper:
         return self._thread is not None
 
     def _retire(self, place: Place) -> None:
-        station = self._connections.get(place)
-        if station is not None and station.busy:  # it has requests that must be completed
+        connection = self._connections.get(place)
+        if connection is not None and connection.busy:  # it has requests that must be completed
             self._later(self.clock() + SHORTEST_RETRY * RETRY_SHARE, lambda _: self._retire(place))
-        elif station is not None:
+        elif connection is not None:
             del self._connections[place]
-            station.retire()
+            connection.retire()
 
     def _start(self) -> None:
         self._pipe.open()
@@ -178,8 +178,8 @@ class Keeper:
             "lanes": len(self._lanes),
             "agenda": len(self._agenda),
             "away": len(self._away),
-            "stations": len(self._connections),
-            "connected": sum(station.connected for station in list(self._connections.values())),
+            "connections": len(self._connections),
+            "connected": sum(connection.connected for connection in list(self._connections.values())),
         }
 
     # In the keeper's thread.
@@ -215,8 +215,8 @@ class Keeper:
         """Does all that is due by now. Returns when more is due."""
         wake_at = min([self._empty(lane, now) for lane in list(self._armed)], default=float("inf"))
         wake_at = min(wake_at, self._do_agenda(now))
-        for station in list(self._connections.values()):
-            wake_at = min(wake_at, station.advance(now))
+        for connection in list(self._connections.values()):
+            wake_at = min(wake_at, connection.advance(now))
         if self._agenda:  # a failed keeper connection may have put its charges there just now
             wake_at = min(wake_at, self._agenda[0][0])
         return wake_at
@@ -229,9 +229,9 @@ class Keeper:
                 report("something that the keeper was asked to do failed", error)
 
     def _serve(self, fd: int) -> None:
-        for station in self._connections.values():
-            if station.fd == fd:
-                station.ready(self.clock())
+        for connection in self._connections.values():
+            if connection.fd == fd:
+                connection.ready(self.clock())
                 return
         self.unregister(fd)  # closed meanwhile
 
@@ -338,19 +338,19 @@ class Keeper:
         return self._agenda[0][0] if self._agenda else float("inf")
 
     def _connection_to(self, place: Place) -> KeeperConnection:
-        station = self._connections.get(place)
-        if station is None:
-            station = self._connections[place] = KeeperConnection(place, self)
-            self._later(self.clock() + RECORD_TICK, lambda now: self._tick(station, now))
-        return station
+        connection = self._connections.get(place)
+        if connection is None:
+            connection = self._connections[place] = KeeperConnection(place, self)
+            self._later(self.clock() + RECORD_TICK, lambda now: self._tick(connection, now))
+        return connection
 
-    def _tick(self, station: KeeperConnection, now: float) -> None:
+    def _tick(self, connection: KeeperConnection, now: float) -> None:
         """Keeps the client's record while the client has charges; removes it when none is left."""
-        place = station.place
-        if self._connections.get(place) is not station:
+        place = connection.place
+        if self._connections.get(place) is not connection:
             return
-        if station.keep_record(now, busy=station.busy or next(self.charges(place), None) is not None):
-            self._later(now + RECORD_TICK, lambda later: self._tick(station, later))
+        if connection.keep_record(now, busy=connection.busy or next(self.charges(place), None) is not None):
+            self._later(now + RECORD_TICK, lambda later: self._tick(connection, later))
         else:
             self._retire(place)
 
@@ -389,6 +389,7 @@ def keeper() -> Keeper:
 
 def _after_fork() -> None:
     old, runtime.keeper = keeper(), Keeper()
+    # The child must not wake its parent.
     old._pipe.close()  # pyright: ignore[reportPrivateUsage]
     for connection in old._connections.values():  # pyright: ignore[reportPrivateUsage]
         connection.abandon()

@@ -28,7 +28,6 @@ class WakePipe:
                 pass
 
     def close(self) -> None:
-        """Called in a forked child, which must not wake its parent."""
         if self.fd >= 0:
             os.close(self.fd)
             os.close(self._end)

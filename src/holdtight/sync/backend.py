@@ -18,7 +18,7 @@ class Backend:
     """For one server."""
 
     lock_type: type[Lock] = Lock
-    fleet: Any = None
+    groups: Any = None
     """The connections to all nodes of a quorum; see sync/quorum_lock.py."""
 
     def driver(self, transport: Transport) -> "Driver | FanDriver":

@@ -78,13 +78,13 @@ class Locks(BaseLocks[Lock]):
         super()._open(settings)
         self._backend = backend_of(self.place, settings)
         self.lock_type = self._backend.lock_type
-        self.fleet = self._backend.fleet
+        self.groups = self._backend.groups
         # A place that answers at once has no connections to limit.
         most = None if self.place.at_once else settings.max_connections
         self.transport = Transport(
             self.place, connect_timeout=settings.connect_timeout, max_connections=most, spin=settings.spin
         )
-        self._watch(self.fleet.let_go if self.fleet is not None else bool, "use a with block, call close()")
+        self._watch(self.groups.let_go if self.groups is not None else bool, "use a with block, call close()")
 
     def __enter__(self) -> "Locks":
         return self
@@ -103,8 +103,8 @@ class Locks(BaseLocks[Lock]):
         self._close()
         link = self.transport.take_idle() if self.client.recorded_until else None
         self.transport.close()
-        if self.fleet is not None:
-            self.fleet.close()
+        if self.groups is not None:
+            self.groups.close()
         if self._stand_in is not None:
             self._stand_in.close()
         if link is not None:

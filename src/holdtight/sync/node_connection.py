@@ -10,7 +10,6 @@ requests that were sent before it was noticed.
 # - a node connection is never opened in the caller's thread: a node that does not answer must not delay the others.
 """
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,13 +23,14 @@ from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.base.values import Owner
 from holdtight.errors import quotable
 from holdtight.keeper.charges import DeferredUndo
+from holdtight.keeper.wake_pipe import WakePipe
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.link import Link as SocketLink
 from holdtight.stores.redis.link import bell_for
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS
 from holdtight.stores.redis.script import is_unknown, with_script_body
 
-__all__ = ["NOBODYS", "Answers", "Broadcast", "Ear", "NodeConnection", "PendingReply", "Pool", "may_ask"]
+__all__ = ["NOBODYS", "Answers", "Broadcast", "CallerWakePipe", "NodeConnection", "PendingReply", "Pool", "may_ask"]
 
 _Push = hiredis.PushNotification
 
@@ -57,10 +57,10 @@ NOBODYS.wanted = False
 class PendingReply:
     """A reply that one node owes to one caller."""
 
-    __slots__ = ("_request", "_step", "sent", "sheet")
+    __slots__ = ("_request", "_step", "collected", "sent")
 
-    def __init__(self, sheet: Answers, step: Step, request: bytes, sent: float) -> None:
-        self.sheet = sheet
+    def __init__(self, collected: Answers, step: Step, request: bytes, sent: float) -> None:
+        self.collected = collected
         self._step = step
         self._request = request
         self.sent = sent
@@ -91,7 +91,7 @@ class Broadcast(Answers):
         """A connection did not accept its whole request at once."""
 
     @property
-    def sheet(self) -> Answers:
+    def collected(self) -> Answers:
         return self
 
     def step_for(self, index: int) -> Step:
@@ -116,9 +116,9 @@ class NodeConnection:
         self.bells: set[Owner] = set()
         self._epoch = process.current.epoch
 
-    def ask(self, ticket: PendingReply) -> None:
-        self.pending.append(ticket)
-        self.flush(ticket.request_for(self.index))
+    def ask(self, owed: PendingReply) -> None:
+        self.pending.append(owed)
+        self.flush(owed.request_for(self.index))
 
     def flush(self, more: bytes = b"") -> None:
         try:
@@ -153,25 +153,25 @@ class NodeConnection:
         else:
             self._told(self.pending.popleft(), item)
 
-    def _told(self, ticket: PendingReply | Broadcast, reply: Any) -> None:
-        step, sheet = ticket.step_for(self.index), ticket.sheet
+    def _told(self, owed: PendingReply | Broadcast, reply: Any) -> None:
+        step, collected = owed.step_for(self.index), owed.collected
         if isinstance(reply, hiredis.ReplyError):
             # Do not repeat a vote that no caller waits for: its undo may have run already.
-            if is_unknown(reply) and (sheet.wanted or step.undo):
-                sheet.forgotten = True
-                request = with_script_body(ticket.request_for(self.index))
-                self.ask(PendingReply(sheet, step, request, self.pool.clock()))
+            if is_unknown(reply) and (collected.wanted or step.undo):
+                collected.forgotten = True
+                request = with_script_body(owed.request_for(self.index))
+                self.ask(PendingReply(collected, step, request, self.pool.clock()))
             else:
-                self._leave_undone(ticket)
-                self._write(sheet, ServerSaid(str(reply)))
+                self._leave_undone(owed)
+                self._write(collected, ServerSaid(str(reply)))
             return
         self.pool.knows.add(step.script)
-        if sheet.wanted:
-            self._write(sheet, reply if sheet.raw else step.made_of(reply, ticket.sent))
+        if collected.wanted:
+            self._write(collected, reply if collected.raw else step.made_of(reply, owed.sent))
 
-    def _write(self, sheet: Answers, answer: Any) -> None:
-        if sheet.wanted and sheet.answers[self.index] is None:
-            sheet.answers[self.index] = answer
+    def _write(self, collected: Answers, answer: Any) -> None:
+        if collected.wanted and collected.answers[self.index] is None:
+            collected.answers[self.index] = answer
 
     def silent_for(self, now: float) -> float:
         return now - self.pending[0].sent if self.pending else 0.0
@@ -184,14 +184,14 @@ class NodeConnection:
         self.link.close()
         self.pool.knows.clear()
         pending, self.pending = self.pending, deque()
-        for ticket in pending:
-            self._leave_undone(ticket)
-            self._write(ticket.sheet, LinkDown(cause, sent=True))
+        for owed in pending:
+            self._leave_undone(owed)
+            self._write(owed.collected, LinkDown(cause, sent=True))
         if not resting:
             self.pool.breaker.failed(self.pool.clock(), cause)
 
-    def _leave_undone(self, ticket: PendingReply | Broadcast) -> None:
-        step = ticket.step_for(self.index)
+    def _leave_undone(self, owed: PendingReply | Broadcast) -> None:
+        step = owed.step_for(self.index)
         if step.undo:
             self.pool.leave_to_the_keeper(step.otherwise or step)
 
@@ -199,41 +199,31 @@ class NodeConnection:
         """An interrupt may have dropped it, and closing can lose its last requests: owed undos go to the keeper."""
         try:
             if self.alive and self._epoch == process.current.epoch:
-                for ticket in self.pending:
-                    self._leave_undone(ticket)
+                for owed in self.pending:
+                    self._leave_undone(owed)
         except AttributeError:
             pass  # __init__ did not finish
 
 
-class Ear:
-    """The wake pipe: a thread polls it together with its connections. Connection attempts write to it when they end."""
+class CallerWakePipe(WakePipe):
+    """A calling thread polls it together with its connections. Connection attempts write to it when they end, also if
+    the caller closes it at that moment."""
 
     def __init__(self) -> None:
-        self.fd, self._mouth = os.pipe()
-        os.set_blocking(self.fd, False)
-        os.set_blocking(self._mouth, False)
+        super().__init__()
         self._lock = threading.Lock()
         self._open = True
+        self.open()
 
     def wake(self) -> None:
         with self._lock:
             if self._open:
-                try:
-                    os.write(self._mouth, b"!")
-                except BlockingIOError:
-                    pass
-
-    def clear(self) -> None:
-        try:
-            os.read(self.fd, 4096)
-        except BlockingIOError:
-            pass
+                super().wake()
 
     def close(self) -> None:
         with self._lock:
             self._open = False
-            os.close(self.fd)
-            os.close(self._mouth)
+            super().close()
 
 
 class Pool:
@@ -254,21 +244,21 @@ class Pool:
         self._connect_timeout = connect_timeout
         self._lock = threading.RLock()  # re-entrant: a signal handler may acquire a lock while we hold it
         self._connecting = False
-        self._hopeful: list[Ear] = []
+        self._to_wake: list[CallerWakePipe] = []
 
     def take(self) -> NodeConnection | None:
         """Returns a connection that is in no node group yet; None if one must be opened first."""
         while True:
             try:
-                wire = self.idle.pop()
+                connection = self.idle.pop()
             except IndexError:
                 return None
-            wire.pump(resting=True)
-            if wire.alive:
-                return wire
+            connection.pump(resting=True)
+            if connection.alive:
+                return connection
 
-    def hope(self, ear: Ear, now: float) -> bool:
-        """Opens a connection in a thread and wakes `ear` when that ends. False if the breaker is open or no
+    def connect_soon(self, wake_pipe: CallerWakePipe, now: float) -> bool:
+        """Opens a connection in a thread and wakes `wake_pipe` when that ends. False if the breaker is open or no
         thread could be started."""
         with self._lock:
             if not self._connecting:
@@ -283,28 +273,28 @@ class Pool:
                         raise
                     self.breaker.failed(now, f"no thread to connect with: {error}")
                     return False
-            self._hopeful.append(ear)
+            self._to_wake.append(wake_pipe)
             return True
 
     def _connect(self) -> None:
         cause, refused = "", False
         try:
-            wire = NodeConnection(self.place.open(self._connect_timeout), self)
+            connection = NodeConnection(self.place.open(self._connect_timeout), self)
         except (LinkDown, ServerSaid, OSError) as error:
             cause, refused = quotable(error), isinstance(error, ServerSaid)
         except Exception as error:  # credential providers are user code
             cause = f"{type(error).__name__}: {error}"
         else:
             self.breaker.worked()
-            self.idle.append(wire)
+            self.idle.append(connection)
             self.place.runtime.keeper.watch(self.place)
         if cause:
             self.breaker.failed(self.clock(), cause, refused=refused)
         with self._lock:
             self._connecting = False
-            hopeful, self._hopeful = self._hopeful, []
-        for ear in hopeful:
-            ear.wake()
+            to_wake, self._to_wake = self._to_wake, []
+        for wake_pipe in to_wake:
+            wake_pipe.wake()
         if self.closed:
             self._empty()
 
@@ -322,27 +312,27 @@ class Pool:
     def _empty(self) -> None:
         while self.idle:
             try:
-                wire = self.idle.pop()
+                connection = self.idle.pop()
             except IndexError:
                 return
-            wire.alive = False
-            wire.link.close()
+            connection.alive = False
+            connection.link.close()
 
     def after_fork(self) -> None:
-        for wire in self.idle:
-            wire.alive = False
-            wire.link.abandon()
+        for connection in self.idle:
+            connection.alive = False
+            connection.link.abandon()
         self.idle = []
         self._lock = threading.RLock()
         self._connecting = False
-        self._hopeful = []
+        self._to_wake = []
 
 
-def may_ask(wire: NodeConnection, step: Step, now: float) -> str:
+def may_ask(connection: NodeConnection, step: Step, now: float) -> str:
     """Why the node must not be asked now; empty if it may be. Undo requests go to silent nodes too, up to a limit."""
-    if len(wire.pending) >= MOST_OWED:
-        return f"{len(wire.pending)} requests are unanswered"
-    silent = wire.silent_for(now)
+    if len(connection.pending) >= MOST_OWED:
+        return f"{len(connection.pending)} requests are unanswered"
+    silent = connection.silent_for(now)
     if silent > SILENT_SECONDS and not step.undo:
         return f"it has been silent for {silent:.3g} s"
     return ""

@@ -18,7 +18,7 @@ from holdtight.stores.redis.link import NOTHING
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS, QuorumPlace
 from holdtight.stores.redis.spin import SpinWait
 from holdtight.stores.times import LONGEST_PATIENCE
-from holdtight.sync.node_connection import Broadcast, Ear, NodeConnection, PendingReply, Pool
+from holdtight.sync.node_connection import Broadcast, CallerWakePipe, NodeConnection, PendingReply, Pool
 
 __all__ = ["GroupPool", "NodeGroup"]
 
@@ -36,10 +36,10 @@ class NodeGroup:
     """A connection to each node, or None, for one thread at a time."""
 
     def __init__(self, count: int, *, spin: bool = True) -> None:
-        self.wires: list[NodeConnection | None] = [None] * count
-        self.ways: tuple[NodeConnection | None, ...] = ()
+        self.by_node: list[NodeConnection | None] = [None] * count
+        self.connections: tuple[NodeConnection | None, ...] = ()
         """The connections as a tuple. Replaced whenever one of them changes, so identity means the same connections."""
-        self.words = InboxArgs(())
+        self.inbox_args = InboxArgs(())
         """The inboxes of the connections, encoded for requests."""
         self.used = 0.0
         self._poller = select.poll()
@@ -54,39 +54,40 @@ class NodeGroup:
         self._checks = 0
         self._spin_wait = SpinWait(_RESTS) if spin else None
 
-    def put(self, index: int, wire: NodeConnection) -> None:
+    def put(self, index: int, connection: NodeConnection) -> None:
         self.tidy()  # a closed file descriptor may have the new connection's number
-        wire.bells.clear()
-        self.wires[index] = wire
-        self._rewire()
-        self._by_fd[wire.fd] = wire
-        self._poller.register(wire.fd, select.POLLIN)
+        connection.bells.clear()
+        self.by_node[index] = connection
+        self._connections_changed()
+        self._by_fd[connection.fd] = connection
+        self._poller.register(connection.fd, select.POLLIN)
         if index >= self._first_later:
-            self._later.register(wire.fd, select.POLLIN)
+            self._later.register(connection.fd, select.POLLIN)
 
-    def _rewire(self) -> None:
+    def _connections_changed(self) -> None:
         self._checks = 0
-        self.ways = tuple(self.wires)
+        self.connections = tuple(self.by_node)
         self.senders, self._taps = [], {}
-        ready = [wire for wire in self.wires if wire is not None and wire.bare is not None]
-        if len(ready) == len(self.wires):
-            self.words = InboxArgs([wire.link.inbox_word for wire in ready])
-            for wire in ready:
-                bare: Any = wire.bare
+        ready = [each for each in self.by_node if each is not None and each.bare is not None]
+        if len(ready) == len(self.by_node):
+            self.inbox_args = InboxArgs([each.link.inbox_word for each in ready])
+            for connection in ready:
+                bare: Any = connection.bare
                 write, read, feed, gets = bare
-                self.senders.append((wire, write, wire.link, wire.pending.append))
-                self._taps[wire.fd] = (wire.index, wire.pending, read, wire.link, feed, gets, wire)
+                link, pending = connection.link, connection.pending
+                self.senders.append((connection, write, link, pending.append))
+                self._taps[connection.fd] = (connection.index, pending, read, link, feed, gets, connection)
 
     def tidy(self) -> None:
         """Removes failed connections."""
-        for index, wire in enumerate(self.wires):
-            if wire is not None and not wire.alive:
-                self.wires[index] = None
-                self._rewire()
-                del self._by_fd[wire.fd]
-                self._poller.unregister(wire.fd)
+        for index, connection in enumerate(self.by_node):
+            if connection is not None and not connection.alive:
+                self.by_node[index] = None
+                self._connections_changed()
+                del self._by_fd[connection.fd]
+                self._poller.unregister(connection.fd)
                 if index >= self._first_later:
-                    self._later.unregister(wire.fd)
+                    self._later.unregister(connection.fd)
 
     def refresh(self, now: float) -> None:
         """Call before use: reads what arrived during idle time, and fails connections that were silent too long."""
@@ -95,38 +96,38 @@ class NodeGroup:
             self.tidy()
             for fd, _ in self._poller.poll(0):
                 self._by_fd[fd].pump(resting=True)
-        for wire in self.wires:
-            if wire is not None:
-                if wire.bells:
-                    wire.bells.clear()
-                if wire.pending and now - wire.pending[0].sent > LONGEST_PATIENCE:
-                    wire.fail("it did not answer in time")
+        for connection in self.by_node:
+            if connection is not None:
+                if connection.bells:
+                    connection.bells.clear()
+                if connection.pending and now - connection.pending[0].sent > LONGEST_PATIENCE:
+                    connection.fail("it did not answer in time")
 
-    def wait(self, seconds: float, ear: Ear | None) -> bool:
+    def wait(self, seconds: float, wake_pipe: CallerWakePipe | None) -> bool:
         """Waits until any connection or the wake pipe is ready. False on timeout."""
         self._checks = 0
-        stuck = [wire for wire in self.wires if wire is not None and (wire.out or not wire.alive)]
+        stuck = [each for each in self.by_node if each is not None and (each.out or not each.alive)]
         if stuck:
             self.tidy()
-            for wire in stuck:
-                if wire.alive:
-                    self._poller.modify(wire.fd, select.POLLIN | select.POLLOUT)
-        if ear is not None:
-            self._poller.register(ear.fd, select.POLLIN)
+            for connection in stuck:
+                if connection.alive:
+                    self._poller.modify(connection.fd, select.POLLIN | select.POLLOUT)
+        if wake_pipe is not None:
+            self._poller.register(wake_pipe.fd, select.POLLIN)
         try:
             found = self._poller.poll(max(0.0, min(seconds, 3600.0)) * 1000 + 0.5)  # negative: for ever
         finally:
-            if ear is not None:
-                self._poller.unregister(ear.fd)
-            for wire in stuck:
-                if wire.alive:
-                    self._poller.modify(wire.fd, select.POLLIN)
+            if wake_pipe is not None:
+                self._poller.unregister(wake_pipe.fd)
+            for connection in stuck:
+                if connection.alive:
+                    self._poller.modify(connection.fd, select.POLLIN)
         for fd, _ in found:
-            wire_or_none = self._by_fd.get(fd)
-            if wire_or_none is not None:
-                wire_or_none.pump()
-            elif ear is not None:
-                ear.clear()
+            readable = self._by_fd.get(fd)
+            if readable is not None:
+                readable.pump()
+            elif wake_pipe is not None:
+                wake_pipe.drain()
         return bool(found)
 
     # Broadcasts.
@@ -140,39 +141,39 @@ class NodeGroup:
             return True
         if not self.senders:
             return False
-        for wire, _, _, _ in self.senders:
-            if not wire.alive or wire.out:
+        for connection, _, _, _ in self.senders:
+            if not connection.alive or connection.out:
                 return False
-            pending = wire.pending
+            pending = connection.pending
             if pending and (len(pending) >= MOST_OWED or now - pending[0].sent > SILENT_SECONDS):
                 return False
-            if wire.bells:
-                wire.bells.clear()
+            if connection.bells:
+                connection.bells.clear()
         self._checks = _CHECKS
         return True
 
-    def send_all(self, call: Broadcast, requests: Sequence[bytes]) -> None:
+    def send_all(self, broadcast: Broadcast, requests: Sequence[bytes]) -> None:
         """Sends to all nodes. The group must be ready."""
-        for (wire, write, link, owe), request in zip(self.senders, requests, strict=True):
-            owe(call)
+        for (connection, write, link, owe), request in zip(self.senders, requests, strict=True):
+            owe(broadcast)
             try:
                 sent = write(link.fd, request)
             except OSError:
-                wire.flush(request)  # nothing was sent: the connection retries, with error handling
-                call.stuck = True
+                connection.flush(request)  # nothing was sent: the connection retries, with error handling
+                broadcast.stuck = True
             else:
                 if sent != len(request):
-                    wire.out = request[sent:]
-                    call.stuck = True
+                    connection.out = request[sent:]
+                    broadcast.stuck = True
 
-    def gather(self, call: Broadcast, enough: int, too_many: int, until: float, clock: Clock) -> bool:
+    def gather(self, broadcast: Broadcast, enough: int, too_many: int, until: float, clock: Clock) -> bool:
         """Waits until `enough` nodes said yes (1, a list that begins with 1, or bytes), `too_many` said no (a list that
         begins with 0), or all have answered. At `until`, missing answers become LinkDown. True if enough said yes, none
         of them with a list, and nothing unusual arrived."""
-        answers, taps, poll = call.answers, self._taps, self._poller.poll
+        answers, taps, poll = broadcast.answers, self._taps, self._poller.poll
         yes = no = alike = 0
-        left = max(0.0, until - call.sent)
-        usual = not call.stuck
+        left = max(0.0, until - broadcast.sent)
+        usual = not broadcast.stuck
         nothing_yet = enough > len(answers) // 2
         spin_wait = self._spin_wait
         if spin_wait is not None and not spin_wait.looking:
@@ -189,19 +190,19 @@ class NodeGroup:
                 ready = poll(left * 1000 + 0.5)
             counted = bool(ready)
             for fd, _ in ready:
-                index, pending, read, link, feed, gets, wire = taps[fd]
+                index, pending, read, link, feed, gets, connection = taps[fd]
                 try:
                     feed(read(link.fd, LITTLE))
                     item = gets()
                     if item is NOTHING:
                         counted = False
-                        wire.pump()  # closed, or an incomplete reply: the connection finds out
+                        connection.pump()  # closed, or an incomplete reply: the connection finds out
                         continue
                     while True:
                         kind = item.__class__
                         if (kind is bytes or kind is int or kind is list) and pending:
-                            ticket = pending.popleft()
-                            if ticket is call or (ticket.__class__ is PendingReply and ticket.sheet is call):
+                            owed = pending.popleft()
+                            if owed is broadcast or (owed.__class__ is PendingReply and owed.collected is broadcast):
                                 answers[index] = item
                                 nothing_yet = False
                                 if kind is not list:
@@ -214,16 +215,16 @@ class NodeGroup:
                                     no += 1
                         else:
                             counted = False
-                            wire.take_in(item)
+                            connection.take_in(item)
                         item = gets()
                         if item is NOTHING:
                             break
                 except OSError:
                     counted = False
-                    wire.pump()  # broken, or nothing to read: the connection finds out
+                    connection.pump()  # broken, or nothing to read: the connection finds out
                 except hiredis.ProtocolError as error:
                     counted = False
-                    wire.fail(str(error))
+                    connection.fail(str(error))
             if not counted:  # a connection may have stored an answer as well
                 yes, no = _count(answers)
                 usual = False
@@ -240,32 +241,32 @@ class NodeGroup:
                 return False
 
     def _poll(self, seconds: float) -> list[tuple[int, int]]:
-        for wire in self.wires:
-            if wire is not None and (wire.out or not wire.alive):
+        for connection in self.by_node:
+            if connection is not None and (connection.out or not connection.alive):
                 self.wait(seconds, None)  # it flushes or removes that connection
                 return []
         return self._poller.poll(max(0.0, seconds) * 1000 + 0.5)
 
     def break_off(self) -> None:
         """After an interrupt the data read may be incomplete: closes all connections; owed undos go to the keeper."""
-        for wire in self.wires:
-            if wire is not None and wire.alive:
-                wire.flush()
-                wire.fail("the caller was interrupted")
+        for connection in self.by_node:
+            if connection is not None and connection.alive:
+                connection.flush()
+                connection.fail("the caller was interrupted")
 
     def close(self) -> None:
-        for wire in self.wires:
-            if wire is not None and wire.alive:
-                wire.flush()
-                wire.alive = False
-                wire.link.close()
+        for connection in self.by_node:
+            if connection is not None and connection.alive:
+                connection.flush()
+                connection.alive = False
+                connection.link.close()
 
     def abandon(self) -> None:
         """In a forked child."""
-        for wire in self.wires:
-            if wire is not None and wire.alive:
-                wire.alive = False
-                wire.link.abandon()
+        for connection in self.by_node:
+            if connection is not None and connection.alive:
+                connection.alive = False
+                connection.link.abandon()
 
 
 class GroupPool:
@@ -277,39 +278,39 @@ class GroupPool:
         self.pools = [Pool(node, index, connect_timeout) for index, node in enumerate(place.nodes)]
         self.idle: list[NodeGroup] = []
         self.closed = False
-        self.ears: set[Ear] = set()
+        self.wake_pipes: set[CallerWakePipe] = set()
         """The wake pipes of waiters: `close` writes to them."""
         process.tell_of_fork(self)
 
-    def take(self, ways: Sequence[NodeConnection | None]) -> NodeGroup:
+    def take(self, connections: Sequence[NodeConnection | None]) -> NodeGroup:
         """Returns a group for this thread alone: the one with these connections if it is idle."""
-        for index, way in enumerate(ways):
-            if way is not None:
-                for crew in reversed(self.idle):
-                    if crew.wires[index] is way:
+        for index, connection in enumerate(connections):
+            if connection is not None:
+                for group in reversed(self.idle):
+                    if group.by_node[index] is connection:
                         try:
-                            self.idle.remove(crew)
+                            self.idle.remove(group)
                         except ValueError:
                             break  # another thread took it first
-                        return crew
+                        return group
                 break
         try:
             return self.idle.pop()
         except IndexError:
             return NodeGroup(len(self.pools), spin=self._spin)
 
-    def take_ready(self, ways: Sequence[NodeConnection | None], now: float) -> NodeGroup | None:
+    def take_ready(self, connections: Sequence[NodeConnection | None], now: float) -> NodeGroup | None:
         """Returns an idle group that can ask every node now, or None."""
         try:
-            crew = self.idle.pop()
+            group = self.idle.pop()
         except IndexError:
             return None
-        if ways and crew.ways is not ways:
-            self.idle.append(crew)
-            crew = self.take(ways)
-        if crew.is_ready(now):
-            return crew
-        self.idle.append(crew)
+        if connections and group.connections is not connections:
+            self.idle.append(group)
+            group = self.take(connections)
+        if group.is_ready(now):
+            return group
+        self.idle.append(group)
         return None
 
     def know(self, script: object) -> bool:
@@ -321,16 +322,16 @@ class GroupPool:
             return True
         return False
 
-    def give(self, crew: NodeGroup, now: float) -> None:
-        crew.used = now
-        self.idle.append(crew)
+    def give(self, group: NodeGroup, now: float) -> None:
+        group.used = now
+        self.idle.append(group)
         if self.closed:
             self._empty()
 
     def close(self) -> None:
         self.closed = True
-        for ear in list(self.ears):
-            ear.wake()
+        for wake_pipe in list(self.wake_pipes):
+            wake_pipe.wake()
         for pool in self.pools:
             pool.close()
         self._empty()
@@ -346,30 +347,30 @@ class GroupPool:
         self.closed = True
         for pool in self.pools:
             pool.close()
-        for crew in self.idle:
-            for wire in crew.wires:
-                if wire is not None and wire.alive:
-                    wire.pump(resting=True)
+        for group in self.idle:
+            for connection in group.by_node:
+                if connection is not None and connection.alive:
+                    connection.pump(resting=True)
         self.idle.clear()
 
     def _empty(self) -> None:
         while self.idle:
             try:
-                crew = self.idle.pop()
+                group = self.idle.pop()
             except IndexError:
                 return
-            crew.close()
+            group.close()
 
     def after_fork(self) -> None:
-        for crew in self.idle:
-            crew.abandon()
+        for group in self.idle:
+            group.abandon()
         self.idle = []
-        self.ears = set()
+        self.wake_pipes = set()
         for pool in self.pools:
             pool.after_fork()
 
 
 def _count(answers: list[Any]) -> tuple[int, int]:
     """The numbers of yes and no answers."""
-    words = [each[0] if each.__class__ is list else 1 if each.__class__ is bytes else each for each in answers]
-    return words.count(1), words.count(0)
+    said = [each[0] if each.__class__ is list else 1 if each.__class__ is bytes else each for each in answers]
+    return said.count(1), said.count(0)

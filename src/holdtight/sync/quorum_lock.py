@@ -36,44 +36,46 @@ class QuorumLock(QuorumLockMixin, Lock):
     def _attempt(self, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
         """The fast path: asks all nodes once, gets a majority, uses no plan. In all other cases a plan continues."""
         locks = self._locks
-        fleet, clock = locks.fleet, self._clock
-        ballot: Any = self.prepared
-        store: QuorumStore = ballot.store
+        groups, clock = locks.groups, self._clock
+        prepared: Any = self.prepared
+        store: QuorumStore = prepared.store
         started = clock()
         leads = None if locks.closed else store.leads(started)
-        crew = None if leads is None else fleet.take_ready((), started)
-        if leads is None or crew is None:
+        group = None if leads is None else groups.take_ready((), started)
+        if leads is None or group is None:
             return self._by_plan(None, None, started, wait, who, or_none)
         owner = locks.client.owner()
         longest = self._patience
         if wait is not self._wait:
-            longest = patience(ballot, wait, locks.settings.connect_timeout)
-        words = crew.words.at(started)
-        requests, limits, proposal = ballot.vote_requests(
-            owner, now=started, patience=longest, leads=leads, words=words
+            longest = patience(prepared, wait, locks.settings.connect_timeout)
+        inbox_args = group.inbox_args.at(started)
+        requests, limits, proposal = prepared.vote_requests(
+            owner, now=started, patience=longest, leads=leads, inbox_args=inbox_args
         )
-        call = Broadcast(requests, voted, started)
-        lot = VoteReplies(call.answers, limits, crew.ways)
+        broadcast = Broadcast(requests, voted, started)
+        vote_replies = VoteReplies(broadcast.answers, limits, group.connections)
         majority = store.majority
         try:
-            crew.send_all(call, requests)
+            group.send_all(broadcast, requests)
             # Meanwhile the nodes work.
-            tenure = QuorumTenure.of_one_moment(self.terms, self._tell, owner, proposal, started, lot)
-            alike = crew.gather(call, majority, len(limits) - majority + 1, started + longest, clock)
-            call.wanted = False
+            tenure = QuorumTenure.of_one_moment(self.terms, self._tell, owner, proposal, started, vote_replies)
+            alike = group.gather(broadcast, majority, len(limits) - majority + 1, started + longest, clock)
+            broadcast.wanted = False
             # The usual yes, bytes, accepts the proposed fence.
-            fence = proposal if alike else agreed_fence(call.answers, majority)
+            fence = proposal if alike else agreed_fence(broadcast.answers, majority)
         except BaseException as error:
-            call.wanted = False
-            self._take_back(crew, Round(owner, lot.all_markers(), lot.ways), started, wait, error)
+            broadcast.wanted = False
+            self._take_back(
+                group, Round(owner, vote_replies.all_markers(), vote_replies.connections), started, wait, error
+            )
             raise
-        if fence is None or clock() - started >= ballot.valid:
-            found = Round(owner, lot.all_markers(), lot.ways)
-            found.answers = ballot.read_votes(call.answers, started)
-            return self._by_plan(crew, found, started, wait, who, or_none)
-        crew.words.learn(words, call.answers)
-        fleet.give(crew, started)
-        store.learn(call.answers, started)
+        if fence is None or clock() - started >= prepared.valid:
+            found = Round(owner, vote_replies.all_markers(), vote_replies.connections)
+            found.answers = prepared.read_votes(broadcast.answers, started)
+            return self._by_plan(group, found, started, wait, who, or_none)
+        group.inbox_args.learn(inbox_args, broadcast.answers)
+        groups.give(group, started)
+        store.learn(broadcast.answers, started)
         tenure.fence = fence
         lease = Lease(self, tenure)  # before the keeper renews it: an interrupt may come between any two statements
         tenure.keep(started)
@@ -84,19 +86,19 @@ class QuorumLock(QuorumLockMixin, Lock):
         return lease
 
     def _take_back(
-        self, crew: NodeGroup, found: Round, started: float, wait: float | None, error: BaseException
+        self, group: NodeGroup, found: Round, started: float, wait: float | None, error: BaseException
     ) -> None:
         """After an interrupt: withdraws whatever the nodes may have received."""
         asking, poll = self.poll(wait, False, started)
         poll.begin(found)
-        with FanDriver(self._locks.fleet, crew=crew) as driver:
+        with FanDriver(self._locks.groups, group=group) as driver:
             driver.broken_off = True
             driver.run(poll.undo())
         self._locks.report_failure(asking, error)
 
     def _by_plan(
         self,
-        crew: NodeGroup | None,
+        group: NodeGroup | None,
         begun: Round | None,
         started: float,
         wait: float | None,
@@ -112,7 +114,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         if begun is not None:
             asking.owner = begun.owner
             poll.begin(begun)
-        with FanDriver(locks.fleet, crew=crew) as driver:
+        with FanDriver(locks.groups, group=group) as driver:
             try:
                 granted = driver.run(acquire(asking))
             except BaseException as error:
@@ -130,59 +132,59 @@ class QuorumLock(QuorumLockMixin, Lock):
 
     def give_back(self, tenure: Tenure) -> None:
         held: Any = tenure
-        lot: VoteReplies | None = held.lot
+        vote_replies: VoteReplies | None = held.vote_replies
         if held.lost():
             self.let_go(held)  # no answer could change anything, and nodes may hang
             return
-        if lot is not None:
-            fleet = self._locks.fleet
+        if vote_replies is not None:
+            groups = self._locks.groups
             now = self._clock()
             try:
-                crew = fleet.take_ready(lot.ways, now)
+                group = groups.take_ready(vote_replies.connections, now)
             except BaseException:
                 held.drop()
                 self.leave_to_the_keeper(held, held.finish())
                 raise
-            if crew is not None:
-                if crew.ways is lot.ways and fleet.know(RESIGN) and held.finish_at_once():
-                    self._resign_at_once(crew, held, lot, now)
+            if group is not None:
+                if group.connections is vote_replies.connections and groups.know(RESIGN) and held.finish_at_once():
+                    self._resign_at_once(group, held, vote_replies, now)
                     return
-                fleet.give(crew, now)
+                groups.give(group, now)
         self._give_back_by_plan(held)
 
-    def _resign_at_once(self, crew: NodeGroup, tenure: QuorumTenure, lot: VoteReplies, now: float) -> None:
+    def _resign_at_once(self, group: NodeGroup, tenure: QuorumTenure, vote_replies: VoteReplies, now: float) -> None:
         """The fast path: one request to every node, on the connections of the votes; no plan."""
-        ballot: Any = self.prepared
-        majority: int = ballot.store.majority
+        prepared: Any = self.prepared
+        majority: int = prepared.store.majority
         owner = tenure.owner
-        requests = [b"%b$24\r\n%b\r\n" % (ballot.resign_head, owner)] * len(lot.limits)
-        call = Broadcast(requests, partial(ballot.resign_step_after, owner, lot), now)
+        requests = [b"%b$24\r\n%b\r\n" % (prepared.resign_head, owner)] * len(vote_replies.limits)
+        broadcast = Broadcast(requests, partial(prepared.resign_step_after, owner, vote_replies), now)
         try:
-            crew.send_all(call, requests)
+            group.send_all(broadcast, requests)
             tenure.drop()
-            alike = crew.gather(call, majority, len(requests) + 1, now + RELEASE_SECONDS, self._clock)
-            call.wanted = False
+            alike = group.gather(broadcast, majority, len(requests) + 1, now + RELEASE_SECONDS, self._clock)
+            broadcast.wanted = False
         except BaseException:
-            call.wanted = False
-            crew.break_off()
+            broadcast.wanted = False
+            group.break_off()
             tenure.drop()
             self.leave_to_the_keeper(tenure, tenure.finish())
             raise
-        if call.forgotten:  # other nodes may lack the script too, and their NOSCRIPT may never be read
-            for index, answer in enumerate(call.answers):
+        if broadcast.forgotten:  # other nodes may lack the script too, and their NOSCRIPT may never be read
+            for index, answer in enumerate(broadcast.answers):
                 if answer is None:
-                    step = call.step_for(index)
-                    self._locks.fleet.pools[index].leave_to_the_keeper(step.otherwise or step)
+                    step = broadcast.step_for(index)
+                    self._locks.groups.pools[index].leave_to_the_keeper(step.otherwise or step)
         locks = self._locks
-        locks.fleet.give(crew, now)
+        locks.groups.give(group, now)
         if alike:
             if locks.events.loud:
                 locks.report_release(tenure)
             return
         reason = None
-        if call.answers.count(1) < majority:
+        if broadcast.answers.count(1) < majority:
             try:
-                reason = judge_release(ballot.read_releases(call.answers), tenure.place.names, majority)
+                reason = judge_release(prepared.read_releases(broadcast.answers), tenure.place.names, majority)
             except LinkDown as error:
                 raise self.not_released(tenure, error) from error
         self.released(tenure, reason)
@@ -190,8 +192,8 @@ class QuorumLock(QuorumLockMixin, Lock):
     def _give_back_by_plan(self, tenure: QuorumTenure) -> None:
         left = self.finish(tenure)
         try:
-            plan = release(self.ballot, tenure.place.names, tenure.owner, **left._asdict())
-            with FanDriver(self._locks.fleet, left.ways) as driver:
+            plan = release(self.quorum_claim, tenure.place.names, tenure.owner, **left._asdict())
+            with FanDriver(self._locks.groups, left.connections) as driver:
                 reason = driver.run(plan)
         except (LinkDown, ServerSaid) as error:
             raise self.not_released(tenure, error) from error
@@ -207,9 +209,15 @@ class QuorumLock(QuorumLockMixin, Lock):
         held = cast(QuorumTenure, tenure)
         terms = self.renewal_terms(held, ttl, last)
         plan = renew(
-            self.ballot, held.owner, held, fence=held.fence, ttl=terms.asked, now=terms.now, patience=terms.patience
+            self.quorum_claim,
+            held.owner,
+            held,
+            fence=held.fence,
+            ttl=terms.asked,
+            now=terms.now,
+            patience=terms.patience,
         )
-        with FanDriver(self._locks.fleet) as driver:
+        with FanDriver(self._locks.groups) as driver:
             renewed = driver.run(plan)
         self.renewed(held, terms, renewed)
 
@@ -232,7 +240,7 @@ class QuorumBackend(Backend):
 
     def __init__(self, place: Place, settings: Settings) -> None:
         quorum = cast(QuorumPlace, place)
-        self.fleet = GroupPool(quorum, connect_timeout=settings.connect_timeout, spin=settings.spin)
+        self.groups = GroupPool(quorum, connect_timeout=settings.connect_timeout, spin=settings.spin)
 
     def driver(self, transport: Transport) -> FanDriver:
-        return FanDriver(self.fleet)
+        return FanDriver(self.groups)

@@ -32,8 +32,8 @@ def requests_in(data: bytes) -> list[list[bytes]]:
     reader = _Reader()
     reader.feed(data)
     found: list[list[bytes]] = []
-    while (words := reader.gets()) is not False:
-        found.append(words)
+    while (argv := reader.gets()) is not False:
+        found.append(argv)
     return found
 
 
@@ -56,13 +56,13 @@ class Link:
 
     def call(self, request: bytes, timeout: float) -> Any:
         self._sleeper.forget()
-        (words,) = requests_in(request)
-        return self._execute(words)
+        (argv,) = requests_in(request)
+        return self._execute(argv)
 
     def call_aside(self, request: bytes, timeout: float) -> Any:
         """For a queued waiter that asks about something else: bells are kept."""
-        (words,) = requests_in(request)
-        return self._execute(words)
+        (argv,) = requests_in(request)
+        return self._execute(argv)
 
     def look_out(self) -> None: ...
 
@@ -98,8 +98,8 @@ class Link:
     def stop_blocking(self) -> None: ...
 
     def push_out(self, data: bytes) -> bytes:
-        for words in requests_in(data):
-            self._replies.append(self._execute(words))
+        for argv in requests_in(data):
+            self._replies.append(self._execute(argv))
         return b""
 
     def pump(self) -> list[Any]:
@@ -124,7 +124,7 @@ def open_link(server: Server, client: Client, runtime: "Runtime") -> Link:
         while True:
             # The link subscribes itself when it is made; the server answers everything else.
             request, _ = greeting.send(
-                [[] if words[0] == b"SUBSCRIBE" else server.execute(words) for words in requests_in(request)]
+                [[] if argv[0] == b"SUBSCRIBE" else server.execute(argv) for argv in requests_in(request)]
             )
     except StopIteration as stop:
         session: Session = stop.value

@@ -34,7 +34,6 @@ REMEMBERED = 10_000
 """With more keys than this, the last fence of a free name is dropped early: this clock never goes back, so the next
 fence is higher anyway."""
 
-Words = list[bytes]
 Hear = Callable[[bytes], object]
 Error = hiredis.ReplyError
 
@@ -75,7 +74,7 @@ class Server:
 
     # Requests.
 
-    def execute(self, words: Words) -> Any:
+    def execute(self, argv: list[bytes]) -> Any:
         """Returns the reply; an error reply is a value, as from a link."""
         bells: list[tuple[bytes, bytes]] = []
         try:
@@ -83,7 +82,7 @@ class Server:
                 self.requests += 1
                 now_us = self._micros()
                 stored = len(self._round)
-                reply = self._answer(words, now_us, bells)
+                reply = self._answer(argv, now_us, bells)
                 if len(self._round) > stored or not self.requests % IDLE_REQUESTS:
                     self._tidy(now_us, LOOKS)
             return reply
@@ -93,12 +92,12 @@ class Server:
                 if hear is not None:
                     hear(message)
 
-    def _answer(self, words: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
+    def _answer(self, argv: list[bytes], now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
         try:
-            if words[0] == b"EVALSHA" or words[0] == b"EVAL":
-                number = int(words[2])
-                return self._scripted(words[1], words[3 : 3 + number], words[3 + number :], now_us, bells)
-            return self._plainly(words, now_us)
+            if argv[0] == b"EVALSHA" or argv[0] == b"EVAL":
+                number = int(argv[2])
+                return self._scripted(argv[1], argv[3 : 3 + number], argv[3 + number :], now_us, bells)
+            return self._plainly(argv, now_us)
         except ServerSaid as said:
             return Error(str(said))
         except Exception as error:
@@ -106,7 +105,9 @@ class Server:
             refused.__cause__ = error
             return refused
 
-    def _scripted(self, which: bytes, keys: Words, args: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
+    def _scripted(
+        self, which: bytes, keys: list[bytes], args: list[bytes], now_us: int, bells: list[tuple[bytes, bytes]]
+    ) -> Any:
         verb = VERBS.get(which)
         if verb is not None:
             return self._run(verb, keys[0], args, now_us, bells)
@@ -126,7 +127,7 @@ class Server:
             name.set_clock(now_us)
         return name
 
-    def _run_on_all(self, keys: Words, args: Words, now_us: int) -> Any:
+    def _run_on_all(self, keys: list[bytes], args: list[bytes], now_us: int) -> Any:
         if not self._under_way.isdisjoint(keys):
             return Error("BUSY the request that this one has interrupted is at the same name")
         try:
@@ -135,7 +136,7 @@ class Server:
         finally:
             self._under_way.difference_update(keys)
 
-    def _run(self, verb: Verb, key: bytes, args: Words, now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
+    def _run(self, verb: Verb, key: bytes, args: list[bytes], now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
         if key in self._under_way:
             return Error("BUSY the request that this one has interrupted is at the same name")
         name: Name | None = None
@@ -149,9 +150,9 @@ class Server:
                 bells += name.bells
                 name.bells = []
 
-    def _plainly(self, words: Words, now_us: int) -> Any:
+    def _plainly(self, argv: list[bytes], now_us: int) -> Any:
         now = now_us // 1000
-        match words:
+        match argv:
             case [b"SET", key, value]:
                 self._put(key, value, None)
             case [b"SET", key, value, unit, time] if unit in _UNITS:
@@ -167,7 +168,7 @@ class Server:
             case [b"HELLO", *_]:
                 return [b"server", b"holdtight", b"proto", 3]
             case _:
-                return Error(f"ERR unknown command '{words[0].decode(errors='replace')}'")
+                return Error(f"ERR unknown command '{argv[0].decode(errors='replace')}'")
         return b"OK"
 
     # Stored keys.

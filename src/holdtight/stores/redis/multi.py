@@ -24,14 +24,14 @@ class Several:
 
     def attempt_step(self, owner: Owner, *, now: float) -> Step:
         keys: list[bytes] = []
-        words: list[bytes | str | int] = [self._store.not_after(now, self._patience), owner]
+        argv: list[bytes | str | int] = [self._store.not_after(now, self._patience), owner]
         for part in self._parts:
             keys += part.keys
             claim = part.claim
-            words += [_MODES[claim.kind], claim.n, claim.permits, part.ttl_ms, part.ttl_ms + TAIL_MS]
-            words.append(claim.label or "")
+            argv += [_MODES[claim.kind], claim.n, claim.permits, part.ttl_ms, part.ttl_ms + TAIL_MS]
+            argv.append(claim.label or "")
         return Step(
-            script.MULTI.request(keys, *words),
+            script.MULTI.request(keys, *argv),
             None,
             self._read,
             patience=self._patience,

@@ -98,28 +98,28 @@ class PlainClient(Client):
 class Deletion:
     """Which checked delete a server supports. The first delete finds out, not a version number."""
 
-    WAYS = (b"DELIFEQ", b"DELEX", b"script")
+    METHODS = (b"DELIFEQ", b"DELEX", b"script")
     SCRIPT = 2
 
     def __init__(self) -> None:
-        self.way = 0
+        self.method = 0
         self.proven = False
 
     def worked(self) -> None:
         self.proven = True
 
-    def refused(self, way: int, reply: object) -> bool:
-        """True if the server lacks this command, or forbids it to this user, and another way is left to try."""
+    def refused(self, method: int, reply: object) -> bool:
+        """True if the server lacks this command, or forbids it to this user, and another method is left to try."""
         text = str(reply).lower()
-        if way == self.SCRIPT or not ("unknown command" in text or "noperm" in text or "no permissions" in text):
+        if method == self.SCRIPT or not ("unknown command" in text or "noperm" in text or "no permissions" in text):
             return False
-        self.way, self.proven = way + 1, False
+        self.method, self.proven = method + 1, False
         return True
 
     def broke(self) -> None:
         """The connection ended without a reply: perhaps a proxy does not know the command."""
         if not self.proven:
-            self.way = self.SCRIPT
+            self.method = self.SCRIPT
 
 
 class _Undo(Step):
@@ -157,17 +157,17 @@ class Plain:
         self._give: list[bytes | None] = [None, None, None]
         self.patience = self.give_patience = PATIENCE
 
-    def give(self, way: int) -> bytes:
-        """A checked delete in that way, without its last argument, the owner."""
-        found = self._give[way]
+    def give(self, method: int) -> bytes:
+        """A checked delete by that method, without its last argument, the owner."""
+        found = self._give[method]
         if found is None:
-            if way == Deletion.SCRIPT:
+            if method == Deletion.SCRIPT:
                 found = GIVE.head(self.key)
-            elif way == 0:
+            elif method == 0:
                 found = b"*3\r\n" + bulk("DELIFEQ") + bulk(self.key)
             else:
                 found = b"*4\r\n" + bulk("DELEX") + bulk(self.key) + bulk("IFEQ")
-            self._give[way] = found
+            self._give[method] = found
         return found
 
     def give_step(self, owner: Owner) -> Step:

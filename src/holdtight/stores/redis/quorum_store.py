@@ -25,7 +25,7 @@ __all__ = [
     "BLESS",
     "RESIGN",
     "VOTE",
-    "Ballot",
+    "QuorumClaim",
     "QuorumStore",
     "Vote",
     "VoteReplies",
@@ -57,8 +57,8 @@ class QuorumStore:
         self.vote_readers = [partial(read_vote, node) for node in nodes]
         self._learned = 0.0
 
-    def prepare(self, claim: Claim) -> "Ballot":
-        return Ballot(self, claim)
+    def prepare(self, claim: Claim) -> "QuorumClaim":
+        return QuorumClaim(self, claim)
 
     def proposal(self, now: float, leads: list[float] | None = None) -> int:
         """A fence that every node with a correct clock can accept: the median of the nodes' clocks, as we know them.
@@ -114,7 +114,7 @@ class QuorumStore:
         return Step(command("GET", self.stamp), None, _read_stamp, patience=LONGEST_PATIENCE)
 
 
-class Ballot:
+class QuorumClaim:
     """One claim on a quorum. Builds requests and reads replies; core/quorum.py decides what they mean together."""
 
     max_waiters = 0
@@ -172,19 +172,19 @@ class Ballot:
         return steps, [marker_for(limit) for limit in limits]
 
     def vote_requests(
-        self, owner: Owner, *, now: float, patience: float, leads: list[float], words: Sequence[bytes]
+        self, owner: Owner, *, now: float, patience: float, leads: list[float], inbox_args: Sequence[bytes]
     ) -> tuple[list[bytes], list[int], int]:
-        """The same requests as bytes, their limits, and the proposal. `leads` are the store's; `words` are the encoded
-        inbox arguments, one per connection."""
+        """The same requests as bytes, their limits, and the proposal. `leads` are the store's; `inbox_args` has the
+        encoded inbox argument of each connection."""
         proposal = self.store.proposal(now, leads)
         head = b"%b$24\r\n%b\r\n$16\r\n%016d\r\n" % (self._usual, owner, proposal)
         until = now + patience
         requests: list[bytes] = []
         limits: list[int] = []
-        for word, lead in zip(words, leads, strict=True):
+        for inbox_arg, lead in zip(inbox_args, leads, strict=True):
             limit = int((until + lead) * 1e6)
             limits.append(limit)
-            requests.append(b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, word, limit, owner))
+            requests.append(b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, inbox_arg, limit, owner))
         return requests, limits, proposal
 
     def resign_request(self, owner: Owner) -> bytes:
@@ -233,9 +233,9 @@ class Ballot:
         same connection; on any other, `otherwise` leaves the marker."""
         return _Resign(self, owner, marker)
 
-    def resign_step_after(self, owner: Owner, lot: "VoteReplies", index: int) -> Step:
+    def resign_step_after(self, owner: Owner, vote_replies: "VoteReplies", index: int) -> Step:
         """The step for `resign_request` on that node, where the vote used the same connection."""
-        return _Resign(self, owner, lot.marker(index))
+        return _Resign(self, owner, vote_replies.marker(index))
 
     def withdraw_step(self, owner: Owner, marker: int) -> Step:
         return Step(
@@ -294,15 +294,15 @@ def agreed_fence(replies: list[Any], majority: int) -> int | None:
 
 
 class VoteReplies:
-    """The raw replies of all nodes to one round of `vote_requests`, and the connections (`ways`) that carried it. None,
-    or an exception, stands for a missing reply."""
+    """The raw replies of all nodes to one round of `vote_requests`, and the connections that carried it. None, or an
+    exception, stands for a missing reply."""
 
-    __slots__ = ("limits", "replies", "ways")
+    __slots__ = ("connections", "limits", "replies")
 
-    def __init__(self, replies: list[Any], limits: list[int], ways: Sequence[Any]) -> None:
+    def __init__(self, replies: list[Any], limits: list[int], connections: Sequence[Any]) -> None:
         self.replies = replies
         self.limits = limits
-        self.ways = ways
+        self.connections = connections
 
     def granted(self) -> list[bool]:
         return [reply.__class__ is bytes or (reply.__class__ is list and reply[0] == 1) for reply in self.replies]
@@ -323,21 +323,21 @@ class VoteReplies:
 class _Resign(Step):
     """Builds `otherwise` on demand, since it is almost never needed."""
 
-    __slots__ = ("_ballot", "_marker", "_owner")
+    __slots__ = ("_marker", "_owner", "_prepared")
 
-    def __init__(self, ballot: Ballot, owner: Owner, marker: int) -> None:
-        self.before = ballot.resign_request(owner)
+    def __init__(self, prepared: QuorumClaim, owner: Owner, marker: int) -> None:
+        self.before = prepared.resign_request(owner)
         self.after = None
         self.read = read_release
         self.patience = LONGEST_PATIENCE
         self.script = RESIGN
         self.undo = True
         self.aside = False
-        self._ballot, self._owner, self._marker = ballot, owner, marker
+        self._prepared, self._owner, self._marker = prepared, owner, marker
 
     @property
     def otherwise(self) -> Step | None:  # type: ignore[override]
-        return self._ballot.withdraw_step(self._owner, self._marker) if self._marker else None
+        return self._prepared.withdraw_step(self._owner, self._marker) if self._marker else None
 
 
 def read_vote(node: Client, reply: Any, sent: float) -> Vote:

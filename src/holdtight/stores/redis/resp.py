@@ -12,6 +12,6 @@ def bulk(value: bytes | str | int) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(value), value)
 
 
-def command(*words: bytes | str | int) -> bytes:
+def command(*parts: bytes | str | int) -> bytes:
     """One complete request, encoded."""
-    return b"*%d\r\n" % len(words) + b"".join(map(bulk, words))
+    return b"*%d\r\n" % len(parts) + b"".join(map(bulk, parts))

@@ -50,8 +50,8 @@ _HEADER = r"(?m)^-- (KEYS|ARGV|RETURN)\s+(\S.*)$"
 _INCLUDE = r"(?m)^--@include (\w+)$"
 _COMMENT = r"(?m)^\s*--.*\n"
 _REST = "--@rest\n"
-_WORDS = {
-    **{word: f"'{ending}'" for word, ending in BESIDE.items()},
+_MACROS = {
+    **{macro: f"'{ending}'" for macro, ending in BESIDE.items()},
     "TAIL_MS": str(TAIL_MS),
     "TAIL_TEXT": f"'{TAIL_MS}'",
     "CLAIM_MS": str(CLAIM_MS),
@@ -59,7 +59,7 @@ _WORDS = {
     "HEARTBEAT_MS": str(HEARTBEAT_MS),
     "SWEEP_SIZE": str(SWEEP),
 }
-_WORD = rf"\b({'|'.join(_WORDS)})\b"
+_MACRO = rf"\b({'|'.join(_MACROS)})\b"
 _FIELD = rf"\b({'|'.join(FIELDS)})\((\w+(?:\[[^\]]+\])?)\)"
 
 
@@ -87,7 +87,7 @@ SCRIPTS: "list[Script]" = []
 
 def expanded(source: str) -> str:
     """The source with its includes and macros expanded."""
-    whole = re.sub(_WORD, lambda found: _WORDS[found[0]], _with_includes(source))
+    whole = re.sub(_MACRO, lambda found: _MACROS[found[0]], _with_includes(source))
     return re.sub(_FIELD, lambda found: "sub({}, {}, {})".format(found[2], *FIELDS[found[1]]), whole)
 
 
@@ -165,8 +165,8 @@ class Script:
     def _names(self, wanted: Callable[[str], bool]) -> str:
         """Declares locals for the wanted names of the header."""
         lines = ""
-        for words, table in ((self.keys, "K"), (self.argv, "A")):
-            chosen = {word: f"{table}[{at}]" for at, word in enumerate(words, 1) if wanted(word)}
+        for names, table in ((self.keys, "K"), (self.argv, "A")):
+            chosen = {name: f"{table}[{at}]" for at, name in enumerate(names, 1) if wanted(name)}
             if chosen:
                 lines += f"local {', '.join(chosen)} = {', '.join(chosen.values())}\n"
         return lines
