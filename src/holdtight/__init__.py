@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock
     from holdtight.aio.locks import AsyncLocks
     from holdtight.aio.multi import AsyncMulti
+    from holdtight.explain import docs
 
 __version__ = "0.1.0"
 
@@ -71,24 +72,26 @@ __all__ = [
     "StaleFence",
     "Unavailable",
     "Waiter",
+    "docs",
 ]
 
-_ASYNC = {
-    "AsyncLease": "lease",
-    "AsyncLock": "lock",
-    "AsyncLocks": "locks",
-    "AsyncMulti": "multi",
-    "AsyncReadWriteLock": "kinds",
-    "AsyncSemaphore": "kinds",
+_LAZY = {
+    "AsyncLease": "aio.lease",
+    "AsyncLock": "aio.lock",
+    "AsyncLocks": "aio.locks",
+    "AsyncMulti": "aio.multi",
+    "AsyncReadWriteLock": "aio.kinds",
+    "AsyncSemaphore": "aio.kinds",
+    "docs": "explain",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the asyncio classes on first access, so that blocking code does not load asyncio."""
-    if name not in _ASYNC:
+    """Imports on first access what blocking code may not need: asyncio and its classes, and `docs`."""
+    if name not in _LAZY:
         raise AttributeError(f"module 'holdtight' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"holdtight.aio.{_ASYNC[name]}"), name)
+    value = getattr(import_module(f"holdtight.{_LAZY[name]}"), name)
     globals()[name] = value
     return value
