@@ -131,7 +131,7 @@ def table(results: Sequence[Result]) -> str:
             f"{result.oversold:,}",
             f"{result.computations:,}",
             f"{result.requests_per_second:,.0f}",
-            "–" if result.mode is Mode.NONE else f"{result.longest_wait * 1000:,.0f} ms",
+            "-" if result.mode is Mode.NONE else f"{result.longest_wait * 1000:,.0f} ms",
         )
         for result in results
     ]
@@ -145,7 +145,7 @@ def table(results: Sequence[Result]) -> str:
         )
         for row in rows
     ]
-    lines.insert(1, "─" * len(lines[0]))
+    lines.insert(1, "-" * len(lines[0]))
     return "\n".join(lines)
 
 

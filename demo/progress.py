@@ -23,7 +23,7 @@ class Progress:
     def line(self, done: int) -> str:
         share = done / self._total if self._total else 1.0
         full = int(share * WIDTH)
-        bar = "█" * full + "░" * (WIDTH - full)
+        bar = "#" * full + "." * (WIDTH - full)
         return f"{self._title:<24} {bar} {share:4.0%}  {done:,} of {self._total:,}"
 
     def end(self, done: int) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks
     from holdtight.aio.multi import AsyncMulti
     from holdtight.config.options import Duration, Target
+    from holdtight.explain import docs
 
 __version__ = "0.1.0"
 
@@ -74,6 +75,7 @@ __all__ = [
     "Target",
     "Unavailable",
     "Waiter",
+    "docs",
 ]
 
 _LAZY = {
@@ -85,11 +87,12 @@ _LAZY = {
     "AsyncSemaphore": "aio.kinds",
     "Duration": "config.options",
     "Target": "config.options",
+    "docs": "explain",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Imports some names on first access: blocking code does not load asyncio, and no code loads datetime."""
+    """Imports on first access what many programs do not need: asyncio and its classes, types, `docs`."""
     if name not in _LAZY:
         raise AttributeError(f"module 'holdtight' has no attribute {name!r}")
     from importlib import import_module

@@ -25,17 +25,17 @@ __all__ = [
     "Unavailable",
 ]
 
-PAGE = "docs/errors.md"
-"""Has a section for every code; relative to the project's root."""
+EXPLAIN = "python -m holdtight explain"
+"""The command that prints the section of docs/errors.md about a code: see explain.py."""
 
 
 def pointed(message: str, code: str | None) -> str:
     """The message as users see it. Only this function knows how a message ends."""
-    return _then(message, f"See {PAGE}#{code.lower()}") if code else message
+    return _then(message, f"See: {EXPLAIN} {code}") if code else message
 
 
 def quotable(error: BaseException) -> str:
-    """An error's text without its "See …", for use inside another message."""
+    """An error's text without its "See: ...", for use inside another message."""
     return error.message if isinstance(error, LockError) else str(error)
 
 
@@ -109,7 +109,7 @@ class LockTimeout(LockError, TimeoutError):
         advice = (
             "Release that lease first, pass it along, or use reentrant=True if entering again is meant."
             if own
-            else "Wait longer (wait=…), do less under the lock, or look at the holder with inspect()."
+            else "Wait longer (wait=...), do less under the lock, or look at the holder with inspect()."
         )
         return cls(
             f"lock {name!r} not acquired after {_seconds(waited)}: {whom}{line}. {advice}",
@@ -188,8 +188,8 @@ class NotPermitted(LockError, PermissionError):
         return cls(
             _then(
                 f"{_lock(name)}{server} refused: {answer}",
-                "Check user and password, and that the user may run what docs/permissions.md lists on the namespace's "
-                "keys and channels.",
+                "Check user and password, and that the user has the rights to commands, keys and channels that locks "
+                "need.",
             ),
             name=name,
             nodes={server: answer},
@@ -321,7 +321,7 @@ class DeadlockDetected(LockError):
     def among(cls, members: tuple[Member, ...], holder: Holder, waited: float) -> "DeadlockDetected":
         name = members[0].waits_for
         lines = [f"  {member}" for member in members]
-        lines[0] += "  ← this one"
+        lines[0] += "  <- this one"
         how = "Each of these waits for the next, and the last for the first" if lines[1:] else "It waits for itself"
         error = cls(
             f"deadlock: lock {name!r} would never be acquired (waited {_seconds(waited)}). {how}:\n"

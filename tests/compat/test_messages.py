@@ -21,8 +21,8 @@ def expect(cls: type[Exception], place: str, does: Callable[[], Any], *words: st
         does()
     text = str(raised.value)
     assert type(raised.value) is cls
-    assert text.endswith(f" See docs/errors.md#{place}")
-    assert text.count("docs/errors.md") == 1
+    assert text.endswith(f" See: python -m holdtight explain {place.upper()}")
+    assert text.count("holdtight explain") == 1
     assert all(word in text for word in words)
     if hasattr(raised.value, "message"):
         assert raised.value.message == text

@@ -37,8 +37,23 @@ def test_the_table_names_every_figure() -> None:
     text = table([Result(Mode.NONE, 1200, 200, 64, 5000.0, 0.0), Result(Mode.HOLDTIGHT, 1000, 0, 1, 4000.0, 0.25)])
     head, _, none, ours = text.splitlines()
     assert head.split("  ")[-1] == "longest wait"
-    assert none.split() == ["no", "lock", "1,200", "200", "64", "5,000", "–"]
+    assert none.split() == ["no", "lock", "1,200", "200", "64", "5,000", "-"]
     assert ours.split() == ["holdtight", "1,000", "0", "1", "4,000", "250", "ms"]
+
+
+@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+def test_it_runs_where_output_knows_ascii_only(variables: dict[str, str]) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "demo.flash_sale", "--requests", "400", "--asks", "400"],
+        env={**os.environ, "PYTHONCOERCECLOCALE": "0", **variables},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert (shown.returncode, b"Traceback" in shown.stderr) == (0, False), shown.stderr
+    assert shown.stdout.isascii()
+    assert b"\\" not in shown.stdout + shown.stderr  # no escapes in place of what ASCII does not have
 
 
 def test_progress_is_one_plain_line_when_nobody_watches() -> None:

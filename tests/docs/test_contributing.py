@@ -23,3 +23,16 @@ def test_every_file_that_is_named_is_there() -> None:
     named = re.findall(r"`(\w+/\w+\.py)`", SECTION)
     assert len(named) > 40
     assert [name for name in named if not (TESTS / name).is_file()] == []
+
+
+def test_the_lists_of_files_to_touch_name_files_that_are_there() -> None:
+    section = PAGE.partition("\n## To add …\n")[2].partition("\n## ")[0]
+    named = re.findall(r"`((?:src|tests|docs)/[\w/]+\.\w+|[A-Z]+\.md)`", section)
+    assert len(named) > 15
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_the_packages_that_ci_installs_are_those_that_are_named() -> None:
+    (packages,) = re.findall(r"^packages=\((.*)\)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    (named,) = re.findall(r"^`\.ci/run` installs Debian packages.*?(?=^It starts|It starts)", PAGE, re.M | re.DOTALL)
+    assert set(packages.split()) <= set(re.findall(r"`([\w.-]+)`", named))

@@ -4,11 +4,13 @@ import importlib.util
 import platform
 import subprocess
 import sys
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
 
+from holdtight import AsyncLocks, Locks
 from holdtight.embedded import Server, ensure
 from holdtight.embedded.binary import find_binary, interpreter
 from holdtight.embedded.folder import Home
@@ -20,7 +22,8 @@ def test_without_the_extra_the_error_names_it(home: Home, monkeypatch: pytest.Mo
         return None
 
     monkeypatch.setattr(importlib.util, "find_spec", nothing)
-    for use in (find_binary, Server, ensure):
+    client, async_client = partial(Locks, "embedded://"), partial(AsyncLocks, "embedded://")
+    for use in (find_binary, Server, ensure, client, async_client):  # a client says it at once, not its first lock
         with pytest.raises(ModuleNotFoundError, match=r"pip install 'holdtight\[embedded\]'"):
             use()
     assert not home.supervised()

@@ -9,7 +9,7 @@ import pytest
 from holdtight.embedded import ensure
 from holdtight.embedded.folder import FOLDER_VARIABLE, MAX_SOCKET_PATH, Home, home_at, home_of_user
 from holdtight.errors import NotPermitted
-from tests.embedded.conftest import end
+from tests.support.homes import end
 
 
 def somebody_elses_folder(tmp_path: Path) -> Path:

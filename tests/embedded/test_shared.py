@@ -365,11 +365,11 @@ def test_a_server_that_cannot_start_is_told_with_its_log(home: Home, monkeypatch
     monkeypatch.setattr("holdtight.embedded.shared.find_binary", lambda: "/bin/false")
     with pytest.raises(EmbeddedError, match="ended while starting") as caught:
         ensure()
-    assert str(caught.value).endswith("See docs/errors.md#connection_lost")
+    assert str(caught.value).endswith("See: python -m holdtight explain CONNECTION_LOST")
     with Locks("embedded://", connect_timeout=0.1) as locks, pytest.raises(Unavailable) as quoted:
         locks.lock("a").acquire()
     assert "ended while starting" in str(quoted.value)
-    assert str(quoted.value).count("docs/errors.md") == 1
-    assert str(quoted.value).endswith("then try again. See docs/errors.md#connection_lost")
+    assert str(quoted.value).count("holdtight explain") == 1
+    assert str(quoted.value).endswith("then try again. See: python -m holdtight explain CONNECTION_LOST")
     eventually(lambda: not home.supervised(), "the supervisor is gone")
     assert zombies_of(os.getpid()) == []

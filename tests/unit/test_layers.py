@@ -25,7 +25,7 @@ LAYERS = (
     ("clients",),
     ("sync", "aio"),
     ("compat",),
-    ("", "testing"),
+    ("", "__main__", "explain", "testing"),
 )
 """Lowest first. The empty name is the package itself, `holdtight/__init__.py`."""
 COLOURS = {"sync", "aio"}

@@ -81,7 +81,7 @@ def _shown(value: object) -> str:
         text = repr(value)
     except ValueError:
         return "<a very large number>"
-    return text if len(text) <= 60 else text[:57] + "…"
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def seconds(value: object, argument: str) -> float:

@@ -72,7 +72,7 @@ def monkey_patched(what: str, module: str) -> NotSupported:
 def reentrant_semaphore(name: str) -> NotSupported:
     return NotSupported(
         "a semaphore cannot be reentrant: entering again would count as one permit where two are in use. Ask for as "
-        "many as are needed with acquire(n=…)",
+        "many as are needed with acquire(n=...)",
         name=name,
     )
 

@@ -168,7 +168,7 @@ class Holder(NamedTuple):
     """The number of permits, for a semaphore."""
 
     def __str__(self) -> str:
-        who = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}…"
+        who = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}..."
         label = f" ({self.label})" if self.label else ""
         left = f", {self.expires_in:.3g} s left unless renewed" if self.expires_in is not None else ""
         return f"{who}{label}{left}"
@@ -227,7 +227,7 @@ class Member(NamedTuple):
     label: str | None = None
 
     def __str__(self) -> str:
-        place = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}…"
+        place = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}..."
         who = f", {self.who}" if self.who else ""
         label = f" ({self.label})" if self.label else ""
         return f"{place}{who}{label} holds {self.holds!r} and waits for {self.waits_for!r}"

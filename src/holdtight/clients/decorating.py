@@ -65,7 +65,7 @@ def check_decorated(lock: Any, function: Any) -> None:
     if later:
         raise TypeError(
             f"{function!r} {later}, after the call has given {lock.name!r} back. Take {which} inside the function "
-            f"instead of decorating it: {block} lock: …"
+            f"instead of decorating it: {block} lock: ..."
         )
     for name in (part.name for part in getattr(lock, "parts", (lock,))):
         found = _PLACEHOLDER.search(name)
@@ -73,7 +73,7 @@ def check_decorated(lock: Any, function: Any) -> None:
             raise ValueError(
                 f"the name {name!r} is taken literally: a decorator fills in no {found[0]}, and all calls would take "
                 "one and the same lock. Take the lock inside the function instead, under a name that is made there: "
-                f"{block} locks.lock(f{name!r}): …"
+                f"{block} locks.lock(f{name!r}): ..."
             )
 
 

@@ -251,7 +251,7 @@ class BaseLock:
     def _not_acquired(self) -> Exception:
         return self._error(
             "LockError",
-            f"lock {self.name!r} was not acquired: somebody else holds it. Wait longer (blocking_timeout=…), or do "
+            f"lock {self.name!r} was not acquired: somebody else holds it. Wait longer (blocking_timeout=...), or do "
             "less under the lock",
             LockTimeout,
         )

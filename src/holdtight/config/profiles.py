@@ -20,7 +20,7 @@ class Unset:
     """Marks an argument that was not given."""
 
     def __repr__(self) -> str:
-        return "…"
+        return "..."
 
     def __reduce__(self) -> str:
         return "UNSET"

@@ -57,7 +57,7 @@ class Settings(NamedTuple):
         if self.tls is not None:
             raise TypeError(
                 "a client with an ssl.SSLContext cannot be pickled: give the TLS settings in the URL "
-                "(rediss://…?ssl_ca_certs=…&ssl_certfile=…) instead of tls="
+                "(rediss://...?ssl_ca_certs=...&ssl_certfile=...) instead of tls="
             )
         from holdtight.config.targets import Memory
 

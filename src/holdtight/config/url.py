@@ -37,7 +37,7 @@ __all__ = ["Address", "Cluster", "Embedded", "Memory", "Quorum", "Sentinel", "Si
 
 ACCEPTED = (
     "redis://, rediss://, valkey://, valkeys:// or unix:// (one server), redis+sentinel://, redis+cluster:// "
-    "(also rediss+…, valkey+…, valkeys+…), embedded:// or memory://"
+    "(also rediss+..., valkey+..., valkeys+...), embedded:// or memory://"
 )
 _TLS_SCHEME = {"redis": False, "valkey": False, "rediss": True, "valkeys": True}
 
@@ -276,7 +276,7 @@ def _client(client: Any, where: str) -> Target:
     if names & {"Redis", "Valkey"}:
         return _pool(client.connection_pool, where)
     if "Sentinel" in names:
-        raise TypeError(f"{where}: a Sentinel names many masters; give what its master_for(…) returns")
+        raise TypeError(f"{where}: a Sentinel names many masters; give what its master_for(...) returns")
     raise TypeError(
         f"{where}: expected a URL as str, a list or tuple of targets, or a client of redis-py or valkey-py "
         f"(Redis, RedisCluster, Valkey, ValkeyCluster, blocking or asyncio), not {type(client).__qualname__}"
@@ -293,7 +293,7 @@ def _pool(pool: Any, where: str) -> Single | Sentinel:
     if "SentinelConnectionPool" not in _library_classes(pool.__class__):
         return Single(node)
     if not pool.is_master:
-        raise ValueError(f"{where}: a client for replicas cannot hold locks; give one from master_for(…)")
+        raise ValueError(f"{where}: a client for replicas cannot hold locks; give one from master_for(...)")
     sentinels = (each.connection_pool for each in pool.sentinel_manager.sentinels)
     return Sentinel(
         tuple(_from_settings(each.connection_class, each.connection_kwargs, where) for each in sentinels),

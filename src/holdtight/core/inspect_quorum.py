@@ -75,7 +75,7 @@ def _most_told(found: list[Holder]) -> Holder:
 def _state(info: LockInfo) -> str:
     if not info.holders:
         return "free"
-    return "held by " + ", ".join(f"owner {each.owner[:11]}…" for each in info.holders[:3])
+    return "held by " + ", ".join(f"owner {each.owner[:11]}..." for each in info.holders[:3])
 
 
 def _all(steps: Sequence[Step | None], patience: float) -> Fan:

@@ -262,7 +262,7 @@ def say(answer: Any) -> str:
         case Grant():
             return "would have voted for us"
         case Denied():
-            who = f"owner {owner_text(answer.holder)[:11]}…" if answer.holder else "somebody"
+            who = f"owner {owner_text(answer.holder)[:11]}..." if answer.holder else "somebody"
             return f"held by {who}, {answer.left:.3g} s left unless renewed"
         case Guarded():
             return f"started a short while ago: votes again in {answer.left:.3g} s (restart guard)"

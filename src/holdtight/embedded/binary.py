@@ -27,7 +27,7 @@ def find_binary() -> Path:
             return program
     raise FileNotFoundError(
         f"{_PACKAGE} is installed, but brings no {_PROGRAM} for {system} on {machine}: "
-        "install one from your system's packages and name its URL, or pass binary=… to embedded.Server"
+        "install one from your system's packages and name its URL, or pass binary=... to embedded.Server"
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdtight.base import process
 from holdtight.base.plan import LinkDown
+from holdtight.config.targets import Embedded, Single
 from holdtight.errors import quotable
 from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import ssl
 
     from holdtight.base.runtime import Runtime
-    from holdtight.config.targets import Address, Embedded, Single
+    from holdtight.config.targets import Address
 
 __all__ = ["RedisPlace"]
 
@@ -29,6 +30,10 @@ class RedisPlace(Place):
         self, target: "Single | Embedded", client: Client, runtime: "Runtime", tls: "ssl.SSLContext | None"
     ) -> None:
         super().__init__(client, runtime, target.display())
+        if isinstance(target, Embedded):
+            from holdtight.embedded import binary
+
+            binary.find_binary()  # a missing extra shows now, rather than in the first lock
         self.target = target
         self._tls = tls
         self._tls_lock = threading.RLock()  # re-entrant: a signal handler may connect while its thread has the lock
@@ -39,8 +44,6 @@ class RedisPlace(Place):
     @contextmanager
     def reach(self) -> "Generator[Address]":
         """Yields the address, which is valid while the caller connects. May block."""
-        from holdtight.config.targets import Single
-
         if isinstance(self.target, Single):
             yield self.target.address
         else:
