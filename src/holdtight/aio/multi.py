@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from holdtight.aio.hold import AsyncHold, under
-from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
+from holdtight.aio.lease import AsyncLease, Block, end_block
 from holdtight.aio.lock import AsyncLock
 from holdtight.base import refusals
 from holdtight.base.clock import wait_seconds
@@ -55,6 +55,9 @@ class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
     async def downgrade(self) -> AsyncLease:
         raise refusals.downgrade_several(self.name)
 
+    def block_in(self, task: "asyncio.Task[Any]") -> Block:
+        return _Block(self, task)
+
     async def leave(self) -> LeaseLost | None:
         for loss in self.forsake_if_lost():
             return loss
@@ -70,6 +73,7 @@ class _Block(Block):
 
     def __init__(self, lease: AsyncMultiLease, task: "asyncio.Task[Any]") -> None:
         self.lease: Any = lease
+        lease.has_block = True
         self._task = task
         self._cancelling = task.cancelling()
         self.cancelled = self.exiting = False
@@ -79,14 +83,14 @@ class _Block(Block):
             tenure.block = self
         for tenure in lease.tenures:
             if tenure.reason is not None:
-                tenure.deliver(self.lease_lost)
+                self.tell_lost()
 
     def begin_exit(self) -> None:
         self.exiting = True
         for tenure, around in self._blocks_around:
             tenure.block = around
             if around is not None and tenure.reason is not None:
-                tenure.deliver(around.lease_lost)
+                around.tell_lost()
 
 
 class AsyncMulti(BaseMulti[AsyncLock]):
@@ -178,15 +182,7 @@ class AsyncMulti(BaseMulti[AsyncLock]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        who = task_identity(asyncio.current_task())
-        try:
-            block: _Block = who.leave_block(self.key)
-        except RuntimeError:
-            await leave_elsewhere(self.key, kind, self.step_out)
-            raise
-        block.begin_exit()
-        self.step_out(who)
-        await block.exit(error)
+        await end_block(self.key, kind, error, self.step_out)
 
     def hold(self, *, wait: Any = UNSET) -> AsyncHold:
         """A single-use context manager that carries its lease: one task may enter it, another exit.
