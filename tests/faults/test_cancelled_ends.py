@@ -20,7 +20,7 @@ AT_ONCE = 1.5
 """Measured: some milliseconds. To ask for each name in turn takes two seconds each."""
 
 
-@pytest.mark.parametrize("end", ["release", "block", "hold"])
+@pytest.mark.parametrize("end", ["release", "block", "hold", "lease"])
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_cancelled_end_of_several_locks_lets_go_of_all(
     private_server: RunningServer, proxy: Proxy, end: str, times: int
@@ -32,6 +32,9 @@ def test_a_cancelled_end_of_several_locks_lets_go_of_all(
             lease = await multi.acquire()
             begun.set()
             await lease.release()
+        elif end == "lease":
+            async with await multi.acquire():
+                begun.set()
         else:
             async with multi if end == "block" else multi.hold():
                 begun.set()

@@ -104,6 +104,27 @@ def downgraded(locks: Locks, name: str) -> None:
         lease.downgrade().release()
 
 
+def lease_block(locks: Locks, name: str) -> None:
+    with locks.lock(name).acquire() as lease:
+        KEPT.append(lease)
+
+
+def several_lease_block(locks: Locks, name: str) -> None:
+    with locks.multi(name, f"{name} too").acquire() as lease:
+        KEPT.append(lease)
+
+
+def downgraded_lease_block(locks: Locks, name: str) -> None:
+    with locks.rwlock(name).write().acquire() as lease:
+        KEPT.append(lease)
+        lease.downgrade()
+
+
+def adopted_block(locks: Locks, name: str) -> None:
+    with locks.adopt(locks.lock(name).acquire().detach()) as lease:
+        KEPT.append(lease)
+
+
 def renewed_by_hand(locks: Locks, name: str) -> None:
     with locks.lock(name) as lease:
         lease.renew(TTL)
@@ -116,6 +137,7 @@ def handed_over(locks: Locks, name: str) -> None:
 USES = [
     *(block, handle, try_handle, hold, entered_twice, several, several_handle, several_hold, several_kept, permit),
     *(reader, downgraded, renewed_by_hand, handed_over),
+    *(lease_block, several_lease_block, downgraded_lease_block, adopted_block),
 ]
 
 
@@ -140,7 +162,9 @@ def test_interrupted_anywhere_it_leaves_nothing_behind(
 
 
 @DROPPED
-@pytest.mark.parametrize("use", [block, handle, several, several_hold, several_kept], ids=lambda use: use.__name__)
+@pytest.mark.parametrize(
+    "use", [block, handle, several, several_hold, several_kept, lease_block], ids=lambda use: use.__name__
+)
 def test_interrupted_anywhere_on_a_quorum_it_leaves_nothing_behind(
     nodes: Nodes, use: Callable[[Locks, str], None], one_of: int
 ) -> None:

@@ -1,4 +1,5 @@
-"""A lost lease cancels its block's body by the rules of `asyncio.timeout`: once, inside, never after."""
+"""A lost lease cancels its block's body by the rules of `asyncio.timeout`: once, inside, never after. That holds for
+`async with lock` and for `async with lease`, and every test here plays with both."""
 
 # ruff: noqa: PT012 -- it is the whole block that raises
 
@@ -9,19 +10,29 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from holdtight import AsyncLocks, LeaseLost, LossReason
 from holdtight.grants.lease import BaseLease
+from tests.support.lease_blocks import LeaseLocks
 from tests.support.servers import RunningServer
+
+
+class Entered:
+    by = "lock"
+
+
+@pytest.fixture(params=["lock", "lease"], autouse=True)
+def _entered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Entered, "by", request.param)
 
 
 def run(server: RunningServer, test: Callable[[AsyncLocks], Awaitable[None]]) -> None:
     async def main() -> None:
         async with AsyncLocks(server.url) as locks:
-            await test(locks)
+            await test(locks if Entered.by == "lock" else cast(AsyncLocks, LeaseLocks(locks)))
 
     asyncio.run(main())
 

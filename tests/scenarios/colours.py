@@ -356,8 +356,12 @@ class DressedLock(DressedHold):
         return called
 
 
-class DressedLease(Dress):
+class DressedLease(DressedHold):
     real: Lease
+
+    async def __aenter__(self) -> AsyncLease:
+        assert self.real.__enter__() is self.real
+        return cast(AsyncLease, self)
 
     async def wait_lost(self, timeout: Any = None) -> bool:
         return self.real.wait_lost(timeout)

@@ -60,8 +60,9 @@ class AsyncHold:
         if self._used:
             raise RuntimeError("a hold() can be entered once: make another")
         self._used = True
-        self._lease = await self._lock.take(self._wait, identity())
-        return self._lease
+        lease = self._lease = await self._lock.take(self._wait, identity())
+        lease.has_block = True
+        return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from holdtight.base.clock import ttl_seconds, wait_seconds
-from holdtight.base.identity import Identity, Key, tasks_inside
+from holdtight.base.identity import Identity, Key, is_of, task_identity, tasks_inside
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.grants.lease import BaseLease, Detached
 from holdtight.grants.tenure import Tenure
@@ -15,15 +16,38 @@ if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock
     from holdtight.config.options import Duration
 
-__all__ = ["AsyncLease", "Block", "leave_elsewhere"]
+__all__ = ["AsyncLease", "Block", "end_block", "leave_elsewhere"]
 
 _GLANCE = 0.25
 
 
 class AsyncLease(BaseLease):
-    """One grant, renewed automatically. Call `check()` before anything that must not run twice."""
+    """One grant, renewed automatically. Call `check()` before anything that must not run twice.
+
+    Itself a context manager: `async with await lock.acquire() as lease:` releases at the end as `async with lock:`
+    does, and a loss cancels the body in the same way.
+    """
 
     lock: "AsyncLock"
+
+    async def __aenter__(self) -> Self:
+        """Raises RuntimeError if it was released or is in a block already, LeaseLost if it is lost."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("async with on a lease must run inside a task")
+        self.may_enter()
+        self.step_in(task_identity(task), self.block_in(task))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self.block_key is not None
+        # Left in another task than it was entered in: unlike a lock, a lease knows its block, so that always ends it.
+        await end_block(self.block_key, kind or RuntimeError, error, self.step_out)
+
+    def block_in(self, task: "asyncio.Task[Any]") -> "Block":
+        return Block(self, task)
 
     async def wait_lost(self, timeout: "Duration | None" = None) -> bool:
         """Waits until the lease is lost (True), or until the timeout or its release (False)."""
@@ -151,6 +175,7 @@ class Block:
 
     def __init__(self, lease: AsyncLease, task: "asyncio.Task[Any]") -> None:
         self.lease = lease
+        lease.has_block = True
         self._task = task
         self._cancelling = task.cancelling()
         self.cancelled = False
@@ -161,7 +186,7 @@ class Block:
         """The outer block on the same grant, if the lock was entered again."""
         tenure.block = self
         if tenure.reason is not None:
-            tenure.deliver(self.lease_lost)
+            self.tell_lost()
 
     @property
     def tenure(self) -> Tenure:
@@ -170,6 +195,10 @@ class Block:
     @property
     def stranded(self) -> bool:
         return self._task.get_loop().is_closed()
+
+    def tell_lost(self) -> None:
+        """On the loop of the body, which may be another one than acquired the lease."""
+        self.lease.tenure.place.runtime.call_soon(self._task.get_loop(), self.lease_lost)
 
     def lease_lost(self) -> None:
         if not self.exiting and not self.cancelled:
@@ -182,7 +211,7 @@ class Block:
         tenure = self.lease.tenure
         tenure.block = self._around
         if self._around is not None and tenure.reason is not None:
-            tenure.deliver(self._around.lease_lost)
+            self._around.tell_lost()
 
     async def exit(self, error: BaseException | None) -> None:
         """Call after `begin_exit`: releases, takes back the block's own cancellation, and reports a loss."""
@@ -195,6 +224,24 @@ class Block:
         error.add_note(str(failure))
 
 
+async def end_block(
+    key: Key,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    step_out: Callable[[Identity], None],
+) -> None:
+    """The end of a block; `step_out` removes what was entered besides the block itself."""
+    who = task_identity(asyncio.current_task())
+    try:
+        block: Block = who.leave_block(key)
+    except RuntimeError:
+        await leave_elsewhere(key, kind, step_out)
+        raise
+    block.begin_exit()
+    step_out(who)
+    await block.exit(error)
+
+
 async def leave_elsewhere(
     key: Key, kind: type[BaseException] | None, step_out: Callable[[Identity], None] | None = None
 ) -> None:
@@ -204,7 +251,7 @@ async def leave_elsewhere(
     With readers and permits several blocks may be open. Then the blocks of finished tasks stop keeping their leases
     alive, as for a thread that ends inside a block.
     """
-    inside = [(who, each) for who in tasks_inside(key) for entered, each in list(who.stack) if entered == key]
+    inside = [(who, each) for who in tasks_inside(key) for entered, each in list(who.stack) if is_of(entered, key)]
     found = [(who, each) for who, each in inside if isinstance(each, Block)]
     ended = dict.fromkeys(who for who, _ in found if who.task is not None and who.task.done())
     if len(found) == 1 and (ended or kind is not None):

@@ -90,7 +90,7 @@ class AsyncLock(BaseLock, Decorator):
 
     async def take(self, wait: float | None, who: Identity) -> AsyncLease:
         if who.stack or who.grants:
-            held = self.entered_by(who)
+            held = self.entered_by(who, wait)
             if held is not None:
                 return AsyncLease.again(self, held, who)
         lease = await self._attempt(wait, who, False)

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from holdtight.aio.hold import AsyncHold, Decorator
-from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
+from holdtight.aio.lease import AsyncLease, Block, end_block
 from holdtight.aio.lock import AsyncLock
 from holdtight.base import refusals
 from holdtight.base.clock import wait_seconds
@@ -58,6 +58,9 @@ class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
     async def downgrade(self) -> AsyncLease:
         raise refusals.downgrade_several(self.name)
 
+    def block_in(self, task: "asyncio.Task[Any]") -> Block:
+        return _Block(self, task)
+
     async def leave(self) -> LeaseLost | None:
         for loss in self.forsake_if_lost():
             return loss
@@ -73,6 +76,7 @@ class _Block(Block):
 
     def __init__(self, lease: AsyncMultiLease, task: "asyncio.Task[Any]") -> None:
         self.lease: Any = lease
+        lease.has_block = True
         self._task = task
         self._cancelling = task.cancelling()
         self.cancelled = self.exiting = False
@@ -82,14 +86,14 @@ class _Block(Block):
             tenure.block = self
         for tenure in lease.tenures:
             if tenure.reason is not None:
-                tenure.deliver(self.lease_lost)
+                self.tell_lost()
 
     def begin_exit(self) -> None:
         self.exiting = True
         for tenure, around in self._blocks_around:
             tenure.block = around
             if around is not None and tenure.reason is not None:
-                tenure.deliver(around.lease_lost)
+                around.tell_lost()
 
 
 class AsyncMulti(BaseMulti[AsyncLock], Decorator):
@@ -183,15 +187,7 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        who = task_identity(asyncio.current_task())
-        try:
-            block: _Block = who.leave_block(self.key)
-        except RuntimeError:
-            await leave_elsewhere(self.key, kind, self.step_out)
-            raise
-        block.begin_exit()
-        self.step_out(who)
-        await block.exit(error)
+        await end_block(self.key, kind, error, self.step_out)
 
     def hold(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncHold:
         """A single-use context manager that carries its lease: one task may enter it, another exit.

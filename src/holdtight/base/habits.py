@@ -50,7 +50,7 @@ _WORDS: dict[str, str] = {
     "max_leases": "the number of permits is permits=",
     "n": "the number of permits is permits= here; n= is how many acquire() takes of them",
 }
-_OF_A_CALL = {"timeout": _WAIT, "ttl": "ttl= belongs to the lock: locks.lock(name, ttl=…)"}
+_OF_A_CALL = {"timeout": _WAIT, "ttl": "ttl= belongs to the lock: locks.lock(name, ttl=...)"}
 _OF_A_CLIENT = {
     "timeout": "connect_timeout= limits connecting; ttl= is the lifetime of locks; wait= how long callers wait",
     "socket_timeout": "leave it out: every request has a limit that follows from ttl and wait",

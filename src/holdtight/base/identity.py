@@ -14,13 +14,35 @@ import threading
 import weakref
 from typing import Any
 
-__all__ = ["Identity", "Key", "blocks_around", "identity", "running_loop", "task_identity", "tasks_inside"]
+__all__ = [
+    "Identity",
+    "Key",
+    "OwnKey",
+    "blocks_around",
+    "identity",
+    "is_of",
+    "running_loop",
+    "task_identity",
+    "tasks_inside",
+]
 
 MOST_SPARE = 4096
 LONGEST_DISPLAY = 60
 
 Key = tuple[object, str]
 """The client and the lock's name."""
+
+
+class OwnKey(tuple[object, str]):
+    """The key of the block of one lease (`with lease`). Equal to the lock's key, so that the block counts as one on
+    that lock; found by identity, so that only this lease leaves it."""
+
+    __slots__ = ()
+
+
+def is_of(entered: Key, key: Key) -> bool:
+    """Whether the end of a block with `key` may leave the block that was entered with `entered`."""
+    return entered is key or (type(entered) is type(key) is tuple and entered == key)
 
 
 class Identity:
@@ -71,7 +93,7 @@ class Identity:
 
     def _innermost(self, key: Key) -> int:
         for at in range(len(self.stack) - 1, -1, -1):
-            if self.stack[at][0] == key:
+            if is_of(self.stack[at][0], key):
                 return at
         raise RuntimeError(
             f"the block on {key[1]!r} was left in another thread or task than it was entered in: use hold() for that"
@@ -97,7 +119,7 @@ class Identity:
     def break_off_end(self, key: Key, lease: Any) -> None:
         """Leaving the innermost block on this key was interrupted. `lease` is None if its lease was not found yet."""
         if lease is None:
-            lease = next((each for entered, each in reversed(self.stack) if entered == key), None)
+            lease = next((each for entered, each in reversed(self.stack) if is_of(entered, key)), None)
         if lease is not None:
             lease.forsake()
             gone = (lease, *getattr(lease, "parts", ()))
@@ -160,7 +182,7 @@ def _forget(task: Any) -> None:
 
 def tasks_inside(key: Key) -> list[Identity]:
     """The identities of all tasks that run, or ended, inside a block on this key."""
-    return [each for each in list(_tasks.values()) if any(entered == key for entered, _ in each.stack)]
+    return [each for each in list(_tasks.values()) if any(is_of(entered, key) for entered, _ in each.stack)]
 
 
 def blocks_around(loop: Any) -> list[tuple[Identity, Key, Any]]:

@@ -8,11 +8,11 @@ from holdtight.base.callbacks import get_logger
 from holdtight.base.identity import Identity
 from holdtight.base.plan import Plan
 from holdtight.base.public import PublicLock
-from holdtight.base.values import Claim, Grant, Kind, LossReason, Owner, Wait
+from holdtight.base.values import Claim, Grant, Holder, Kind, LossReason, Owner, Wait, owner_text
 from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
 from holdtight.core.ending import downgrade
-from holdtight.errors import DeadlockDetected, LeaseLost, LockError, Unavailable
+from holdtight.errors import DeadlockDetected, LeaseLost, LockError, LockTimeout, Unavailable
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.tenure import Tenure, Terms
 from holdtight.keeper.charges import DeferredUndo, look_after
@@ -193,14 +193,15 @@ class BaseLock(PublicLock):
             tally=locks.deadlocks,
         )
 
-    def entered_by(self, who: Identity) -> Tenure | None:
+    def entered_by(self, who: Identity, wait: float | None = None) -> Tenure | None:
         """The tenure to share if this identity holds the lock and may enter it again; None if it must ask the server.
 
         A reader may enter its own write grant and shares it. The reverse would wait for itself and raises NotSupported.
-        Raises DeadlockDetected if the lock is not reentrant, LeaseLost if the held lease is lost.
+        If the lock is not reentrant, raises DeadlockDetected, or LockTimeout where the caller does not wait (`wait=0`).
+        Raises LeaseLost if the held lease is lost.
         """
         if self.options.kind is Kind.PERMITS:
-            self._not_more_than_there_are(who)
+            self._not_more_than_there_are(who, wait)
             return None
         in_block = next((lease.tenure for key, lease in reversed(who.stack) if key == self.key), None)
         tenure: Tenure | None = (who.grants.get(self.key) if self.options.reentrant else None) or in_block
@@ -211,17 +212,26 @@ class BaseLock(PublicLock):
         if self.options.kind is Kind.EXCLUSIVE and tenure.kind is Kind.SHARED:
             raise refusals.upgrade(self._name, who.what)
         if not self.options.reentrant:
-            raise DeadlockDetected.with_self(self._name, who.what)
+            raise self._held_by(who, tenure, wait)
         if tenure.lost():
             raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
         return tenure
 
-    def _not_more_than_there_are(self, who: Identity) -> None:
-        """Raises DeadlockDetected if the permits that this identity already holds make the request unsatisfiable."""
-        ours = (lease.tenure for key, lease in who.stack if key == self.key)
-        held = sum(each.terms.prepared.claim.n for each in ours if each.kind is Kind.PERMITS and each.alive)
-        if held + self.options.n > self.options.permits:
-            raise DeadlockDetected.with_self(self._name, who.what)
+    def _not_more_than_there_are(self, who: Identity, wait: float | None) -> None:
+        """Raises as `entered_by` if the permits that this identity already holds make the request unsatisfiable."""
+        ours = [lease.tenure for key, lease in who.stack if key == self.key]
+        held = [each for each in ours if each.kind is Kind.PERMITS and each.alive]
+        if sum(each.terms.prepared.claim.n for each in held) + self.options.n > self.options.permits:
+            raise self._held_by(who, held[-1], wait)
+
+    def _held_by(self, who: Identity, tenure: Tenure, wait: float | None) -> LockError:
+        """The error for a caller that holds the lock itself, in a block."""
+        if wait != 0:
+            return DeadlockDetected.with_self(self._name, who.what)
+        claim, left = tenure.terms.prepared.claim, tenure.remaining()
+        fence = None if tenure.stand_in is not None else tenure.fence
+        holder = Holder(owner_text(tenure.owner), fence, label=claim.label, expires_in=left, kind=claim.kind, n=claim.n)
+        return LockTimeout.after(self._name, 0.0, holder, 0, f"this very {who.what}, in a block around this call")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} ttl={self.options.ttl:g}>"

@@ -134,6 +134,7 @@ class MultiLeaseMixin:
     parts: tuple[Any, ...]
     lock: Any
     closed: bool
+    has_block: bool
 
     @property
     def tenures(self) -> tuple[Tenure, ...]:
@@ -218,6 +219,20 @@ class MultiLeaseMixin:
         self.closed = True
         for part in self.parts:
             part.forsake()
+
+    @property
+    def in_block(self) -> bool:
+        return self.has_block
+
+    def step_in(self, who: Identity, block: Any) -> None:
+        """The parts count as held in blocks too."""
+        for part in self.parts:
+            part.step_in(who, part)
+        cast(Any, super()).step_in(who, block)
+
+    def step_out(self, who: Identity) -> None:
+        for part in reversed(self.parts):
+            who.leave_block(part.block_key)
 
     def watch(self) -> None:
         """Nothing to do: each part has its own leak warning."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 from holdtight.base import refusals
-from holdtight.base.identity import Identity
+from holdtight.base.identity import Identity, OwnKey
 from holdtight.base.public import PublicLease
 from holdtight.base.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
 from holdtight.errors import LeaseLost, NotOwner
@@ -63,6 +63,10 @@ class BaseLease(PublicLease):
     one that a `with` block keeps, which cannot be dropped."""
     successor: Any = None
     """The reader's lease that this one was downgraded to; the end of this lease's block releases it."""
+    has_block = False
+    """A block releases this lease at its end: `with lease`, `with lock` or `with lock.hold()`."""
+    block_key: OwnKey | None = None
+    """The key of the block of `with lease`."""
 
     def __init__(self, lock: Any, tenure: Tenure) -> None:
         self.lock = lock
@@ -163,6 +167,37 @@ class BaseLease(PublicLease):
         """The servers that hold it. Of a quorum, the nodes known to hold it: at least a majority."""
         return () if self.degraded else self.tenure.nodes
 
+    # The block of `with lease`. It counts as a block on the lock, as that of `with lock` does.
+
+    @property
+    def in_block(self) -> bool:
+        return self.has_block or self.witness is None
+
+    def may_enter(self) -> None:
+        """Raises RuntimeError if the lease was released or a block has it already. A lease that is lost is forsaken
+        and raises LeaseLost: its body must not even begin."""
+        if self.closed:
+            raise RuntimeError(
+                f"the lease on {self.name!r} has been released and cannot be entered: acquire the lock again"
+            )
+        if self.in_block:
+            raise RuntimeError(
+                f"the lease on {self.name!r} is in a with block already, which releases it at its end: a lease can be "
+                "entered once"
+            )
+        if self.lost:
+            self.forsake()
+            self.check()
+
+    def step_in(self, who: Identity, block: Any) -> None:
+        """Enters `block`, which keeps this lease, into what this identity holds in blocks."""
+        self.has_block = True
+        self.block_key = OwnKey(self.lock.key)
+        who.enter_block(self.block_key, block)
+
+    def step_out(self, who: Identity) -> None:
+        """Removes what `step_in` entered besides the block itself."""
+
     def share(self, who: Identity) -> None:
         """Lets this identity enter again."""
         self.who = who
@@ -193,7 +228,9 @@ class BaseLease(PublicLease):
     def forsake(self) -> None:
         """Ends a lease after an interrupt, before the user had it or at its end. It is renewed no more. The keeper
         releases the lock; if it cannot, the ttl ends the grant."""
-        if self._close():
+        if self.successor is not None:
+            self.successor.forsake()
+        elif self._close():
             self.lock.let_go(self.tenure)
 
     def watch(self) -> None:
@@ -229,6 +266,7 @@ class BaseLease(PublicLease):
         before, after = self.tenure, lease.tenure
         before.ended = True
         after.ordinal = before.ordinal
+        lease.has_block = self.in_block
         self.shut()
         if before.stand_in is not None:
             after.stand_in_by(lease.lock)

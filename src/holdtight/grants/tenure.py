@@ -67,7 +67,9 @@ class Cancellable(Protocol):
         """Its event loop was closed: no code will ever leave the block."""
         ...
 
-    def lease_lost(self) -> None: ...
+    def tell_lost(self) -> None:
+        """Called in any thread: cancels the body soon, on the body's own loop."""
+        ...
 
 
 class Tenure:
@@ -173,7 +175,7 @@ class Tenure:
         self.terms.events.emit_later(Lost(self.name, owner_text(self.owner), self.fence, reason))
         block = self.block  # its own loop may reset it meanwhile
         if block is not None:
-            self.deliver(block.lease_lost)
+            block.tell_lost()
         for hook in hooks or ():
             self.deliver(hook)
 

@@ -87,8 +87,9 @@ class Hold:
         if self._used:
             raise RuntimeError("a hold() can be entered once: make another")
         self._used = True
-        self._lease = self._lock.take(self._wait, identity())
-        return self._lease
+        lease = self._lease = self._lock.take(self._wait, identity())
+        lease.has_block = True
+        return lease
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

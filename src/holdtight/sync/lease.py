@@ -3,9 +3,11 @@
 import functools
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from holdtight.base.clock import ttl_seconds, wait_seconds
+from holdtight.base.identity import identity
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.grants.lease import BaseLease, Detached
 
@@ -19,9 +21,35 @@ _GLANCE = 0.25
 
 
 class Lease(BaseLease):
-    """One grant, renewed automatically. Call `check()` before anything that must not run twice."""
+    """One grant, renewed automatically. Call `check()` before anything that must not run twice.
+
+    Itself a context manager: `with lock.acquire() as lease:` releases at the end as `with lock:` does.
+    """
 
     lock: "Lock"
+
+    def __enter__(self) -> Self:
+        """Raises RuntimeError if it was released or is in a block already, LeaseLost if it is lost."""
+        self.may_enter()
+        try:
+            self.step_in(identity(), self)
+            return self
+        except BaseException:
+            identity().break_off_end(self.lock.key, self)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self.block_key is not None
+        try:
+            who = identity()
+            who.leave_block(self.block_key)
+            self.step_out(who)
+            self.leave(error)
+        except BaseException:
+            identity().break_off_end(self.block_key, self)
+            raise
 
     def wait_lost(self, timeout: "Duration | None" = None) -> bool:
         """Blocks until the lease is lost (True), or until the timeout or its release (False)."""

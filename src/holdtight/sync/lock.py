@@ -82,7 +82,7 @@ class Lock(ReleasingLock, Decorator):
 
     def take(self, wait: float | None, who: Identity) -> Lease:
         if who.stack or who.grants:
-            held = self.entered_by(who)
+            held = self.entered_by(who, wait)
             if held is not None:
                 return Lease.again(self, held, who)
         lease = self._attempt(wait, who, False, False)
@@ -270,6 +270,7 @@ class Lock(ReleasingLock, Decorator):
             else:
                 lease = self._attempt(self._wait, who, False, who.task is None)
             if lease.witness is not None:
+                lease.has_block = True
                 who.enter_block(self.key, lease)
             return lease  # type: ignore[no-any-return]
         except BaseException:

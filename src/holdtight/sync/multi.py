@@ -175,6 +175,7 @@ class Multi(BaseMulti[Lock], Decorator):
             leases = self._take(self._wait, who)
             assert leases is not None
             lease = MultiLease(self, leases)
+            lease.has_block = True
             who.enter_block(self.key, lease)
             return lease
         except BaseException:
