@@ -19,7 +19,7 @@ WORKERS ?= 4
 BENCH_ARGS ?=
 MODELS_ARGS ?=
 
-.PHONY: help demo test test-all faults check bench compare models clean
+.PHONY: help demo test test-all faults check docs bench compare models clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +51,9 @@ check: $(VENV)/.checks ## Lint, format, types (mypy and pyright, strict)
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m pyright --pythonpath $(PY)
+
+docs: $(VENV)/.dev ## Write docs/reference.md from the docstrings
+	@$(PY) docs/reference.py
 
 bench: $(VENV)/.dev ## Measure against the floor and the peers (BENCH_ARGS for options)
 	@$(PY) -m bench $(BENCH_ARGS)

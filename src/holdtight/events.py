@@ -41,13 +41,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Acquired(Event):
+    """A lock was acquired, after `waited` seconds. `fence` is the grant's."""
+
     fence: int
     waited: float
 
 
 @dataclass(frozen=True, slots=True)
 class Waited(Event):
-    """A wait has ended, with or without the lock."""
+    """A wait in line of `seconds` has ended; `acquired` says whether with the lock."""
 
     seconds: float
     acquired: bool
@@ -55,13 +57,16 @@ class Waited(Event):
 
 @dataclass(frozen=True, slots=True)
 class TimedOut(Event):
+    """A caller gave up after `waited` seconds, while `holder` (its owner, if known) held the lock."""
+
     waited: float
     holder: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlockFound(Event):
-    """A wait was ended because it was part of a cycle. `cycle` has the names around it; the first is also the last."""
+    """A wait of `waited` seconds was ended because it was part of a cycle. `cycle` has the names around it; the first
+    is also the last."""
 
     waited: float
     cycle: tuple[str, ...]
@@ -69,13 +74,16 @@ class DeadlockFound(Event):
 
 @dataclass(frozen=True, slots=True)
 class Renewed(Event):
+    """A lease was renewed; `remaining` seconds are safe. `fence` is the grant's."""
+
     fence: int
     remaining: float
 
 
 @dataclass(frozen=True, slots=True)
 class RenewalFailed(Event):
-    """Not yet a loss: the lease is lost only at its deadline."""
+    """A renewal was not answered, for the `cause` given. Not yet a loss: the lease is lost only at its deadline, in
+    `remaining` seconds. `fence` is the grant's."""
 
     fence: int
     remaining: float
@@ -96,19 +104,24 @@ class KeeperLate(Event):
 
 @dataclass(frozen=True, slots=True)
 class Lost(Event):
+    """A lease was lost, for a `reason`. `fence` is the grant's."""
+
     fence: int
     reason: LossReason
 
 
 @dataclass(frozen=True, slots=True)
 class Released(Event):
+    """A lock was released after it was `held` for this many seconds. `fence` is the grant's."""
+
     fence: int
     held: float
 
 
 @dataclass(frozen=True, slots=True)
 class Detached(Event):
-    """The lease has ended here while the lock is still held, for the client that adopts it."""
+    """The lease has ended here, after it was `held` for this many seconds, while the lock is still held for the client
+    that adopts it. `fence` is the grant's."""
 
     fence: int
     held: float
@@ -116,7 +129,8 @@ class Detached(Event):
 
 @dataclass(frozen=True, slots=True)
 class Degraded(Event):
-    """A lease was given without the server, as `on_unavailable` allows: `local` in this process only, or `open`."""
+    """A lease was given without the server, as `on_unavailable` allows. `how`: "local" excludes this process only,
+    "open" excludes nobody. `cause` says why the server could not be reached."""
 
     how: str
     cause: str
@@ -124,7 +138,7 @@ class Degraded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Downgraded(Event):
-    """A writer continues as a reader, under a new fence."""
+    """A writer continues as a reader, under a new `fence`, after it was `held` for writing for this many seconds."""
 
     fence: int
     held: float
@@ -132,7 +146,8 @@ class Downgraded(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFailed(Event):
-    """The server could not be told; the grant ends with its ttl."""
+    """The server could not be told of a release, for the `cause` given; the grant ends with its ttl. `fence` is the
+    grant's."""
 
     fence: int
     cause: str
@@ -140,6 +155,6 @@ class ReleaseFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class PreviousExpired(Event):
-    """The previous holder never released: it crashed, hung or was cut off."""
+    """The `previous` holder (its owner) never released: it crashed, hung or was cut off."""
 
     previous: str

@@ -19,7 +19,15 @@ __all__ = ["AsyncReadWriteLock", "AsyncSemaphore"]
 
 
 class AsyncReadWriteLock(BaseReadWriteLock[AsyncLock]):
-    """`read()` and `write()` each return an AsyncLock."""
+    """A read-write lock: `read()` and `write()` each return an AsyncLock. `locks.rwlock(name)` makes one.
+
+    Example:
+        >>> async def main():
+        ...     async with AsyncLocks("memory://") as locks, locks.rwlock("book").read() as lease:
+        ...         print(lease.kind.value)
+        >>> asyncio.run(main())
+        shared
+    """
 
     __slots__ = ()
 
@@ -33,12 +41,23 @@ class AsyncReadWriteLock(BaseReadWriteLock[AsyncLock]):
 
 
 class AsyncSemaphore(AsyncLock):
-    """At most `permits` are held at a time. The permits of a crashed holder are free again after its ttl."""
+    """A semaphore: at most `permits` are held at a time. `locks.semaphore(name, permits=3)` makes one. The permits of a
+    crashed holder are free again after its ttl.
+
+    Example:
+        >>> async def main():
+        ...     async with AsyncLocks("memory://") as locks:
+        ...         async with locks.semaphore("printers", permits=2).hold(2, wait=5) as lease:
+        ...             lease.check()
+        >>> asyncio.run(main())
+    """
 
     __slots__ = ()
 
     async def acquire(self, n: int = 1, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncLease:
-        """Returns a lease on `n` permits at once. Raises as AsyncLock does; TypeError or ValueError for a bad `n`."""
+        """Returns a lease on `n` permits at once; `wait` is how long to wait for them. Raises as `AsyncLock.acquire`;
+        TypeError or ValueError for a bad `n`.
+        """
         return await AsyncLock.acquire(self.asking_for(n), wait=wait, **unknown)
 
     async def try_acquire(self, n: int = 1) -> AsyncLease | None:
@@ -46,5 +65,7 @@ class AsyncSemaphore(AsyncLock):
         return await AsyncLock.try_acquire(self.asking_for(n))
 
     def hold(self, n: int = 1, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncHold:
-        """A single-use context manager on `n` permits: one task may enter it, another exit. Raises as `acquire`."""
+        """A single-use context manager on `n` permits: one task may enter it, another exit. `wait` as for `acquire`;
+        entering raises as `acquire`.
+        """
         return AsyncLock.hold(self.asking_for(n), wait=wait, **unknown)

@@ -22,10 +22,18 @@ _GLANCE = 0.25
 
 
 class AsyncLease(BaseLease):
-    """One grant, renewed automatically. Call `check()` before anything that must not run twice.
+    """One grant in your hands, renewed automatically until it is released or lost. `await lock.acquire()` and `async
+    with` blocks give one; it is a context manager itself. The body of an `async with` is cancelled when the lease is
+    lost.
 
-    Itself a context manager: `async with await lock.acquire() as lease:` releases at the end as `async with lock:`
-    does, and a loss cancels the body in the same way.
+    Example:
+        >>> async def main():
+        ...     async with AsyncLocks("memory://") as locks:
+        ...         async with await locks.lock("order:42").acquire(wait=5) as lease:
+        ...             await lease.renew("30s")
+        ...             print(lease.remaining() > 20, await lease.wait_lost(timeout=0))
+        >>> asyncio.run(main())
+        True False
     """
 
     lock: "AsyncLock"

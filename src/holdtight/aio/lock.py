@@ -42,7 +42,14 @@ _PATIENCE = 2.0
 
 
 class AsyncLock(BaseLock, Decorator):
-    """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
+    """An exclusive lock for asyncio, as configuration: cheap to make, safe to share, holds no grant.
+
+    Example:
+        >>> async def main():
+        ...     async with AsyncLocks("memory://") as locks, locks.lock("order:42") as lease:
+        ...         lease.check()
+        >>> asyncio.run(main())
+    """
 
     __slots__ = ("_clock", "_lane", "_patience", "_runtime", "_unusual", "_wait")
 
@@ -371,8 +378,8 @@ class AsyncLock(BaseLock, Decorator):
             pass  # an event and a log line report it; the body has done its work, and the ttl ends the grant
 
     def hold(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncHold:
-        """A single-use context manager that carries its lease: one task may enter it, another exit. A loss cancels no
-        task.
+        """A single-use context manager that carries its lease: one task may enter it, another exit. `wait` as for
+        `acquire`. A loss cancels no task.
 
         Entering raises as `acquire`.
         """

@@ -97,10 +97,20 @@ class _Block(Block):
 
 
 class AsyncMulti(BaseMulti[AsyncLock], Decorator):
-    """Several locks that are held together or not at all."""
+    """Several locks that are held together or not at all. `locks.multi("a", "b")` makes one.
+
+    Example:
+        >>> async def main():
+        ...     async with AsyncLocks("memory://") as locks, locks.multi("a", "b") as lease:
+        ...         print(sorted(lease.fences))
+        >>> asyncio.run(main())
+        ['a', 'b']
+    """
 
     async def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncLease:
-        """Returns one lease on all parts. Raises as `AsyncLock.acquire`, naming the part that could not be had."""
+        """Returns one lease on all parts, after at most `wait` for all of them together. Raises as `AsyncLock.acquire`,
+        naming the part that could not be had.
+        """
         if unknown:
             raise unknown_options("acquire", unknown, ("wait",))
         return self.taken(await self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
@@ -190,9 +200,8 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator):
         await end_block(self.key, kind, error, self.step_out)
 
     def hold(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncHold:
-        """A single-use context manager that carries its lease: one task may enter it, another exit.
-
-        Entering raises as `acquire`.
+        """A single-use context manager that carries its lease: one task may enter it, another exit. `wait` as for
+        `acquire`; entering raises as `acquire`.
         """
         if unknown:
             raise unknown_options("hold", unknown, ("wait",))

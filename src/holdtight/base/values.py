@@ -43,6 +43,8 @@ LONGEST_LABEL = 128
 
 
 class Kind(enum.Enum):
+    """What a lease holds."""
+
     EXCLUSIVE = "exclusive"
     """Also the kind of `rwlock(name).write()`."""
     SHARED = "shared"
@@ -66,6 +68,8 @@ _KINDS = {
 
 
 class LossReason(enum.Enum):
+    """Why a lease was lost. Final once set."""
+
     EXPIRED = "expired"
     TAKEN = "taken"
     FORCED = "forced"

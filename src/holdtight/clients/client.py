@@ -98,9 +98,27 @@ class BaseLocks(Reports, PublicClient, Generic[L]):
         label: "str | Unset | None" = UNSET,
         **unknown: "Never",
     ) -> L:
-        """Returns an exclusive lock under this name. Sends nothing: a lock is only configuration.
+        """Returns an exclusive lock under this name. Sends nothing: a lock is configuration, cheap to make and safe to
+        share.
+
+        `rwlock(name).write()` is the same lock. Names are texts of up to 512 bytes of UTF-8.
+
+        Options:
+            ttl: how long the server keeps the lock if this process dies. It is renewed while held.
+            wait: how long `acquire` and `with` wait for it: None for ever, 0 not at all.
+            reentrant: whether a thread or task that holds it may acquire it again, under the same fence. Default False.
+            renew: False never renews: the lease ends with its ttl, which may then be as short as 10 ms. Default True.
+            max_hold: the lease is lost after this time even if it was renewed; None sets no limit.
+            label: a text for people who inspect the lock.
+
+            Options that are not given come from the name's profile, then from the client.
 
         Raises TypeError or ValueError for a name or option that is not allowed.
+
+        Example:
+            >>> lock = locks.lock("order:42", ttl="10s", wait=5)
+            >>> with lock as lease:
+            ...     lease.check()
         """
         try:
             latest = self._latest_by_name.get(name)

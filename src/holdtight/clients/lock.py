@@ -46,6 +46,7 @@ class BaseLock(PublicLock):
 
     @property
     def name(self) -> str:
+        """The name that the lock was made with."""
         return self._name
 
     @property

@@ -39,6 +39,7 @@ class BaseMulti(PublicLock, Generic[L]):
 
     @property
     def name(self) -> str:
+        """The names of all parts, in the order in which they are taken."""
         return " + ".join(part.name for part in self.parts)
 
     @property

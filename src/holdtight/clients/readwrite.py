@@ -41,6 +41,7 @@ class BaseReadWriteLock(PublicReadWriteLock, Generic[L]):
 
     @property
     def name(self) -> str:
+        """The name that the lock was made with."""
         return self._name
 
     def read(self, **options: "Unpack[LockOptions]") -> L:

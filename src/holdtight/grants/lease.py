@@ -92,10 +92,12 @@ class BaseLease(PublicLease):
 
     @property
     def name(self) -> str:
+        """The lock's name; of several locks, their names joined with " + "."""
         return self.tenure.name
 
     @property
     def kind(self) -> Kind:
+        """What is held: `Kind.EXCLUSIVE`, `SHARED` (a reader), `PERMITS` (a semaphore) or `MULTI` (several locks)."""
         return self.tenure.kind
 
     @property
@@ -113,10 +115,12 @@ class BaseLease(PublicLease):
 
     @property
     def fences(self) -> Mapping[str, int]:
+        """The fence of each name; of several locks, all of them."""
         return {self.tenure.name: self.fence}
 
     @property
     def ttl(self) -> float:
+        """Seconds that the server keeps the lock after each renewal."""
         return self.tenure.ttl
 
     def remaining(self) -> float:
@@ -125,10 +129,12 @@ class BaseLease(PublicLease):
 
     @property
     def lost(self) -> bool:
+        """Whether the lease is lost. Reads the clock, asks nobody; once True, it stays True."""
         return self.tenure.lost()
 
     @property
     def reason(self) -> LossReason | None:
+        """Why the lease was lost, as a `LossReason`; None if it is not lost."""
         self.tenure.lost()
         return self.tenure.reason
 
@@ -160,6 +166,7 @@ class BaseLease(PublicLease):
 
     @property
     def acks(self) -> int:
+        """How many replicas have confirmed the grant. Always 0: not built yet."""
         return 0
 
     @property

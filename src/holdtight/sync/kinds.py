@@ -19,7 +19,13 @@ __all__ = ["ReadWriteLock", "Semaphore"]
 
 
 class ReadWriteLock(BaseReadWriteLock[Lock]):
-    """`read()` and `write()` each return a Lock."""
+    """A read-write lock: `read()` and `write()` each return a Lock. `locks.rwlock(name)` makes one.
+
+    Example:
+        >>> with locks.rwlock("book").read() as lease:
+        ...     print(lease.kind.value)
+        shared
+    """
 
     __slots__ = ()
 
@@ -33,12 +39,20 @@ class ReadWriteLock(BaseReadWriteLock[Lock]):
 
 
 class Semaphore(Lock):
-    """At most `permits` are held at a time. The permits of a crashed holder are free again after its ttl."""
+    """A semaphore: at most `permits` are held at a time. `locks.semaphore(name, permits=3)` makes one. The permits of a
+    crashed holder are free again after its ttl.
+
+    Example:
+        >>> with locks.semaphore("printers", permits=2).acquire(2, wait=5) as lease:
+        ...     lease.check()
+    """
 
     __slots__ = ()
 
     def acquire(self, n: int = 1, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Lease:
-        """Returns a Lease on `n` permits at once. Raises as `Lock.acquire`; TypeError or ValueError for a bad `n`."""
+        """Returns a lease on `n` permits at once; `wait` is how long to wait for them. Raises as `Lock.acquire`;
+        TypeError or ValueError for a bad `n`.
+        """
         return Lock.acquire(self.asking_for(n), wait=wait, **unknown)
 
     def try_acquire(self, n: int = 1) -> Lease | None:
@@ -46,5 +60,7 @@ class Semaphore(Lock):
         return Lock.try_acquire(self.asking_for(n))
 
     def hold(self, n: int = 1, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Hold:
-        """A single-use context manager on `n` permits: one thread may enter it, another exit. Raises as `acquire`."""
+        """A single-use context manager on `n` permits: one thread may enter it, another exit. `wait` as for `acquire`;
+        entering raises as `acquire`.
+        """
         return Lock.hold(self.asking_for(n), wait=wait, **unknown)

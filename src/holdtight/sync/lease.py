@@ -21,9 +21,15 @@ _GLANCE = 0.25
 
 
 class Lease(BaseLease):
-    """One grant, renewed automatically. Call `check()` before anything that must not run twice.
+    """One grant in your hands, renewed automatically until it is released or lost. `lock.acquire()` and `with` blocks
+    give one; it is a context manager itself. Call `check()` before anything that must not run twice.
 
-    Itself a context manager: `with lock.acquire() as lease:` releases at the end as `with lock:` does.
+    Example:
+        >>> with locks.lock("order:42").acquire(wait=5) as lease:
+        ...     lease.on_lost(lambda lost: print("lost", lost.name))
+        ...     lease.renew("30s")
+        ...     print(lease.remaining() > 20, lease.wait_lost(timeout=0))
+        True False
     """
 
     lock: "Lock"

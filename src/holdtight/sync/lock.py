@@ -37,7 +37,17 @@ _new = object.__new__
 
 
 class Lock(ReleasingLock, Decorator):
-    """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
+    """An exclusive lock as configuration: cheap to make, safe to share, holds no grant. `locks.lock(name)` makes one.
+
+    Example:
+        >>> with locks.lock("order:42") as lease:       # waits, holds, releases
+        ...     lease.check()
+        >>> @locks.lock("report")                       # every call holds the lock
+        ... def report():
+        ...     return "done"
+        >>> report()
+        'done'
+    """
 
     __slots__ = ("_lane", "_tell", "_unusual", "_wait")
 
@@ -51,12 +61,19 @@ class Lock(ReleasingLock, Decorator):
     # Acquiring.
 
     def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Lease:
-        """Returns a Lease. Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, or
-        RuntimeError on a closed client.
+        """Returns a Lease; `wait` is how long to wait for it, and the lock's own `wait` if it is left out.
 
-        Raises DeadlockDetected at once if this thread holds the lock in a block. If it holds the lock through
-        `acquire()`, another thread may release that, so this call waits, and logs it after `deadlock_after` seconds. In
-        a thread that runs an event loop, waiting for a task of that loop raises DeadlockDetected; other waits warn.
+        Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, RuntimeError on a closed
+        client.
+
+        Raises DeadlockDetected at once if this thread holds the lock in a block, LockTimeout with `wait=0`. If it holds
+        the lock through `acquire()`, another thread may release that, so this call waits, and logs it after
+        `deadlock_after` seconds. In a thread that runs an event loop, waiting for a task of that loop raises
+        DeadlockDetected; other waits warn.
+
+        Example:
+            >>> lease = locks.lock("order:42").acquire(wait=5)
+            >>> lease.release()
         """
         if unknown:
             raise unknown_options("acquire", unknown, ("wait",))
@@ -66,7 +83,13 @@ class Lock(ReleasingLock, Decorator):
         return lease
 
     def try_acquire(self) -> Lease | None:
-        """Returns a Lease, or None if it is not free now. Never waits. Raises Unavailable, RuntimeError once closed."""
+        """Returns a Lease, or None if it is not free now. Never waits. Raises Unavailable, RuntimeError once closed.
+
+        Example:
+            >>> lease = locks.lock("nightly").try_acquire()
+            >>> if lease is not None:
+            ...     lease.release()
+        """
         who = identity()
         if who.stack or who.grants:
             try:
@@ -323,6 +346,10 @@ class Lock(ReleasingLock, Decorator):
         """A single-use context manager that carries its lease: one thread may enter it, another exit.
 
         Entering raises as `acquire`.
+
+        Example:
+            >>> with locks.lock("order:42").hold(wait=5) as lease:
+            ...     lease.check()
         """
         if unknown:
             raise unknown_options("hold", unknown, ("wait",))

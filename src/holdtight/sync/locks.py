@@ -36,8 +36,50 @@ R = TypeVar("R")
 
 
 class Locks(BaseLocks[Lock]):
-    """A client for blocking code: locks on one server or quorum. Cheap to keep, safe to share between threads, survives
-    fork."""
+    """A client for blocking code: locks on one server or a quorum. Safe to share between threads; survives fork. Make
+    one and keep it: `close()` it at the end, or use it as a context manager.
+
+    Options:
+        target: where the locks are: a URL, a client object of redis-py or valkey-py whose settings are read, or a list
+            of either, which is a quorum. Default: $HOLDTIGHT_URL, then $REDIS_URL.
+        namespace: the prefix of every key. Clients exclude each other within one namespace only. Default "ht".
+        ttl: how long the server keeps a lock whose holder has died. A live holder renews it every third of that time.
+            100 ms to 7 days. Default 30 s.
+        wait: how long acquiring waits: None for ever, 0 not at all. Default None.
+        label: a text for people who inspect a lock or read an error about it. Default None.
+        profiles: a mapping from name patterns such as "orders:*" to `Profile`: other values for these names. Default
+            None.
+        acks: not built yet; anything but 0 raises NotSupported.
+        on_unavailable: what to do when the server cannot be reached. "raise" raises Unavailable; "local" gives a lock
+            of this process only; "open" gives the lock without asking anybody. `lease.degraded` tells. Default "raise".
+        drift: how far clocks may diverge while a lease runs, as a `Drift`. The holder relies on the ttl less that.
+            Default: 1% of the ttl and 2 ms.
+        max_waiters: how many may wait for one name; the next one gets QueueFull. Default 10,000.
+        deadlock_after: how long a caller that holds other locks waits before it looks for a deadlock. Default 1 s.
+        connect_timeout: how long connecting may take. Default 2 s.
+        retry: the pauses between attempts to reach a server, as a `Backoff`. Default: 10 ms to 1 s.
+        max_connections: the most connections that callers share; a caller that finds none free waits for one. Not on a
+            quorum. Default None: as many as there are callers at a time.
+        tls: an `ssl.SSLContext` for connections to the server, in place of the TLS settings of the URL. Default None.
+        credentials: a password, (user, password), or a callable that gives either and is called at every connect.
+            Default None: those of the URL.
+        sentinel_credentials: not built yet; raises NotSupported.
+        max_ttl: of a quorum: the longest ttl that its clients may ask for. A node that restarts keeps out of votes for
+            that long. All clients of a quorum must agree. Default 2 minutes.
+        restart_guard: of a quorum: whether a node that restarts keeps out of votes for `max_ttl`. Default True.
+        spin: a blocking caller polls for its answer for about a tenth of a millisecond before it sleeps, which makes a
+            nearby server quicker to answer and costs processor time. It stops by itself where that does not pay.
+            Default True.
+
+    Raises TypeError or ValueError for an option that is not allowed, NotSupported for one that would be unsafe here.
+    Does not connect: the first acquisition does.
+
+    Example:
+        >>> with Locks("memory://", ttl="10s") as locks:
+        ...     with locks.lock("order:42", wait=5) as lease:
+        ...         print(lease.name, lease.lost)
+        order:42 False
+    """
 
     public = (*BaseLocks.public, "close")
     lock_type = Lock
@@ -131,9 +173,17 @@ class Locks(BaseLocks[Lock]):
         name: str,
         **options: "Unpack[LockOptions]",
     ) -> ReadWriteLock:
-        """Returns a read-write lock; its `.read()` and `.write()` each return a lock. First come, first served.
+        """Returns a read-write lock: its `.read()` and its `.write()` each return a lock. Readers share it, a writer
+        excludes all others; first come, first served. The options are those of `lock`, and the defaults of both.
 
         Raises TypeError or ValueError for a name or option that is not allowed.
+
+        Example:
+            >>> book = locks.rwlock("book", ttl="10s")
+            >>> with book.write(wait=5) as lease:
+            ...     reader = lease.downgrade()
+            >>> book.locked()
+            False
         """
         made: ReadWriteLock = self._rwlock(name, options)
         return made
@@ -145,9 +195,16 @@ class Locks(BaseLocks[Lock]):
         permits: int,
         **options: "Unpack[LockOptions]",
     ) -> Semaphore:
-        """Returns a semaphore of `permits` permits. Each request brings its own limit; the server stores none.
+        """Returns a semaphore: at most `permits` are held at a time. Every request brings its own limit; the server
+        stores none. The options are those of `lock`, except `reentrant`.
 
-        Raises TypeError or ValueError for a name or option that is not allowed.
+        Raises TypeError or ValueError for a name or option that is not allowed, NotSupported on a quorum.
+
+        Example:
+            >>> seats = locks.semaphore("seats", permits=3)
+            >>> with seats as one, seats.acquire(2) as two:
+            ...     print(seats.try_acquire())
+            None
         """
         made: Semaphore = self._semaphore(name, permits, options)
         return made
@@ -157,16 +214,27 @@ class Locks(BaseLocks[Lock]):
         *names_or_locks: "str | Lock | Multi",
         **options: "Unpack[LockOptions]",
     ) -> Multi:
-        """Returns several locks as one: all or nothing, always taken in one order. Options are for parts given by name.
+        """Returns several locks as one: all or nothing, always taken in one order, so that two of them never wait for
+        each other. `wait` is for all of them together; the other options are for parts given by name.
 
         Raises TypeError or ValueError for a part or option that is not allowed.
+
+        Example:
+            >>> with locks.multi("account:1", "account:2", wait=5) as lease:
+            ...     print(sorted(lease.fences))
+            ['account:1', 'account:2']
         """
         return Multi(self, *multi_of(self, names_or_locks, options))
 
     def inspect(self, name: str) -> LockInfo:
-        """The holders of this name, and its waiters in order.
+        """Reads the holders of this name, and its waiters in order. `print()` shows them as a table.
 
         Raises Unavailable; TypeError or ValueError for a name that is not allowed.
+
+        Example:
+            >>> with locks.lock("order:42", label="checkout"):
+            ...     print(locks.inspect("order:42").holders[0].label)
+            checkout
         """
         check_name(name)
         return self.run(self._look(name), name)
@@ -180,10 +248,17 @@ class Locks(BaseLocks[Lock]):
         return self.run(self._bless(), "")
 
     def adopt(self, text: str, *, ttl: "Duration | Unset" = UNSET, label: "str | Unset | None" = UNSET) -> Lease:
-        """Takes over a detached lock under a new owner and a higher fence.
+        """Takes over a lock that `lease.detach()` has left, under a new owner and a higher fence. `ttl` and `label` are
+        those of `lock`.
 
         Raises LeaseLost if it is too late, Unavailable, NotSupported on a quorum, RuntimeError once closed; TypeError
         or ValueError if `text` does not come from `detach()`.
+
+        Example:
+            >>> text = locks.lock("order:42").acquire().detach(ttl="5s")
+            >>> with locks.adopt(text) as lease:
+            ...     print(lease.name)
+            order:42
         """
         detached = Detached.read(text)
         self.check_open()

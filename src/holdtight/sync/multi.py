@@ -78,10 +78,18 @@ class MultiLease(MultiLeaseMixin, Lease):
 
 
 class Multi(BaseMulti[Lock], Decorator):
-    """Several locks that are held together or not at all."""
+    """Several locks that are held together or not at all. `locks.multi("a", "b")` makes one.
+
+    Example:
+        >>> with locks.multi("a", "b") as lease:
+        ...     print(lease.fences["a"] > 0)
+        True
+    """
 
     def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Lease:
-        """Returns one lease on all parts. Raises as `Lock.acquire`, naming the part that could not be had."""
+        """Returns one lease on all parts, after at most `wait` for all of them together. Raises as `Lock.acquire`,
+        naming the part that could not be had.
+        """
         if unknown:
             raise unknown_options("acquire", unknown, ("wait",))
         return self.taken(self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
@@ -197,9 +205,8 @@ class Multi(BaseMulti[Lock], Decorator):
             raise
 
     def hold(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Hold:
-        """A single-use context manager that carries its lease: one thread may enter it, another exit.
-
-        Entering raises as `acquire`.
+        """A single-use context manager that carries its lease: one thread may enter it, another exit. `wait` as for
+        `acquire`; entering raises as `acquire`.
         """
         if unknown:
             raise unknown_options("hold", unknown, ("wait",))

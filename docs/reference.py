@@ -1,0 +1,162 @@
+"""Writes docs/reference.md from the docstrings: `make docs`. tests/docs/test_reference.py says when it is stale."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import holdtight
+from holdtight import errors, events
+
+PAGE = Path(__file__).with_name("reference.md")
+INTRODUCTION = """\
+# Reference
+
+Made from the docstrings by `make docs`: edit those. Every example runs in the tests; in them, `locks` is
+`Locks("memory://")`. `AsyncLocks` and its locks and leases have the same methods: those that talk to a server are
+awaited, blocks are `async with`.
+
+Durations are seconds as a number, a `timedelta`, or a text: `"250ms"`, `"5s"`, `"2m"`, `"1h"` (`holdtight.Duration`).
+"""
+TARGETS = """\
+## Targets
+
+| target | meaning |
+| --- | --- |
+| none | `$HOLDTIGHT_URL`, then `$REDIS_URL`; without either, ValueError |
+| `redis://user:password@host:6379/0`, `valkey://…` | one server |
+| `rediss://…`, `valkeys://…` | one server with TLS; `?ssl_ca_certs=…&ssl_certfile=…&ssl_keyfile=…` |
+| `unix:///run/redis.sock?db=0` | one server on a Unix socket |
+| `embedded://` | one Valkey server for all processes of this user on this machine (`holdtight[embedded]`) |
+| `memory://`, `memory://name` | this process only, one store per name |
+| a list of the above that are servers | a quorum of independent servers |
+| a `redis.Redis`, `redis.asyncio.Redis`, or valkey-py's | its settings are read; its connections are not used |
+"""
+
+OPTIONS_OF_LOCKS = "The options are those of `Locks`, without `spin`; `max_connections` has no effect.\n\n"
+
+
+def paragraphs(text: str) -> str:
+    """A docstring as Markdown: options become a table, examples become code."""
+    head, mark, example = text.partition("Example:\n")
+    parts: list[str] = []
+    for block in re.split(r"\n\s*\n", head.strip("\n")):
+        if block.startswith("Options:"):
+            entries = re.split(r"\n(?=    \S)", block.removeprefix("Options:").strip("\n"))
+            rows = [" ".join(entry.split()).partition(": ") for entry in entries]
+            cells = [(word, said.replace("|", "\\|")) for word, _, said in rows]
+            parts.append("| option | meaning |\n| --- | --- |\n" + "\n".join(f"| `{a}` | {b} |" for a, b in cells))
+        else:
+            parts.append(" ".join(block.split()))
+    if mark:
+        parts.append("```pycon\n" + textwrap.dedent(example).strip("\n") + "\n```")
+    return "\n\n".join(part for part in parts if part)
+
+
+def said(of: Any) -> str:
+    return paragraphs(inspect.getdoc(of) or "")
+
+
+def signature(of: Any) -> str:
+    """The parameters as a user writes them."""
+    words: list[str] = []
+    starred = False
+    for each in inspect.signature(of).parameters.values():
+        if each.name in ("self", "unknown"):
+            continue
+        if each.kind is each.VAR_KEYWORD:
+            words.append("…")
+            continue
+        if each.kind is each.KEYWORD_ONLY and not starred:
+            words.append("*")
+            starred = True
+        if each.kind is each.VAR_POSITIONAL:
+            words.append(f"*{each.name}")
+            starred = True
+        elif each.default is each.empty:
+            words.append(each.name)
+        else:
+            default = "…" if repr(each.default) == "…" else repr(each.default)
+            words.append(f"{each.name}={default}")
+    return f"({', '.join(words)})"
+
+
+def members(cls: Any, names: tuple[str, ...], of: str) -> Iterator[str]:
+    for name in sorted(names):
+        found = inspect.getattr_static(cls, name, None)
+        if found is None:
+            continue
+        if isinstance(found, property):
+            yield f"### `{of}.{name}`\n\n{said(found)}"
+        elif callable(found):
+            yield f"### `{of}.{name}{signature(found)}`\n\n{said(found)}"
+
+
+def kinds() -> Iterator[str]:
+    for cls, word in (
+        (holdtight.Locks, "locks"),
+        (holdtight.Lock, "lock"),
+        (holdtight.ReadWriteLock, "rwlock"),
+        (holdtight.Semaphore, "semaphore"),
+        (holdtight.Multi, "multi"),
+        (holdtight.Lease, "lease"),
+    ):
+        yield f"## {cls.__name__}\n\n{said(cls)}"
+        own = cls.public
+        if word in ("semaphore", "multi"):
+            own = tuple(name for name in own if name in vars(cls))
+        yield from members(cls, own, word)
+    for name in sorted(name for name in holdtight.__all__ if name.startswith("Async")):
+        text = re.sub(r"(?s)Options:\n.*?\n\n", OPTIONS_OF_LOCKS, inspect.getdoc(getattr(holdtight, name)) or "")
+        yield f"## {name}\n\n{paragraphs(text)}"
+
+
+def values() -> Iterator[str]:
+    yield f"## Profile\n\n{said(holdtight.Profile)}"
+    for cls in (holdtight.Drift, holdtight.Backoff):
+        yield f"## {cls.__name__}{signature(cls)}\n\n{said(cls)}"
+    for cls in (holdtight.LockInfo, holdtight.Holder, holdtight.Waiter):
+        fields = "\n".join(f"- `{name}`" for name in cls._fields)
+        yield f"## {cls.__name__}\n\n{said(cls)}\n\n{fields}"
+    for enum in (holdtight.Kind, holdtight.LossReason):
+        rows = "\n".join(f"| `{each.name}` | {each.text} |" for each in enum)
+        yield f"## {enum.__name__}\n\n{said(enum)}\n\n| | |\n| --- | --- |\n{rows}"
+
+
+def of_events() -> Iterator[str]:
+    yield f"## Events\n\nFrom `holdtight.events`. {said(events)}\n\n{said(events.Events.subscribe)}"
+    for name in events.__all__:
+        cls = getattr(events, name)
+        if not dataclasses.is_dataclass(cls) or cls is events.Event:
+            continue
+        fields = ", ".join(f"`{each.name}`" for each in dataclasses.fields(cls))
+        yield f"### `{name}`\n\n{said(cls)}\n\nFields: {fields}."
+
+
+def of_errors() -> Iterator[str]:
+    yield (
+        "## Errors\n\nFrom `holdtight` and `holdtight.errors`. All have `code`, `name`, `message`, `holder`, `waited`, "
+        "`nodes`; they pickle. `python -m holdtight explain CODE` prints what to do about one."
+    )
+    rows = ["| error | code | also a | meaning |", "| --- | --- | --- | --- |"]
+    for name in errors.__all__:
+        cls = getattr(errors, name)
+        bases = ", ".join(f"`{base.__name__}`" for base in cls.__bases__)
+        rows.append(f"| `{name}` | {f'`{cls.code}`' if cls.code else ''} | {bases} | {' '.join(said(cls).split())} |")
+    yield "\n".join(rows)
+
+
+def written() -> str:
+    parts = [INTRODUCTION.rstrip(), TARGETS.rstrip(), *kinds(), *values(), *of_events(), *of_errors()]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(), "utf-8")
+    print(f"wrote {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}", file=sys.stderr)

@@ -1,0 +1,99 @@
+"""The docstrings are the reference: complete, with examples that run, and docs/reference.md is made from them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import doctest
+import importlib.util
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdtight
+from holdtight import Locks, events
+
+ROOT = Path(__file__).parents[2]
+CLASSES = [getattr(holdtight, name) for name in holdtight.__all__ if inspect.isclass(getattr(holdtight, name))]
+PUBLIC = [cls for cls in CLASSES if hasattr(cls, "public")]
+
+
+def reference() -> Any:
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs/reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_what_the_docstrings_say() -> None:
+    assert (ROOT / "docs/reference.md").read_text("utf-8") == reference().written(), "stale: run make docs"
+
+
+def verbs() -> Iterator[tuple[str, Any]]:
+    for cls in PUBLIC:
+        for name in cls.public:
+            found = inspect.getattr_static(cls, name, None)
+            if found is not None:
+                yield f"{cls.__name__}.{name}", found
+
+
+@pytest.mark.parametrize(("name", "of"), [*verbs()], ids=[name for name, _ in verbs()])
+def test_every_public_method_is_documented(name: str, of: Any) -> None:
+    said = inspect.getdoc(of) or ""
+    assert len(said) > 20
+    if callable(of):
+        for each in inspect.signature(of).parameters.values():
+            if each.name not in ("self", "unknown", "options", "names_or_locks", "name", "label"):
+                assert re.search(rf"\b{each.name}\b", said), f"{name} does not explain {each.name}"
+
+
+@pytest.mark.parametrize("cls", [holdtight.Locks, holdtight.AsyncLocks], ids=lambda cls: cls.__name__)
+def test_every_option_of_a_client_is_explained_with_its_default(cls: Any) -> None:
+    said = inspect.getdoc(cls) or ""
+    options = said.partition("Options:\n")[2].partition("\n\n")[0] + "\n"
+    explained = dict(re.findall(r"(?m)^    (\w+): ((?:.+\n)(?:        .+\n)*)", options))
+    parameters = [each.name for each in inspect.signature(cls).parameters.values() if each.name != "unknown"]
+    assert list(explained) == parameters
+    assert [word for word, text in explained.items() if "efault" not in text and "not built" not in text] == []
+
+
+def documented() -> Iterator[tuple[str, Any]]:
+    for cls in CLASSES:
+        yield cls.__name__, cls
+    yield from verbs()
+
+
+EXAMPLES = [(name, of) for name, of in documented() if ">>>" in (inspect.getdoc(of) or "")]
+
+
+@pytest.mark.parametrize(("name", "of"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
+def test_examples_run(name: str, of: Any) -> None:
+    names = {each: getattr(holdtight, each) for each in holdtight.__all__}
+    with Locks("memory://", wait=5) as locks:
+        test = doctest.DocTestParser().get_doctest(
+            inspect.getdoc(of) or "", {**names, "locks": locks, "asyncio": asyncio}, name, None, None
+        )
+        said: list[str] = []
+        doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+        assert not said, "".join(said)
+
+
+@pytest.mark.parametrize("cls", PUBLIC, ids=lambda cls: cls.__name__)
+def test_every_public_class_has_an_example(cls: Any) -> None:
+    assert ">>>" in (inspect.getdoc(cls) or "")
+
+
+@pytest.mark.parametrize("name", [name for name in events.__all__ if name not in ("Event", "Events")])
+def test_every_event_is_explained_with_its_fields(name: str) -> None:
+    cls = getattr(events, name)
+    said = inspect.getdoc(cls) or ""
+    assert not said.startswith(f"{name}("), "dataclass made this text"
+    for each in dataclasses.fields(cls):
+        if each.name not in ("name", "owner"):
+            assert re.search(rf"`{each.name}`", said), f"{name} does not explain {each.name}"
