@@ -105,7 +105,7 @@ def server(shared_server: RunningServer) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def start_server() -> Iterator[StartServer]:
-    """Starts servers of one's own: start_server(*options, flavour=None, **as for servers.start)."""
+    """Starts servers for one test: start_server(*options, flavour=None, **as for servers.start)."""
     with ExitStack() as stack:
 
         def begin(*options: str, flavour: Flavour | None = None, **settings: Any) -> RunningServer:
@@ -116,7 +116,7 @@ def start_server() -> Iterator[StartServer]:
 
 @pytest.fixture
 def private_server(request: pytest.FixtureRequest, start_server: StartServer) -> RunningServer:
-    """A server of one's own, to be paused and killed. Of another flavour: parametrize it, indirect=True."""
+    """A server of the test's own, to be paused and killed. Of another flavour: parametrize it, indirect=True."""
     return start_server(flavour=getattr(request, "param", None))
 
 

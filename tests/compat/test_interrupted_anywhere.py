@@ -53,13 +53,13 @@ def with_a_text(client: redis.Redis, name: str) -> None:
     try:
         lock.acquire(token="the service")
     except BaseException:
-        assert lock.local.token is None, "who did not get it cannot know that he has it"
+        assert lock.local.token is None, "a caller that did not get it has no token"
         raise
     try:
         lock.release()
     except BaseException:
         if lock.local.token is not None:
-            lock.release()  # its user knows of it: a text of one's own is one's own to give back
+            lock.release()  # the caller chose the text, so the caller must give it back
         raise
 
 
@@ -68,7 +68,9 @@ SPARED = frozenset(["__exit__", "release"])
 """At the very call nothing of ours runs yet that could catch it."""
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # of who was interrupted while connecting
+@pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning"
+)  # of a call that was interrupted while connecting
 @pytest.mark.parametrize("one_of", [4, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
 def test_interrupted_anywhere_it_leaves_nothing_behind(

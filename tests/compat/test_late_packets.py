@@ -38,7 +38,7 @@ SCRIPTS = (plain_store.TAKE, plain_store.GIVE, plain_store.KEEP, plain_store.SIG
 
 
 class Cell:
-    """One lock in the hands of one client, which goes through the proxy, and others who go straight to the server."""
+    """One lock in the hands of one client, which goes through the proxy, and others that go straight to the server."""
 
     def __init__(self, name: str, server: RunningServer, proxy: Proxy, face: Face, timeout: float | None) -> None:
         self.name, self.port, self.proxy, self.timeout = name, server.port, proxy, timeout
@@ -218,7 +218,7 @@ def why_not(late: Late, afterwards: str, timeout: float | None) -> str | None:
             "reacquire() is allowed without a timeout"
         )
     if late.held is (afterwards in TAKING):
-        return "it is held: somebody has to give it back first" if late.held else "it is given back already"
+        return "it is held: its owner has to give it back first" if late.held else "it is given back already"
     if not late.held and afterwards not in TAKING:
         return "it is given back already"
     if timeout is None and (afterwards in PROLONGING and afterwards != "nothing"):
@@ -281,7 +281,7 @@ def play(cell: Cell, late: Late, afterwards: str, fault: str) -> None:
             cell.lock.release()  # for all that it knows, it still has it
         wait_for(lambda: cell.state()[0] is None, within=TIMEOUT + 10, what="the ghost to go")
         return
-    assert after[0] == before[0], "somebody else's value"
+    assert after[0] == before[0], "the value of another owner"
     if "lengthens" not in late.allowed:
         assert after[1] <= before[1], "added to, or made longer"
     assert after[1] >= before[1], "shortened"
@@ -357,7 +357,7 @@ def test_a_text_is_not_free_while_a_request_for_it_may_still_arrive(
 
 @pytest.mark.parametrize("timeout", [TIMEOUT, None])
 @pytest.mark.usefixtures("known_scripts")
-def test_a_late_undo_of_a_signing_does_not_hit_who_came_next_with_the_same_text(
+def test_a_late_undo_of_a_signing_does_not_hit_the_next_owner_with_the_same_text(
     private_server: RunningServer, proxy: Proxy, face: Face, timeout: float | None
 ) -> None:
     cell = Cell("a", private_server, proxy, face, timeout)

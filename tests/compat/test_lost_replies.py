@@ -118,10 +118,10 @@ def test_a_lost_reply_to_the_giving_back_is_no_error(
     lost = proxy.swallow_reply(gives_back, cut=cut)
     releasing = start(lock.release)
     lost.wait()
-    private_server.command("SET", "a", "somebody else")
+    private_server.command("SET", "a", "another")
     releasing.result(20)
     assert face.call(lambda: lock.local.token) is None
-    assert private_server.command("GET", "a") == "somebody else"
+    assert private_server.command("GET", "a") == "another"
 
 
 @CUTS
@@ -190,10 +190,10 @@ def test_time_is_not_added_twice_to_what_was_handed_over(
     assert 110_000 < int(private_server.command("PTTL", "a")) <= 120_000
 
 
-def test_time_that_somebody_else_may_have_added_as_well_is_an_error(
+def test_time_that_another_caller_may_have_added_as_well_is_an_error(
     private_server: RunningServer, proxy: Proxy, face: Face
 ) -> None:
-    """The answer is lost, and then another who has the same text changes the expiry: it does not tell any more."""
+    """The answer is lost, and then another owner with the same text changes the expiry: it proves nothing then."""
     lock = face.lock("a", timeout=20)
     lock.acquire()
     lock.reacquire()
@@ -288,10 +288,10 @@ def test_a_lock_that_was_lost_is_not_given_back_by_a_lost_reply(
     """Only an answer that got lost lets "not ours" pass for given back."""
     lock = face.lock("a", timeout=20)
     lock.acquire()
-    private_server.command("SET", "a", "somebody else")
+    private_server.command("SET", "a", "another")
     with pytest.raises(LockNotOwnedError):
         lock.release()
-    assert private_server.command("GET", "a") == "somebody else"
+    assert private_server.command("GET", "a") == "another"
 
 
 @pytest.mark.parametrize("script", [plain_store.UNSIGN, plain_store.GIVE], ids=["first", "second"])

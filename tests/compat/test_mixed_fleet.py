@@ -103,7 +103,7 @@ def test_the_board_sees_a_lock_that_lets_everybody_in(
     board.close()
 
 
-def test_who_died_with_the_lock_is_waited_for_until_its_time_has_passed(
+def test_a_holder_that_died_is_waited_for_until_its_time_has_passed(
     private_server: RunningServer, start_child: StartChild
 ) -> None:
     for maker in ("redis.lock", "holdtight.compat.redis_py"):

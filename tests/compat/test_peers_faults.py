@@ -62,7 +62,7 @@ def test_1_after_a_lost_reply_the_lock_is_known_to_be_ours(
         assert not private_server.command("EXISTS", "a")
 
 
-def test_1_a_lost_reply_to_who_does_not_wait_leaves_nothing_behind(
+def test_1_a_lost_reply_to_a_caller_that_does_not_wait_leaves_nothing_behind(
     private_server: RunningServer, proxy: Proxy, open_face: OpenFace, maker: Maker
 ) -> None:
     face = open_face(proxy.url, maker, socket_timeout=0.3)
@@ -146,7 +146,7 @@ def test_3_a_task_cannot_release_what_another_has_taken(
 
 
 @pytest.mark.parametrize("colour", ["asyncio"])
-def test_3_who_has_lost_the_lock_does_not_release_that_of_its_successor(
+def test_3_a_holder_that_lost_the_lock_does_not_release_that_of_its_successor(
     private_server: RunningServer, open_face: OpenFace, maker: Maker
 ) -> None:
     face = open_face(private_server.url, maker)
@@ -295,7 +295,7 @@ def test_time_is_added_once_though_it_was_asked_for_twice(
     assert (int(private_server.command("PTTL", "a")) > 200_000) is (maker == "redis-py")
 
 
-def test_a_release_that_is_sent_twice_does_not_hit_another_who_chose_the_same_text(
+def test_a_release_that_is_sent_twice_does_not_hit_another_owner_with_the_same_text(
     private_server: RunningServer, proxy: Proxy, open_face: OpenFace, maker: Maker
 ) -> None:
     face = open_face(proxy.url, maker)

@@ -361,7 +361,7 @@ def test_a_text_is_given_back_by_a_cover_that_nobody_else_has(server: RunningSer
 # Connections
 
 
-def test_connections_go_with_who_used_them(private_server: RunningServer) -> None:
+def test_connections_go_with_their_users(private_server: RunningServer) -> None:
     def clients() -> int:
         return len(private_server.command("CLIENT", "LIST").splitlines())
 

@@ -1,4 +1,4 @@
-"""A fleet that takes locks of all kinds at random and is killed at random, and a referee who reads its diary.
+"""A fleet that takes locks of all kinds at random and is killed at random, and a referee that reads its diary.
 
 Each worker writes a line to a shared file when a lease begins to protect something and another when it stops to: the
 first right after the grant, the second right before the release, so that what stands between is truly "held".
@@ -45,7 +45,7 @@ class Diary:
         at, until = boottime(), lease.tenure.deadline
         if what == "begin" and at >= until:
             return  # so long after the grant that it is lost: it has protected nothing
-        # Whoever notices only now that the lease is lost has held it until it was, and not until now.
+        # A worker that notices the loss only now held the lease until the loss, and not until now.
         moment = at if what == "begin" else min(at, until)
         for tenure in lease.tenures:
             words = [f"{moment:.6f}", what, self._worker, tenure.owner.hex(), tenure.name, mode, n, tenure.fence]

@@ -169,7 +169,7 @@ def tidy(server: RunningServer) -> None:
     for key, ms in lock_keys(server).items():
         assert 0 <= ms <= LONGEST_BOOKKEEPING_MS, f"{key} stays for {ms} ms"
         kind = server.command("TYPE", key)
-        assert kind != "zset", f"{key}: somebody stands in line: {server.command('ZRANGE', key, 0, -1)}"
+        assert kind != "zset", f"{key}: a waiter is left in line: {server.command('ZRANGE', key, 0, -1)}"
         if kind == "hash":
             fields = [field.encode("utf-8", "surrogateescape") for field in server.command("HKEYS", key)]
             markers = [field for field in fields if field[:1] == b"m" and len(field) == 25]

@@ -209,7 +209,7 @@ if __name__ == "__main__":
 
 
 def with_a_closed_loop(*urls: str) -> None:
-    """Somebody is inside a block and somebody waits when the loop is closed under them; the process lives on."""
+    """One task is inside a block and one waits when their loop is closed; the process lives on."""
     locks = AsyncLocks(urls[0] if len(urls) == 1 else urls)
     others = Locks(urls[0] if len(urls) == 1 else urls)
     kept.append(others.lock("wanted").acquire())

@@ -1,4 +1,4 @@
-"""Five servers of one's own, and the ways to them: each client may have proxies of its own, to be cut off by."""
+"""Five servers of the test's own. Each client may have its own proxies to them, which can cut it off."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ StartNodes: TypeAlias = Callable[..., Nodes]
 
 
 def votes_of(nodes: Nodes, name: str) -> list[bytes]:
-    """Who has the vote of each node, as its key says; empty for nobody."""
+    """The owner that each node's key names; empty for none."""
     found: list[bytes] = []
     for server in nodes.servers:
         with server.connect() as client:

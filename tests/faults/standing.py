@@ -27,7 +27,7 @@ def wanted(locks: Any, label: str) -> Any:
 
 
 def in_threads(url: str) -> None:
-    """Each line of input is a label of one more waiter, in a thread of its own, who holds it for a moment."""
+    """Each line of input is a label of one more waiter, in a thread of its own, which holds it for a moment."""
     locks = Locks(url)
 
     def wait(label: str) -> None:

@@ -191,7 +191,7 @@ def test_the_next_in_line_is_served_at_once_when_a_waiter_is_cancelled_at_the_ha
                 slowest = max(slowest, time.monotonic() - started)
                 await lease.release()
                 await releasing
-            assert slowest < 0.25, "half of a claim window: somebody waited for the one who had gone"
+            assert slowest < 0.25, "half of a claim window: a waiter waited for one that had gone"
 
     asyncio.run(main())
     tidied(private_server)

@@ -30,7 +30,7 @@ def sharers(server: RunningServer, start_child: StartChild, kind: str) -> list[t
     return [(child, child.wait_line()) for child in children]
 
 
-def test_those_who_wait_for_permits_come_in_one_by_one(
+def test_waiters_for_permits_come_in_one_by_one(
     private_server: RunningServer, start_child: StartChild, open_client: OpenClient
 ) -> None:
     client = open_client(private_server.url)
@@ -63,7 +63,7 @@ def test_those_who_wait_for_permits_come_in_one_by_one(
         client.release(lease)
 
 
-def test_a_writer_waits_for_the_last_of_the_readers_who_go_one_by_one(
+def test_a_writer_waits_for_the_last_of_the_readers_that_go_one_by_one(
     private_server: RunningServer, start_child: StartChild, open_client: OpenClient
 ) -> None:
     client = open_client(private_server.url)

@@ -28,7 +28,7 @@ def nothing_published(server: RunningServer) -> bool:
 
 
 def make_the_victim(locks: Any) -> None:
-    """Its waiters are higher than everybody else's."""
+    """Its waiters have higher ids than all others."""
     locks.client.id = b"\xff" * 8
     locks.client.owners.clear()
 

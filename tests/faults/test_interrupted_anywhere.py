@@ -71,7 +71,7 @@ def several_handle(locks: Locks, name: str) -> None:
 
 
 KEPT: list[Lease] = []
-"""What somebody still refers to, as in a notebook, where every name stays."""
+"""What the program still refers to, as in a notebook, where every name stays."""
 
 
 def several_hold(locks: Locks, name: str) -> None:
@@ -127,7 +127,7 @@ def one_of(request: pytest.FixtureRequest) -> int:
 
 DROPPED = pytest.mark.filterwarnings(
     "ignore:the lease on .* was dropped without release:ResourceWarning",
-    "ignore:unclosed <socket:ResourceWarning",  # of who was interrupted while he connected
+    "ignore:unclosed <socket:ResourceWarning",  # of a call that was interrupted while it connected
 )
 
 
@@ -152,7 +152,7 @@ def test_interrupted_anywhere_on_a_quorum_it_leaves_nothing_behind(
 def test_interrupted_anywhere_on_the_longer_way_to_a_quorum_it_leaves_nothing_behind(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch, one_of: int
 ) -> None:
-    """As when a node has to be connected to first, or somebody else has the lock."""
+    """As when a node has to be connected to first, or another owner has the lock."""
 
     def by_plan(lock: QuorumLock, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
         return lock._by_plan(None, None, lock._clock(), wait, who, or_none)
@@ -235,8 +235,8 @@ def without_a_name(locks: Locks) -> Generator[Lease | None, None, None]:
 def test_a_block_that_outlives_its_thread_ends_with_its_lease(
     locks: Locks, work: Callable[[Locks], Generator[Lease | None, None, None]]
 ) -> None:
-    """In a generator that somebody else has: nobody can leave the block any more. Its lease is held for as long as it
-    is in somebody's hands."""
+    """In a generator that other code refers to: nothing can leave the block any more. Its lease is held for as long as
+    the generator is referred to."""
     generator = work(locks)
     held: list[Lease | None] = []
     thread = threading.Thread(target=lambda: held.append(next(generator)))

@@ -1,4 +1,4 @@
-"""The keeper cannot be stopped or delayed by one bad lease, one dead server, or somebody's callback."""
+"""The keeper cannot be stopped or delayed by one bad lease, one dead server, or a user's callback."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_callback_that_blocks_delays_neither_renewals_nor_the_detection_of_los
             waiter = start(lambda: second.wait_lost(5))
             private_server.command("DEL", "ht:{second}")
             wait_for(lambda: second.tenure.reason is not None, within=2)
-            assert waiter.result(1), "one who waits for the loss of another lease hears of it at once"
+            assert waiter.result(1), "a thread that waits for the loss of another lease hears of it at once"
             renewed(kept)
             kept.release()
             for lost in (first, second):

@@ -1,4 +1,4 @@
-"""The line: first come, first served, whoever dies or is stopped in it."""
+"""The line: first come, first served, whichever waiter dies or is stopped."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_64_waiters_in_4_processes_are_served_in_the_order_of_the_server(line: L
     tidy(line.server)
 
 
-def test_who_hands_on_a_name_that_others_want_lets_them_hear_first(
+def test_a_release_of_a_name_that_others_want_wakes_them_before_it_is_answered(
     private_server: RunningServer, proxy: Proxy, start_child: StartChild
 ) -> None:
     """From the second time on: the first hand-over is how one learns of it."""
@@ -103,7 +103,7 @@ def test_who_hands_on_a_name_that_others_want_lets_them_hear_first(
             child = start_child(WORK["sync"], private_server.url)
             with locks.lock("a", ttl=30):
                 child.send("waiter")
-                wait_for(lambda: waiting(private_server, "a") == 1, within=30, what="somebody in line")
+                wait_for(lambda: waiting(private_server, "a") == 1, within=30, what="a waiter in line")
                 proxy.clear()
             served(child)
             words = proxy.wait_for_request(release).words
@@ -149,13 +149,13 @@ def test_a_stopped_waiter_at_the_head_costs_one_claim_window_and_no_more(
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_a_stopped_waiter_that_wakes_up_has_kept_its_place(line: Line, colour: str) -> None:
-    """Passed over while it was stopped; awake again it stands where it stood, before all who came later."""
+    """Passed over while it was stopped; awake again it stands where it stood, before all later waiters."""
     with Locks(line.server.url) as locks:
         stopped, others = line.child(colour), line.child(colour)
         line.join(stopped, "stopped")
         stopped.pause()
         line.release()
-        # Its claim window passes, and somebody who is quicker than the rest takes the lock.
+        # Its claim window passes, and the quickest of the others takes the lock.
         guard = locks.lock("a", ttl=30, wait=5).acquire()
         line.join(others, "later")
         stopped.resume()
@@ -167,7 +167,7 @@ def test_a_stopped_waiter_that_wakes_up_has_kept_its_place(line: Line, colour: s
 
 
 def _passed_over(server: RunningServer) -> bool:
-    """Whether somebody in line bears the mark of a missed claim."""
+    """Whether a waiter in line bears the mark of a missed claim."""
     entries = server.command("HGETALL", "ht:{a}:w")
     return any(entry[1:2] == "m" for entry in entries[1::2])
 
@@ -189,7 +189,7 @@ def test_a_dead_holder_costs_its_ttl_and_the_line_goes_on(
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_a_holder_and_twenty_waiters_who_are_killed_cost_the_ttl_and_one_heartbeat(
+def test_a_holder_and_twenty_waiters_that_are_killed_cost_the_ttl_and_one_heartbeat(
     private_server: RunningServer, start_child: StartChild, colour: str
 ) -> None:
     ttl = 3.0
@@ -222,7 +222,7 @@ def test_a_killed_writer_in_line_keeps_readers_out_for_one_heartbeat(
         writer.kill()
         killed = time.monotonic()
         seen = [served(readers) for _ in range(2)]
-        assert max(at for _, _, at in seen) - killed < TOUCH + SLACK, "not until his place lapses"
+        assert max(at for _, _, at in seen) - killed < TOUCH + SLACK, "not until its place lapses"
         assert {label for label, _, _ in seen} == {"reader-0", "reader-1"}
         reading.check()
 

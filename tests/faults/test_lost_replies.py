@@ -232,7 +232,7 @@ def _is_served_before_who_comes_now(
 
 
 @WARM
-def test_who_stands_in_line_when_the_connection_breaks_keeps_the_place(
+def test_a_waiter_whose_connection_breaks_keeps_its_place(
     private_server: RunningServer, proxy: Proxy, open_client: OpenClient, warm: bool
 ) -> None:
     client, holder = open_client(proxy.url), open_client(private_server.url)
@@ -244,7 +244,7 @@ def test_who_stands_in_line_when_the_connection_breaks_keeps_the_place(
 
 
 @WARM
-def test_who_gives_up_while_the_server_is_gone_is_not_handed_the_lock(
+def test_a_waiter_that_gives_up_while_the_server_is_gone_is_not_handed_the_lock(
     private_server: RunningServer, proxy: Proxy, open_client: OpenClient, warm: bool
 ) -> None:
     """In line, the connection breaks, and no other can be had: the withdrawal comes when one can."""

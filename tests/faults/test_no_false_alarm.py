@@ -84,7 +84,7 @@ def test_a_hundred_thousand_runs_without_a_false_alarm(
     tidy(private_server)
 
 
-# One that is known to be there for who reads once.
+# One that a single reading is known to see.
 
 
 class Others:
@@ -144,8 +144,8 @@ def read_once(watch: Watch, cycle: Cycle) -> Generator[Step | Park, Any, bool]:
 def test_edges_that_were_never_there_at_once_are_no_deadlock(
     private_server: RunningServer, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, reads: int
 ) -> None:
-    """We hold a and wait for b, whose holder waits for c. While we look, he gives up, and only then the holder of c
-    begins to wait for a. Who believes what he has read once sees a circle where there never was one."""
+    """We hold a and wait for b, whose holder waits for c. While we look, it gives up. Only then the holder of c
+    begins to wait for a. A detector that believes a single reading sees a circle that never existed."""
     load_scripts(private_server)
     if reads == 1:
         monkeypatch.setattr(Watch, "_is_still_there", read_once)

@@ -75,7 +75,7 @@ def take_on_all(client: Client, nodes: Nodes, **options: Any) -> BaseLease:
 
 
 def granted_twice(other: Client, held: BaseLease, until: Callable[[], bool]) -> int:
-    """How often somebody else is given it while its holder rightly believes in it."""
+    """How often another owner gets the lock while its holder rightly believes that it holds."""
     count = tries = 0
     while not until():
         second = other.try_acquire(held.name, ttl=1)
@@ -152,7 +152,7 @@ def test_a_lease_on_a_bare_majority_does_not_stand_a_step_ahead_and_the_fence_ri
 
 
 def test_a_lease_on_a_bare_majority_stands_steps_back(nodes: SteppedNodes, open_client: OpenClient) -> None:
-    """Nodes keep its votes for a minute longer. Who comes after it needs a majority of the others until then."""
+    """Nodes keep its votes for a minute longer. The next owner needs a majority of the other nodes until then."""
     with Side(nodes) as side:
         side.cut_off([3, 4], silently=False)
         client, other = open_client(side.urls), open_client(nodes.urls)

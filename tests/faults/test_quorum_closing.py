@@ -98,7 +98,7 @@ def test_leases_that_are_held_at_close_are_renewed_and_released_one_after_anothe
 
 
 @pytest.mark.parametrize("then", ["is refused", "is cancelled"])
-def test_who_is_asking_when_the_client_is_closed_leaves_no_vote_behind(nodes: Nodes, then: str) -> None:
+def test_a_caller_that_asks_when_the_client_is_closed_leaves_no_vote_behind(nodes: Nodes, then: str) -> None:
     async def main(side: Side) -> None:
         locks = AsyncLocks(side.urls)
         async with locks.lock("warm"):

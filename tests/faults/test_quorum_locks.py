@@ -127,7 +127,7 @@ def test_readers_are_renewed_and_healed(nodes: Nodes, open_client: OpenClient) -
     client.release(lease)
 
 
-def test_who_holds_it_can_enter_again_if_it_is_reentrant(nodes: Nodes, open_client: OpenClient) -> None:
+def test_the_holder_can_enter_again_if_it_is_reentrant(nodes: Nodes, open_client: OpenClient) -> None:
     client = open_client(nodes.urls)
     lock = client.locks.lock("a", reentrant=True)
 
@@ -237,7 +237,7 @@ def test_a_majority_that_does_not_let_us_in_is_told_as_one_server_would_be(
             late.acquire("a")
 
 
-def test_a_timeout_says_that_oneself_is_the_holder(nodes: Nodes) -> None:
+def test_a_timeout_says_that_the_caller_itself_is_the_holder(nodes: Nodes) -> None:
     with Locks(nodes.urls, ttl=30) as locks:
         lease = locks.lock("mine").acquire()
         with pytest.raises(LockTimeout, match="held by this very thread, which took it"):

@@ -106,7 +106,7 @@ def test_a_majority_decides_as_soon_as_it_has_answered_whichever_it_is(
             side.proxies[index].pause("replies")
         started = time.monotonic()
         client.release(client.acquire("a", wait=5))
-        assert time.monotonic() - started < 1.5, "it waits two seconds for who does not answer"
+        assert time.monotonic() - started < 1.5, "it waits two seconds for a node that does not answer"
         side.heal()
 
 
@@ -124,7 +124,7 @@ def test_of_four_nodes_two_that_say_no_decide_whatever_the_others_do(
             side.proxies[index].pause("replies")
         started = time.monotonic()
         assert client.try_acquire("a", ttl=30) is None
-        assert time.monotonic() - started < 1.5, "it waits two seconds for who does not answer"
+        assert time.monotonic() - started < 1.5, "it waits two seconds for a node that does not answer"
         side.heal()
 
 
@@ -147,7 +147,7 @@ def test_nodes_that_cannot_vote_and_answer_first_do_not_hide_the_answers_of_the_
             side.proxies[index].resume("replies")
         with pytest.raises(QuorumNotReached, match="restart guard"):
             trying.result(10)
-        assert time.monotonic() - started < 1.5, "it waits two seconds for who does not answer"
+        assert time.monotonic() - started < 1.5, "it waits two seconds for a node that does not answer"
 
 
 def test_a_lease_that_is_not_young_any_more_is_renewed_on_every_node(nodes: Nodes, open_client: OpenClient) -> None:

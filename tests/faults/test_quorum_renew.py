@@ -1,4 +1,4 @@
-"""A renewal that somebody asks for is a vote, and can give a node's vote to a lease that has none there. Whatever comes
+"""A renewal that a caller asks for is a vote, and can give a node's vote to a lease that has none there. Whatever comes
 in between, the release gives all of them back."""
 
 from __future__ import annotations

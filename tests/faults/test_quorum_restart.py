@@ -54,7 +54,7 @@ def others_come_back(nodes: Nodes) -> None:
 
 
 def nobody_else_has_it(lease: BaseLease, other: Client, ask: Callable[[], BaseLease | None]) -> None:
-    """While the lease is held; and afterwards somebody can."""
+    """While the lease is held; afterwards another owner can."""
     while not lease.lost:
         second = ask()
         if second is not None:

@@ -76,7 +76,7 @@ def test_cancelled_while_connecting_it_leaves_no_vote_behind(nodes: Nodes) -> No
 
 
 def test_interrupted_at_any_moment_of_a_vote_it_leaves_none_behind(nodes: Nodes) -> None:
-    """Three nodes belong to somebody else, so that every round has two votes to give back."""
+    """Another owner has three nodes, so that every round has two votes to give back."""
     chance = random.Random(11)
     somebody = b"x1-" + b"s" * 24 + b"1700000000000000"
     for server in nodes.servers[:3]:

@@ -108,7 +108,7 @@ def test_threads_and_tasks_of_several_loops_lose_no_update(locks: Locks) -> None
     assert count == 3 * 25 + 2 * 3 * 25
 
 
-def test_who_waits_in_both_colours_is_served_in_the_order_of_the_line(locks: Locks) -> None:
+def test_waiters_of_both_colours_are_served_in_the_order_of_the_line(locks: Locks) -> None:
     served: list[str] = []
 
     def thread(name: str) -> None:

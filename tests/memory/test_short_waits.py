@@ -20,7 +20,7 @@ names = (f"memory://short-{number}" for number in itertools.count())
 
 
 class Pair:
-    """One who holds, and one who waits and has been here before."""
+    """A holder, and a waiter that has held the lock before."""
 
     def __init__(self, stack: ExitStack) -> None:
         url = next(names)

@@ -70,7 +70,7 @@ def test_a_wait_that_ends_between_two_looks_at_the_clock_still_has_its_last_look
     assert run.result is None
 
 
-def test_who_wants_an_error_gets_one_when_the_wait_ends() -> None:
+def test_a_caller_that_wants_an_error_gets_one_when_the_wait_ends() -> None:
     run = ask(HELD, wait=0.2)
     run.until_due()
     run.answer(HELD)
@@ -79,7 +79,7 @@ def test_who_wants_an_error_gets_one_when_the_wait_ends() -> None:
     assert isinstance(run.error, LockTimeout)
 
 
-def test_who_does_not_wait_has_the_answer() -> None:
+def test_a_caller_that_does_not_wait_has_the_answer() -> None:
     run = ask(Denied(b"", 0.0), wait=0, or_none=True)
     assert run.done
     assert run.result is None

@@ -3,7 +3,7 @@
 A scenario is an `async def` that speaks to `AsyncLocks`. In the asyncio colour that is what it gets, on an event loop
 of its own: asyncio's or, as servers like uvicorn prefer it, uvloop's. In the blocking colour it gets `Locks` dressed to
 look alike: every `await` of a dressed object calls the blocking method and comes back at once, so that the coroutine
-runs in its thread from beginning to end without a loop. Whoever acts is an *actor*: a task in one colour, a thread in
+runs in its thread from beginning to end without a loop. What acts is an *actor*: a task in one colour, a thread in
 the other.
 """
 
@@ -41,13 +41,13 @@ __all__ = ["COLOURS", "PATIENCE", "Actor", "Colour", "bare"]
 T = TypeVar("T")
 Scene = Coroutine[Any, Any, T]
 PATIENCE = 30.0
-"""Seconds after which somebody who waits for an actor has waited in vain."""
+"""Seconds after which a wait for an actor fails."""
 LONGEST = 90.0
 """Seconds after which a scenario hangs."""
 
 
 class Actor(ABC, Generic[T]):
-    """Somebody who acts on his own."""
+    """Acts on its own: a task or a thread."""
 
     @property
     @abstractmethod

@@ -144,7 +144,7 @@ async def test_under_a_name_that_the_server_shows(world: World) -> None:
 
 @pytest.fixture
 def user(server: RunningServer) -> Iterator[str]:
-    """An ACL user who may touch our keys and channels only."""
+    """An ACL user that may touch our keys and channels only."""
     rights = ("~ht:*", "resetchannels", "&ht:*", "+@all", "-@admin", "-@dangerous")
     server.add_user("worker", "pass:w/rd", *rights)
     yield "worker"

@@ -1,4 +1,4 @@
-"""Those who hold one lock and wait for another: a deadlock is found, told readably, one gives up, the rest go on."""
+"""Holders of one lock that wait for another: a deadlock is found and reported, one gives up, the rest go on."""
 
 import os
 import pickle
@@ -23,7 +23,7 @@ def kind() -> str:
 
 
 class Circle:
-    """So many who each hold a lock and wait for the next one's."""
+    """That many actors each hold a lock and wait for the next one's."""
 
     def __init__(self, world: World, locks: Sequence[AsyncLock]) -> None:
         self.world, self.locks = world, locks
@@ -63,7 +63,7 @@ async def test_a_circle_through_a_reader_is_found(world: World) -> None:
     """The writer waits for every reader; one of them waits for the writer."""
     client = detecting(world)
     book, desk = client.rwlock("book", ttl=20), client.lock("desk", ttl=20)
-    other = await book.read().acquire()  # one more reader, who is in no circle
+    other = await book.read().acquire()  # one more reader, which is in no circle
     inside: list[str] = []
 
     async def read_then_take_the_desk() -> DeadlockDetected | None:
@@ -91,7 +91,7 @@ async def test_a_circle_through_a_reader_is_found(world: World) -> None:
     assert nothing_published(world)
 
 
-async def test_who_waits_for_one_of_many_permits_is_in_no_circle(world: World) -> None:
+async def test_a_waiter_for_one_of_many_permits_is_in_no_circle(world: World) -> None:
     client = detecting(world)
     gate, desk = client.semaphore("gate", permits=2, ttl=20), client.lock("desk", ttl=20)
     other = await gate.acquire()
@@ -173,7 +173,7 @@ async def test_it_is_told_as_an_event_too(world: World) -> None:
     assert [event.owner for event in ended] == [found.owner]
 
 
-async def test_who_gave_up_can_try_again(world: World) -> None:
+async def test_a_member_that_gave_up_can_try_again(world: World) -> None:
     client = detecting(world)
 
     async def stubborn(mine: str, others: str) -> int:
@@ -254,7 +254,7 @@ async def wait_for(client: AsyncLocks, name: str, wait: float) -> str:
 
 
 async def test_leases_outside_of_blocks_do_not_count(world: World) -> None:
-    """Anybody may release them."""
+    """Any thread or task may release them."""
     client = detecting(world)
     actors = [
         world.start(hold_and_wait(world, client, "a", "b", 0.6)),
@@ -282,7 +282,7 @@ async def test_what_hold_holds_does_not_count(world: World) -> None:
     assert client.deadlocks.found == 0
 
 
-async def test_who_holds_nothing_asks_nothing(world: World) -> None:
+async def test_a_waiter_that_holds_nothing_asks_nothing(world: World) -> None:
     client = world.locks(deadlock_after=0)
     lease = await world.lock("a").acquire()
     assert await wait_for(client, "a", 0.5) == "timeout"

@@ -69,7 +69,7 @@ async def test_a_wait_in_vain_names_the_holder(world: World) -> None:
     assert not waited.acquired
 
 
-async def test_who_did_not_wait_timed_out_but_did_not_wait(world: World) -> None:
+async def test_a_caller_that_did_not_wait_timed_out_but_did_not_wait(world: World) -> None:
     waiting = world.locks()
     heard = world.listen(waiting)
     async with world.lock() as lease:

@@ -45,7 +45,7 @@ async def refused(world: World, lock: AsyncLock, key: str, *, look: bool = True)
     await lease.release()
 
 
-async def test_a_key_of_somebody_else_is_never_taken_for_a_lock(world: World) -> None:
+async def test_a_key_of_another_program_is_never_taken_for_a_lock(world: World) -> None:
     for found in FOREIGN:
         key = main_key(found)
         put(world, key, found)

@@ -115,7 +115,7 @@ async def test_a_server_that_lost_its_data_is_noticed_at_the_next_renewal(world:
         assert other.fence > lease.fence
 
 
-@pytest.mark.locks_only("who else has a permit has not taken ours")
+@pytest.mark.locks_only("another owner with a permit has not taken ours")
 async def test_a_lock_that_another_took_meanwhile_is_lost_as_taken(world: World) -> None:
     lease = await world.lock(ttl=1.5).acquire()
     world.server.flushall()

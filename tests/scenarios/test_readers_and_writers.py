@@ -156,7 +156,7 @@ async def test_a_write_lease_becomes_a_read_lease_with_no_gap(world: World) -> N
     reader = await writer.downgrade()
     assert reader.kind is Kind.SHARED
     assert reader.fence > writer.fence
-    other = await waiting[0].result()  # whoever waited to read comes in
+    other = await waiting[0].result()  # a waiting reader comes in
     assert not last.done
     writer_over = writer.remaining()
     assert writer_over == 0

@@ -133,7 +133,7 @@ async def test_a_timeout_names_the_holder_and_leaves_no_entry(world: World, wait
     await lease.release()
 
 
-async def test_one_who_gives_up_is_not_in_the_way_of_the_next(world: World) -> None:
+async def test_a_waiter_that_gives_up_is_not_in_the_way_of_the_next(world: World) -> None:
     lock = world.lock()
     lease = await lock.acquire()
 
@@ -170,7 +170,7 @@ def test_a_holder_that_cannot_be_made_out_spoils_no_message(found: object) -> No
     assert exclusive_holder(b"x1-" + OWNER + b"%016d" % 12, OWNER[::-1]) is None
 
 
-async def test_an_expired_holder_makes_room_for_who_waits(world: World) -> None:
+async def test_an_expired_holder_makes_room_for_a_waiter(world: World) -> None:
     lock = world.lock(ttl=0.2, renew=False)
     lost = await lock.acquire()
     waiter = world.lock(of=world.locks())

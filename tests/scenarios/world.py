@@ -1,4 +1,4 @@
-"""The world a scenario plays in: a server of one flavour, one colour, one kind of lock, and who acts there.
+"""The world a scenario plays in: a server of one flavour, one colour, one kind of lock, and its actors.
 
 Times in scenarios are short where something is to end, and long where it must not: on a machine that is busy
 with other things, a lease of 300 ms is lost for good reason.
@@ -24,7 +24,7 @@ RECORD_MS = 60_000
 
 
 class Factory(Protocol):
-    """Makes the lock-like object of one kind that excludes everybody else under that name."""
+    """Makes the lock-like object of one kind that excludes all others under that name."""
 
     def __call__(self, locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock: ...
 
@@ -92,7 +92,7 @@ class World:
 
     @property
     def client(self) -> AsyncLocks:
-        """The client of all who need none of their own."""
+        """The client of all actors that need none of their own."""
         if self._default is None:
             self._default = self.locks()
         return self._default
@@ -128,7 +128,7 @@ class World:
         await self.until(arrived, what=f"{count} to wait for {lock}")
 
     async def line_up(self, lock: AsyncLock, *scenes: Scene[T]) -> list[Actor[T]]:
-        """Starts those who will wait for the lock, each when the one before stands in line."""
+        """Starts waiters for the lock, each when the one before stands in line."""
         actors: list[Actor[T]] = []
         for count, scene in enumerate(scenes, 1):
             actors.append(self.start(scene))

@@ -108,7 +108,7 @@ class ComparedMachine(RuleBasedStateMachine):
         if model.shared:
             self.shared_end = max(self.shared_end, model.holders_until)
         elif self.was_shared and model.main:
-            self.shared_end = min(self.shared_end, soon)  # whoever ends it leaves nothing for longer
+            self.shared_end = min(self.shared_end, soon)  # the script that ends it leaves nothing for longer
         elif self.was_shared:
             self.hash_end = max(self.hash_end, self.shared_end)
         self.was_shared = model.shared != ""

@@ -123,7 +123,7 @@ class World:
     # The promises
 
     def look(self, name: str) -> tuple[dict[bytes, tuple[str, int]], list[bytes]]:
-        """Who holds it, how and until when (ms); and who stands in line."""
+        """The holders, how and until when (ms); and the waiters."""
         names = keys.keys_of("ht", name)
         now, value, left, sharing, line, *_ = self._backend.execute(script.INSPECT.request(names, 100))
         if value[:2] == b"x1" and left > 0:
@@ -168,7 +168,7 @@ class World:
             holding, line = self.look(name)
             assert not line
             lost = {each.id for each in self.owners if each.left_to_the_ttl}
-            assert set(holding) <= lost, "somebody holds it, and nobody is behind"
+            assert set(holding) <= lost, "it is held, but no client knows of it"
         for key, left in self._backend.time_left().items():
             assert left is not None, f"{key!r} stays for ever"
             assert left <= 10_000 or any(each.left_to_the_ttl for each in self.owners), f"{key!r} stays for {left} ms"

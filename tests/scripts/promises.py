@@ -36,7 +36,7 @@ class Promises:
         self._highest = 0
 
     def clock_set_back(self, state: State, now: int) -> None:
-        """Who was dead may seem alive again: an exclusion that nobody promises while clocks are stepped."""
+        """A dead holder may seem alive again: while clocks are stepped, no exclusion is promised."""
         self._revived |= {holder.fence for holder in state.holders if holder.expiry <= now}
 
     def kept(self, state: State, now: int) -> None:

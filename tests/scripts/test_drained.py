@@ -1,4 +1,4 @@
-"""What is left when everybody has gone: nothing without an expiry, nothing for longer than promised."""
+"""What is left when all owners have gone: nothing without an expiry, nothing for longer than promised."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ histories = pytest.mark.parametrize("history", everything, ids=lambda function: 
 def test_what_is_left_goes_by_itself_in_time(desk: Desk, history: Callable[[Desk], None]) -> None:
     history(desk)
     assert desk.dump(), "something is left, or this test shows nothing"
-    # Beside holders whose time is up the hash stays with them, so that the next taker learns who it was.
+    # Beside holders whose time is up the hash stays with them, so that the next taker learns their names.
     waiters = TAIL if desk.state().holders else HEARTBEAT
     for key, longest in zip(desk.keys, (TAIL, HEARTBEAT, waiters, TAIL), strict=True):
         left = desk.time_left(key)

@@ -1,4 +1,4 @@
-"""Keys of ours that are somebody else's: an error that says so, and no script ever overwrites anything."""
+"""Keys of ours that another program uses: an error that says so, and no script ever overwrites anything."""
 
 from __future__ import annotations
 
@@ -271,8 +271,8 @@ def others_of(which: str) -> list[tuple[str, ...]]:
 @companions
 @pytest.mark.parametrize("shared_server", [FLAVOURS[0]], ids=repr, indirect=True)
 def test_a_companion_key_of_another_type_in_every_situation(desk: Desk, verb: str, which: str) -> None:
-    """Which way a script goes depends on what it finds and who asks, and not on the flavour of its server: what is
-    written on that way before the foreign key is met is seen on any. Each way meets another type of key."""
+    """The path of a script depends on what it finds and on the caller, and not on the flavour of its server: what it
+    writes on that path before it meets the foreign key shows on any. Each path meets another type of key."""
     types = itertools.cycle(others_of(which))
     for situation in SITUATIONS:
         for who in (ALICE, BOB, CAROL):  # the holder, the first in line, a stranger

@@ -2,12 +2,12 @@
 
 A history is how an owner comes to hold a name (START), what it and others do then (MIDDLE), and how it ends (END). In
 each cell requests are kept back and given up, as by a connection that hung or was reset, and arrive later: after each
-verb that follows, and after all. After each verb, and after each arrival, `World.check` looks: what a holder believes
-in is never more than what the server keeps, nobody holds beside a writer, nobody is in line whom nobody is behind. In
-the end nothing is left but bookkeeping. The same on a real server and on the memory store.
+verb that follows, and after all. After each verb, and after each arrival, `World.check` checks: a holder never
+believes in more time than the server keeps, no owner holds beside a writer, and every waiter in line has a client
+behind it. In the end nothing is left but bookkeeping. The same on a real server and on the memory store.
 
 What cannot happen has no cell: an owner is used for one acquisition, so that nothing of its own follows a release, a
-withdrawal or a detachment; only a writer downgrades, and is detached; who stands in line does not renew. Votes are in
+withdrawal or a detachment; only a writer downgrades, and is detached; a waiter does not renew. Votes are in
 test_late_votes.py; what real connections do is in tests/faults/test_late_packets.py.
 """
 

@@ -188,7 +188,7 @@ class Machine(ComparedMachine):
 
     @rule(number=st.integers(SWEEP - 1, SWEEP + 3), inbox=inboxes, ttl=ttls, turn=turns)
     def many_come(self, number: int, inbox: bytes, ttl: int, turn: int) -> None:
-        """More than one script may look at, in line or, if they fit, among those who share it. They never touch."""
+        """More than one script may look at, in line or, if they fit, among the sharers. They never touch."""
         mode = self.habit[turn % len(self.habit)]
         for _ in range(number):
             self.crowds += 1
@@ -226,7 +226,9 @@ class Machine(ComparedMachine):
         self.model.main = None
         self.model.last, self.model.last_until = state.floor, state.floor and (state.side_until or 0)
         self.promises.forgotten()
-        self.hash_end = max(self.hash_end, self.shared_end)  # whoever ends it now cannot tell that it was shared
+        self.hash_end = max(
+            self.hash_end, self.shared_end
+        )  # the script that ends it now cannot tell that it was shared
         self.time_passes(1_000)
 
     @rule(channel=st.sampled_from(INBOXES))

@@ -122,7 +122,7 @@ def test_it_never_revives_what_has_expired_but_can_still_be_seen(desk: Desk, aft
     assert desk.time_left(desk.keys.main) <= left
 
 
-def test_a_marker_of_somebody_else_does_not_revive_it_either(desk: Desk) -> None:
+def test_a_marker_of_another_owner_does_not_revive_it_either(desk: Desk) -> None:
     """A marker far in the future: its client learned the time before the server's clock was set back."""
     desk.attempt(ALICE, ttl=1_000)
     desk.pass_time(1_001)

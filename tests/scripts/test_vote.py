@@ -92,7 +92,7 @@ def test_a_fence_that_a_clock_ahead_has_agreed_to_is_not_forgotten_before_the_cl
 
 
 def test_an_old_lease_heals_a_node_with_the_fence_that_it_has(timed: ClockworkNode, mode: str) -> None:
-    """However old the lease is. And the fence that the node has forgotten is none that it gives to anybody else."""
+    """However old the lease is. And the node does not give the fence that it has forgotten to another owner."""
     old = timed.at(0)
     forgotten = fence_of(timed.vote(BOB, mode=mode, proposal=timed.at(100)))
     timed.resign(BOB)
@@ -128,7 +128,7 @@ def test_what_is_ours_is_never_shortened(node: Node, mode: str) -> None:
         assert float(node.wire.call("ZSCORE", HOLDERS, ALICE)) > node.now() / 1000 + 15_000
 
 
-def test_a_vote_for_one_is_a_no_to_others_and_says_who_and_how_long(node: Node) -> None:
+def test_a_vote_for_one_owner_denies_others_and_names_it_and_its_time_left(node: Node) -> None:
     node.vote(ALICE)
     verdict, _, holder, left = node.vote(BOB)
     assert (verdict, holder) == (0, ALICE)
@@ -301,7 +301,7 @@ def test_a_vote_that_is_given_back_leaves_its_fence_for_a_while(node: Node, mode
     assert node.resign(ALICE) == [0, b""]
 
 
-def test_some_of_those_who_were_denied_are_rung_and_not_all(node: Node) -> None:
+def test_some_of_the_denied_waiters_are_rung_and_not_all(node: Node) -> None:
     inbox = Inbox(node.server, b"ht:inbox:test")
     node.vote(ALICE)
     waiters = [bytes([65 + number]) * 24 for number in range(6)]

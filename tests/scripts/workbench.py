@@ -105,7 +105,7 @@ class State:
     value: bytes = b""
     main_until: int | None = None
     holders: list[Holder] = field(default_factory=list[Holder])
-    """Those who share it, by expiry, dead or alive."""
+    """The sharers by expiry, dead or alive."""
     holders_until: int | None = None
     line: list[Entry] = field(default_factory=list[Entry])
     line_until: int | None = None
@@ -124,7 +124,7 @@ class State:
 
     @property
     def owner(self) -> bytes | None:
-        """Who holds it alone."""
+        """The exclusive holder."""
         return self.value[3:27] if self.value[:2] == b"x1" else None
 
     @property
@@ -171,7 +171,7 @@ class Desk:
         inbox: bytes = b"",
         not_after: int = FAR,
     ) -> Any:
-        """By default joins the line as one who polls."""
+        """By default joins the line as a polling waiter."""
         return self.run(script.ATTEMPT, owner=who, ttl=ttl, limit=limit, label=label, inbox=inbox, not_after=not_after)
 
     def ask(self, who: bytes, **how: Any) -> Any:
@@ -318,7 +318,7 @@ class Desk:
         return here
 
     def crowd_in(self, number: int, *, mode: str, dead: bool = False, ttl: int = 30_000) -> list[bytes]:
-        """That many more who share it, by the shortest way, each with one permit; beside one who does already."""
+        """That many more sharers, written directly, each with one permit; beside one that is there already."""
         here = [owner(f"{'late' if dead else 'inside'} {n}") for n in range(number)]
         expiry = self.now() - 1 if dead else self.now() + ttl
         text = b"%b%09d%d" % (mode.encode(), 1, self.state().fence)
@@ -366,7 +366,7 @@ def read_entry(who: bytes, text: bytes) -> Entry:
 
 
 def sharing(desk: Desk) -> list[bytes]:
-    """Who shares it now, live, in the order of their fences."""
+    """The live sharers in the order of their fences."""
     now = desk.now()
     alive = [holder for holder in desk.state().holders if holder.expiry > now]
     return [holder.owner for holder in sorted(alive, key=lambda holder: holder.fence)]

@@ -2,7 +2,7 @@
 with servers and processes of their own, no more than three run at once, so that two cores are enough for them.
 
 A read-write lock of two files: every test shares the room, one that is alone has it to itself. The door is there so
-that it need not wait for ever: who stands in it lets nobody else in.
+that it need not wait for ever: a process that waits in it lets no other in.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_a_callback_cannot_move_the_clock(clock: Clock, locks: Locks, caplog: py
     assert "being advanced already" in caplog.text
 
 
-def test_who_is_not_there_is_not_waited_for_for_ever(clock: Clock) -> None:
+def test_a_missing_waiter_is_not_waited_for_for_ever(clock: Clock) -> None:
     with pytest.raises(AssertionError, match=r"0 threads and tasks wait .*, not 2"):
         clock.until_waiting(2, within="20ms")
 

@@ -62,7 +62,7 @@ def make(library: str) -> Callable[..., Any]:
     return CLIENTS[library]
 
 
-def test_a_client_says_where_and_who(make: Callable[..., Any]) -> None:
+def test_a_client_object_names_its_server_and_its_user(make: Callable[..., Any]) -> None:
     assert parse(make()) == Single(Address())
     client = make(host="h", port=7, db=2, username="u", password=SECRET, client_name="me", socket_timeout=1)
     assert parse(client) == Single(Address("h", 7, db=2, user="u", password=SECRET, client_name="me"))

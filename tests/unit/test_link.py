@@ -126,7 +126,7 @@ def test_a_request_that_does_not_go_in_one_piece_goes_whole(ends: tuple[Link, so
     assert b"".join(seen) == request
 
 
-def test_a_link_that_was_closed_does_not_touch_who_has_its_number_now(ends: tuple[Link, socket.socket]) -> None:
+def test_a_link_that_was_closed_does_not_touch_the_new_user_of_its_descriptor(ends: tuple[Link, socket.socket]) -> None:
     link, _ = ends
     number = link.fileno()
     link.set_timeout(1.0)

@@ -1,4 +1,4 @@
-"""Forking: who is told, in which order, and what becomes of descriptors."""
+"""Forking: which objects are told, in which order, and what becomes of descriptors."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def test_one_failure_is_forgiven_and_more_are_left_alone_for_a_while() -> None:
     breaker = Breaker()
     breaker.failed(1000.0, "gone")
     assert not breaker.is_open(1000.0)
-    assert not breaker.is_open(999.9), "who asks may have looked at the clock just before it failed"
+    assert not breaker.is_open(999.9), "the caller may have read the clock just before it failed"
     breaker.failed(1000.0, "gone")
     assert breaker.is_open(1000.0)
     assert not breaker.is_open(1000.05), "half open: a probe may go"

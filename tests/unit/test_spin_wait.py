@@ -168,7 +168,7 @@ def test_among_threads_that_take_turns_nobody_looks(ask: Any) -> None:
 
 
 @pytest.mark.parametrize(("taken_away", "looks_on"), [(0, True), (1, True), (2, False), (50, False)])
-def test_who_is_not_left_the_processor_does_not_waste_it(
+def test_a_thread_that_does_not_keep_the_processor_does_not_spin(
     ask: Any, usage: Usage, taken_away: int, looks_on: bool
 ) -> None:
     out = SpinWait(RESTS)
