@@ -17,7 +17,7 @@ from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
 
 ENOUGH = 5
-"""Runs with nothing new in them: not every run goes the same way."""
+"""The test ends after this many runs without a new moment: not every run takes the same path."""
 
 
 def block(client: redis.Redis, name: str) -> None:

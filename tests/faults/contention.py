@@ -1,4 +1,4 @@
-"""Contention without a deadlock, for a detector to be wrong about: what `test_no_false_alarm.py` runs in children.
+"""Contention without a deadlock, to provoke false alarms. `test_no_false_alarm.py` runs it in children.
 
 Two games, both with a detector that runs as soon as a worker waits:
 
@@ -34,7 +34,7 @@ LEFTOVERS = 6.0
 
 
 def a_moment() -> float:
-    """Seconds to wait: most give up soon, so that their neighbours can wait; some see it all."""
+    """Seconds to wait: most give up soon, so that their neighbours can wait; some wait long."""
     return random.choice([0.002, 0.003, 0.004, 0.04])
 
 
@@ -47,7 +47,7 @@ def in_some_way(locks: Any, name: str) -> Any:
 
 
 class Game:
-    """What the detector of one client says, told about four times a second until it is ended."""
+    """Prints what the detector of one client counts, about four times a second until it is ended."""
 
     def __init__(self, locks: Any) -> None:
         self._locks = locks
@@ -172,13 +172,13 @@ def in_tasks(url: str, ring: str, *, rings: int = 4, ordered: int = 3) -> None:
 
 
 def play(url: str, colour: str, ring: str, dawdling: str) -> None:
-    """Until there is something to hear, or the detector was wrong."""
+    """Runs until a line of input comes, or the detector was wrong."""
     dawdle(float(dawdling))
     (in_threads if colour == "sync" else in_tasks)(url, ring)
 
 
 def dawdle(seconds: float) -> None:
-    """From here on a detector takes its time between two looks, so that much can happen meanwhile."""
+    """From here on a detector pauses between two readings, so that much can happen meanwhile."""
     ask, publish = Watch._ask, Watch._publish
     publishing: set[Watch] = set()
 

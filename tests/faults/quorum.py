@@ -17,7 +17,7 @@ __all__ = ["Nodes", "Side", "StartNodes", "of_available_nodes", "votes_of", "war
 
 
 class Side:
-    """Where a client stands: its own way to every node."""
+    """A client's own proxies to all nodes."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._stack = ExitStack()
@@ -69,7 +69,7 @@ def votes_of(nodes: Nodes, name: str) -> list[bytes]:
 
 
 def warm(client: Client, nodes: Nodes, name: str = "warm") -> None:
-    """Until the client has a connection to every node and all of them vote, and has given everything back."""
+    """Waits until the client has a connection to every node, all of them vote, and nothing is held."""
 
     def on_all() -> bool:
         lease = client.acquire(name, wait=5)

@@ -1,4 +1,4 @@
-"""What `test_starting.py` runs in children: something comes in the middle of the very first use."""
+"""`test_starting.py` runs these programs in children: something interrupts the very first use."""
 
 from __future__ import annotations
 

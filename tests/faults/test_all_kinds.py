@@ -39,7 +39,7 @@ def test_a_fleet_of_all_kinds_under_random_kills(
     fleet = [recruit() for _ in range(WORKERS)]
     wait_for(lambda: os.path.exists(diary) and os.path.getsize(diary) > 1000, within=30, what="the fleet to work")
     begun = time.monotonic()
-    # A machine that is busy with other things needs longer for as much.
+    # A busy machine needs longer for as many grants.
     while time.monotonic() < begun + seconds or (
         os.path.getsize(diary) < ENOUGH * seconds and time.monotonic() < begun + 10 * seconds
     ):

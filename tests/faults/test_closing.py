@@ -1,4 +1,4 @@
-"""A client that is closed while others wait: they get the error of new calls at once, and nothing of them stays."""
+"""A client that is closed while others wait: they get the error of new calls at once, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_waiter_at_close_is_refused_at_once(url: str, open_client: OpenClient,
 
 @pytest.fixture
 def long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So long that the keeper keeps the place in line."""
+    """Waits for so long that the keeper sends the heartbeats."""
     for where in ("sync.lock", "sync.driver"):
         monkeypatch.setattr(f"holdtight.{where}.TOUCH_SECONDS", 0.02)
 
@@ -130,7 +130,7 @@ def test_a_caller_that_waits_for_the_server_to_come_back_is_refused(
     waiter = begin(client, colour, "exclusive")
     wait_for(lambda: waiting(holder) == 1)
     private_server.kill()
-    wait_for(lambda: lease.lost)  # it does not wait on its connection by now, but from attempt to attempt
+    wait_for(lambda: lease.lost)  # by now it sleeps between attempts, not on its connection
     assert not waiter.done()
     close(client, colour)
     all_are_refused([waiter])

@@ -1,4 +1,4 @@
-"""Readers and holders of permits that are killed: each frees its own place, when its own ttl ends, and no other."""
+"""Readers and holders of permits that are killed: each frees its own permit or place when its own ttl ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.servers import RunningServer
 
 SHORT, LONG = 1.0, 4.0
 LEAST = LONG * 2 / 3
-"""What a killed one still has at the least: it was renewed when a third was over."""
+"""The least time that a killed holder has left: its lease was renewed after a third of the ttl."""
 
 SHARER = """
 from holdtight import Locks

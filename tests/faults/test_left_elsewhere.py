@@ -89,7 +89,7 @@ def test_a_block_whose_task_has_ended_is_given_back_by_the_task_that_ends_the_bl
 
 
 def test_of_several_permits_those_of_ended_tasks_are_kept_no_more(private_server: RunningServer) -> None:
-    """Nobody can tell which of them it is that a closed generator was inside of."""
+    """It is unknown which of them the closed generator was in."""
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, said: None)

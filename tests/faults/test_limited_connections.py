@@ -22,12 +22,12 @@ TTL = 3
 def test_an_interrupt_takes_no_connection_from_later_callers(
     private_server: RunningServer, monkeypatch: pytest.MonkeyPatch, use: Callable[[Locks, str], None]
 ) -> None:
-    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # it is waited for wherever a reply got lost
+    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # each lost reply costs this wait
     with Locks(private_server.url, ttl=TTL, max_connections=1) as locks:
         moments = Moments()
         for number in itertools.count():
             name = f"n{number}"
-            use(locks, name)  # so that it is the usual path that is interrupted
+            use(locks, name)  # so that the interrupt hits the usual path
             if interrupted_at(moments, partial(use, locks, name), spared=frozenset(["__exit__"])) is None:
                 break
             locks.lock(f"free {number}", ttl=10).acquire().release()

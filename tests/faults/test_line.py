@@ -21,7 +21,7 @@ CLAIM_WINDOW = 0.5
 TOUCH = 5 / 3
 """Seconds from one heartbeat of a waiter to the next."""
 SLACK = 2.0
-"""For a machine that is busy with other things; less than what the tests here say is not waited for."""
+"""Allowance for a busy machine; shorter than any wait that these tests exclude."""
 WORK = {"sync": standing.in_threads, "asyncio": standing.in_tasks}
 
 
@@ -37,7 +37,7 @@ class Line:
         return self._start_child(WORK[colour], self.server.url)
 
     def join(self, child: Child, label: str) -> None:
-        """Returns when the server has put it in line."""
+        """Returns when the server has queued it."""
         before = waiting(self.server, "a")
         child.send(label)
         wait_for(lambda: waiting(self.server, "a") == before + 1, within=30, what=f"{label} to stand in line")
@@ -50,7 +50,7 @@ class Line:
         return not self._locks.lock("a").locked()
 
     def hear_of(self, label: str, ago: float) -> None:
-        """As if its last heartbeat had come `ago` seconds before."""
+        """Sets its last heartbeat to `ago` seconds before now."""
         waiter = next(each for each in self._locks.inspect("a").waiters if each.label == label)
         place = ("ht:{a}:w", base64.urlsafe_b64decode(waiter.owner))
         seconds, micros = map(int, self.server.command("TIME"))
@@ -94,7 +94,7 @@ def test_64_waiters_in_4_processes_are_served_in_the_order_of_the_server(line: L
 def test_a_release_of_a_name_that_others_want_wakes_them_before_it_is_answered(
     private_server: RunningServer, proxy: Proxy, start_child: StartChild
 ) -> None:
-    """From the second time on: the first hand-over is how one learns of it."""
+    """From the second time on: the first hand-over tells the client that the name has waiters."""
     release = script.RELEASE.sha.encode()
     with Locks(proxy.url) as locks:
         with locks.lock("a", ttl=30):
@@ -211,7 +211,7 @@ def test_a_holder_and_twenty_waiters_that_are_killed_cost_the_ttl_and_one_heartb
 def test_a_killed_writer_in_line_keeps_readers_out_for_one_heartbeat(
     private_server: RunningServer, start_child: StartChild, colour: str
 ) -> None:
-    """Though another reads on for as long as it likes, and nobody gives anything back."""
+    """Although another reader holds on, and no release comes."""
     with Locks(private_server.url) as locks, locks.rwlock("a", ttl=30).read() as reading:
         writer, readers = (start_child(WORK[colour], private_server.url) for _ in range(2))
         writer.send("writer")

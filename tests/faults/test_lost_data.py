@@ -1,4 +1,4 @@
-"""The server loses its memory under holders and waiters: they hear of it, go on, and fences still rise."""
+"""The server loses its memory under holders and waiters: they notice, continue, and fences still rise."""
 
 from __future__ import annotations
 

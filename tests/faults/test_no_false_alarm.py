@@ -1,4 +1,4 @@
-"""No wait is ended for a deadlock that is none: with the delay set to zero, under contention, counted."""
+"""No wait ends because of a false deadlock: counted under contention, with the delay set to zero."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.support.servers import RunningServer
 
 
 class Player:
-    """One process of the game, and what it has told last."""
+    """One process of the game, and its last report."""
 
     def __init__(self, child: Child) -> None:
         self.child = child
         self.runs = self.dismissed = 0
 
     def hear(self) -> bool:
-        """False once it has said its last."""
+        """False after its last report."""
         line = self.child.next_line(60)
         if line is None:
             return False
@@ -46,8 +46,8 @@ class Player:
 
 
 def compete(server: RunningServer, start_child: StartChild, runs: int) -> tuple[int, int]:
-    """Two processes of each colour, one of them with a detector that dawdles, until there were so many runs in all.
-    Says how many, and how many cycles only the second reading told from a deadlock."""
+    """Two processes of each colour, one of them with a slow detector, until there were that many runs in all.
+    Returns how many, and how many cycles the second reading dismissed."""
     players = [
         Player(start_child(contention.play, server.url, colour, f"{colour}-{dawdling}", dawdling))
         for colour in COLOURS

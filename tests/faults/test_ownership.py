@@ -122,7 +122,7 @@ def test_a_release_that_failed_is_brought_to_the_server_when_it_is_back(
         proxy.black_hole()
     with pytest.raises(Unavailable):
         client.release(lease)
-    client.release(lease)  # once more is no error, and asks nothing
+    client.release(lease)  # a second release is no error, and sends nothing
     assert other.try_acquire("a") is None
     proxy.heal()
     started = time.monotonic()
