@@ -22,7 +22,7 @@ def face(server: RunningServer, open_face: OpenFace, maker: Maker) -> Face:
 
 @pytest.fixture
 def other(server: RunningServer, open_face: OpenFace, maker: Maker) -> Face:
-    """Of the other maker."""
+    """A lock of the other maker."""
     return open_face(server.url, "ours" if maker == "redis-py" else "redis-py")
 
 
@@ -247,7 +247,7 @@ def test_the_errors_know_the_lock(face: Face, colour: Colour, maker: Maker) -> N
     assert raised.value.message == str(raised.value)
 
 
-# Tasks in between
+# Tasks that start others
 
 WRAPPED: dict[str, Any] = {
     "awaited": lambda work: work,

@@ -45,7 +45,7 @@ async def gone(server: RunningServer) -> None:
 
 
 async def cancel_while_unanswered(proxy: Proxy, match: Match, work: Coroutine[Any, Any, Any]) -> None:
-    """Cancels when the server has done what it was asked and its answer is on the way."""
+    """Cancels when the server has carried the request out and its answer is in flight."""
     held_up = proxy.hold_reply(match)
     task = asyncio.create_task(work)
     await asyncio.to_thread(held_up.wait)
@@ -176,7 +176,7 @@ async def test_cancelled_at_any_moment(private_server: RunningServer) -> None:
 
 
 class CancelledAt:
-    """Awaits what it is given, in the same task, and cancels that task at these of its awaits."""
+    """Awaits its argument in the same task, and cancels that task at these awaits."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], *moments: int) -> None:
         self._work, self._moments = work, moments

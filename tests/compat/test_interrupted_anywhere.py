@@ -1,6 +1,6 @@
-"""A Ctrl-C that the program survives, wherever it comes: the drop-in leaves no key behind that nobody gives back.
+"""A Ctrl-C that the program survives, wherever it comes: the drop-in leaves no key behind.
 
-The locks here have no timeout, as redis-py's have none by default: what is left behind is left for ever.
+The locks here have no timeout, as redis-py's have none by default: a key that is left behind stays for ever.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def with_a_text(client: redis.Redis, name: str) -> None:
 
 USES = [block, block_with_a_timeout, shared, handle, prolonged, with_a_text]
 SPARED = frozenset(["__exit__", "release"])
-"""At the very call nothing of ours runs yet that could catch it."""
+"""At the call itself no code of ours runs yet that could catch it."""
 
 
 @pytest.mark.filterwarnings(
@@ -79,14 +79,14 @@ def test_interrupted_anywhere_it_leaves_nothing_behind(
     use: Callable[[redis.Redis, str], None],
     one_of: int,
 ) -> None:
-    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # it is waited for wherever a reply got lost
+    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # each lost reply costs this wait
     client = redis.Redis(port=private_server.port)
     where: dict[str, str] = {}
     moments = Moments(one_of, use.__name__)
     quiet = 0
     while quiet < ENOUGH:
         name = f"n{len(where)}"
-        use(client, name)  # so that it is the usual path that is interrupted: connected
+        use(client, name)  # so that the interrupt hits the usual path: connected
         place = interrupted_at(moments, partial(use, client, name), spared=SPARED)
         if place is None:
             quiet += 1

@@ -1,6 +1,6 @@
 """Known faults of redis-py's locks, run against both: redis-py's must show the fault, ours must not.
 
-Should a test of redis-py's fail, it has been mended there: then docs/migrating.md must not speak of it any more.
+If a test of redis-py's lock fails, redis-py has fixed the fault: then docs/migrating.md must not mention it any more.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ def test_6_a_timeout_of_nothing_is_not_for_ever(server: RunningServer, open_face
         assert server.keys() == []
 
 
-# What else can happen when a request is sent twice
+# Other faults of requests that are sent twice
 
 
 def test_time_is_added_once_though_it_was_asked_for_twice(

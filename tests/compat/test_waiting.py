@@ -1,4 +1,4 @@
-"""Waiting: for locks of either maker, as long as was asked for and no longer."""
+"""Waiting for locks of either maker, for the requested time and no longer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_it_waits_for_a_lock_of_either_maker(
 
 
 def test_the_time_to_wait_is_used_to_its_end(server: RunningServer, open_face: OpenFace) -> None:
-    """The pause between two looks is cut short by the end, where there is one last look."""
+    """The end of the wait cuts the pause short, for one last attempt."""
     server.command("SET", "a", "somebody", "PX", "300")
     face = open_face(server.url)
     lock = face.lock("a", timeout=20, sleep=10)
@@ -108,7 +108,7 @@ def test_a_release_wakes_a_waiter_of_the_other_colour(server: RunningServer) -> 
 
 
 def test_a_woken_waiter_wakes_the_next(server: RunningServer) -> None:
-    """A hundred threads, one lock, and pauses so long that only being woken helps."""
+    """A hundred threads, one lock, and pauses so long that only a wake-up helps."""
     client = redis.Redis.from_url(server.url)
     inside, most = 0, 0
     done: list[int] = []

@@ -36,7 +36,7 @@ steps = st.one_of(
 
 
 class Player:
-    """Plays a sequence on one store, and writes down what it is told, in words that no clock or id enters."""
+    """Plays a sequence on one store, and records the answers without times and ids."""
 
     def __init__(self, locks: Locks, prefix: str) -> None:
         self._locks, self._prefix = locks, prefix

@@ -137,7 +137,7 @@ def test_waiters_of_both_colours_are_served_in_the_order_of_the_line(locks: Lock
 
 
 def test_a_task_whose_loop_is_gone_costs_the_others_one_claim_window(locks: Locks) -> None:
-    """Its loop was stopped in the middle of its wait: nobody is left to be rung there."""
+    """Its loop was stopped in the middle of its wait: no task is left to be woken there."""
     loop = asyncio.new_event_loop()
     lease = locks.lock("a").acquire()
 

@@ -1,4 +1,4 @@
-"""A link to the store in this process: bells, batches, and what an interruption leaves behind."""
+"""A link to the store in this process: bells, batches, and the state after an interruption."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_link_that_is_dropped_or_closed_listens_no_more(stores: Stores, link: 
 
 
 class Interrupt(KeyboardInterrupt):
-    """As nobody else raises it."""
+    """Raised by these tests only."""
 
 
 def interrupt_next(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:

@@ -1,4 +1,4 @@
-"""The server in this process: what it answers, what it forgets, and what happens when it is interrupted."""
+"""The server in this process: its answers, what it forgets, and interruptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALICE, BOB = b"alice".ljust(24, b"-"), b"bob".ljust(24, b"-")
 
 
 class Desk:
-    """A server by the test's clock, asked as clients ask."""
+    """A server on the test's clock, with the requests of clients."""
 
     def __init__(self) -> None:
         self.now_us = START
@@ -204,7 +204,7 @@ def test_a_store_that_nobody_uses_and_that_holds_nothing_is_empty(desk: Desk) ->
 
 @pytest.fixture
 def interrupted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
-    """The next grant is interrupted, when it has been decided and not yet been given."""
+    """Interrupts the next grant between the decision and the reply."""
 
     def arm(what: Callable[[], None]) -> None:
         grant = Name._grant

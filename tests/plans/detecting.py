@@ -106,7 +106,7 @@ class Scene:
         self.run.until_due()
 
     def finish_run(self, meanwhile: Callable[[Named], object] = lambda step: None) -> None:
-        """Answers from the graph until the waiter is parked again, or done; `meanwhile` comes before each answer."""
+        """Answers from the graph until the waiter is parked again, or done; `meanwhile` runs before each answer."""
         while isinstance(self.run.wish, Named) and self.run.wish.verb in (*ASIDE, "retract", "records"):
             step = self.run.wish
             meanwhile(step)

@@ -1,4 +1,4 @@
-"""The detector, branch by branch: when it looks, what it asks, what it believes."""
+"""The detector, branch by branch: when it searches, what it asks, what it accepts as a circle."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_holder_that_waits_for_nothing_ends_the_search() -> None:
 
 
 def test_a_publication_whose_waiter_is_not_in_line_ends_the_search() -> None:
-    """It has outlived its wait."""
+    """The note has outlived its wait."""
     scene = Scene()
     scene.close_the_circle()
     scene.graph.line.remove(("a", owner("1")))
@@ -259,7 +259,7 @@ def test_whatever_changes_between_the_readings_is_no_cycle(change: str) -> None:
     assert (scene.tally.runs, scene.tally.dismissed, scene.tally.found) == (1, 1, 0)
 
 
-# Several keep one from a name.
+# Several owners block one waiter.
 
 
 def test_a_cycle_through_any_of_several_holders_is_one() -> None:

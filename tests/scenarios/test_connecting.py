@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real_server("it is about addresses, logins and encrypti
 
 
 async def expect_a_working_lock(world: World, target: object, **options: Any) -> None:
-    """Taken, contended, handed over and renewed there."""
+    """Takes, contends, hands over and renews there."""
     client = world.locks(target, **options)
     lock = world.lock(of=client, ttl=10)
     lease = await lock.acquire(wait=5)

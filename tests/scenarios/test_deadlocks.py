@@ -13,12 +13,12 @@ from tests.scenarios.colours import Actor
 from tests.scenarios.world import Stopwatch, World
 
 SOON = 0.1
-"""Seconds after which a waiter looks: long enough to be in line, short enough for a test."""
+"""Seconds after which a waiter searches: long enough to be in line, short enough for a test."""
 
 
 @pytest.fixture
 def kind() -> str:
-    """It is about several locks, and what other kinds do is said elsewhere."""
+    """These scenarios need several locks; other files cover the other kinds."""
     return "exclusive"
 
 
@@ -232,7 +232,7 @@ async def test_a_name_that_one_holds_by_way_of_another_client_is_a_circle_of_one
     assert nothing_published(world)
 
 
-# What is no deadlock.
+# No deadlock.
 
 
 async def hold_and_wait(world: World, client: AsyncLocks, mine: str, others: str, wait: float) -> str:
@@ -328,7 +328,7 @@ async def test_a_circle_that_ends_by_itself_in_time_is_a_timeout(world: World) -
 
 
 async def test_a_long_wait_without_a_circle_goes_on(world: World) -> None:
-    """It looks again and again, keeps saying that it waits, and gets the lock."""
+    """It searches repeatedly, keeps its note published, and gets the lock."""
     client = detecting(world)
     lease = await world.lock("b").acquire()
 

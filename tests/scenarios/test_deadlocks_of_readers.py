@@ -34,7 +34,7 @@ class Play:
 
 
 async def test_a_writer_waits_for_every_reader_and_one_of_them_for_it(world: World) -> None:
-    """Others read as well and are innocent: the circle is found while they read on."""
+    """Other readers are no members: the circle is found while they read on."""
     client = detecting(world)
     book, play = client.rwlock("book"), Play(world, client, 2)
     innocents = [await book.read().acquire() for _ in range(3)]
@@ -86,7 +86,7 @@ async def test_readers_that_wait_for_each_others_locks_are_a_circle_too(world: W
 
 
 async def test_permits_are_not_followed(world: World) -> None:
-    """Any of their holders may let one in: a circle through them is left to the waits."""
+    """Any of their holders may free a permit: only the waits' limits end a circle through them."""
     client = detecting(world)
     seats, play = client.semaphore("seats", permits=1), Play(world, client, 2)
     actors = [

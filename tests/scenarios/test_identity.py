@@ -16,7 +16,7 @@ async def test_the_holder_enters_again_on_the_same_grant(world: World) -> None:
     before = sent()
     second = await lock.acquire()
     third = await lock.try_acquire()
-    assert sent() == before  # the server is asked nothing
+    assert sent() == before  # no request is sent
     assert third is not None
     assert first.fence == second.fence == third.fence
     assert first.owner == second.owner == third.owner
@@ -186,7 +186,7 @@ async def test_an_actor_that_ended_leaves_no_identity_behind(world: World) -> No
     await lease.release()
 
 
-# A lease without a block: another may release it, so waiting for it is no deadlock. But one is told.
+# A lease without a block: another may release it, so waiting for it is no deadlock. But a log line says so.
 
 
 def very(world: World) -> str:

@@ -1,4 +1,4 @@
-"""A lease goes on by itself, as long as it should and no longer."""
+"""A lease is renewed by itself, as long as it should be and no longer."""
 
 import pytest
 
@@ -140,7 +140,7 @@ async def test_max_hold_ends_the_lease_but_releases_nothing_under_the_body(world
     assert lease.reason is LossReason.MAX_HOLD
     assert other.fence > lease.fence
     await world.until(lambda: len(heard) >= 5)  # two of them took it
-    # It ended by its time: nobody released it.
+    # It ended by its ttl: no release came.
     assert {type(event) for event in heard} == {Acquired, Lost, PreviousExpired, Waited}
     with pytest.raises(NotOwner) as caught:
         await lease.release()

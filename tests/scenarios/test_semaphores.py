@@ -1,4 +1,4 @@
-"""Semaphores: so many permits and never more, first come, first served."""
+"""Semaphores: never more permits than the limit, first come, first served."""
 
 import pytest
 
@@ -99,7 +99,7 @@ async def test_each_in_line_waits_with_the_limit_it_brought(world: World) -> Non
     await leases.pop().release()
     leases += [await lowered.result(), await old.result()]
     raised = await world.client.semaphore("gate", permits=4, ttl=20).try_acquire()
-    assert raised is not None  # a higher limit counts at once when nobody waits
+    assert raised is not None  # a higher limit counts at once when no waiter is there
     for lease in (raised, *leases):
         await lease.release()
 

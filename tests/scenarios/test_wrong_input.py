@@ -1,4 +1,4 @@
-"""Input that is wrong is refused before anything is sent: no server has a say, so none is asked.
+"""The client refuses wrong input before it sends anything.
 
 The scenarios play in memory. One test plays all wrong names and options once more on a server and on a quorum
 that do not answer, and that notice a connection attempt.

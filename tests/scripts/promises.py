@@ -1,4 +1,4 @@
-"""What must be true of a name whatever the model says: seen on the server alone, after each step.
+"""What must be true of a name without any model: checked on the server alone, after each step.
 
     promises.asked(who, permits, reply)    # after each request for permits
     promises.forgotten()                   # the server may know no fence any more
@@ -22,7 +22,7 @@ class Promises:
     def __init__(self) -> None:
         self._wished: dict[bytes, int] = {}
         self._limits: dict[tuple[bytes, int], int] = {}
-        """By owner and fence: the limit that the request brought which was granted."""
+        """By owner and fence: the limit in the request that was granted."""
         self._seen: set[tuple[bytes | None, int]] = set()
         self._highest = 0
         self._revived: set[int] = set()

@@ -139,7 +139,7 @@ def test_a_holder_that_asks_after_its_time_gets_a_new_grant(desk: Desk) -> None:
 
 
 def test_a_waiter_that_missed_a_hand_over_is_not_called_an_expired_holder(desk: Desk) -> None:
-    """It never held the lock, and the taker would count a lost lease that nobody had."""
+    """It never held the lock, and the taker would count a lost lease that did not exist."""
     desk.attempt(ALICE)
     desk.attempt(BOB)
     desk.attempt(CAROL)
@@ -183,7 +183,7 @@ def test_the_dead_do_not_fill_a_line(desk: Desk) -> None:
 
 
 def test_a_waiter_with_an_entry_but_no_line_any_more_joins_anew(desk: Desk) -> None:
-    """Markers and a fence's floor can keep the hash longer than the line. The waiter must not stumble."""
+    """Markers and a fence's floor can keep the hash longer than the line. The waiter must not fail."""
     desk.attempt(ALICE)
     desk.attempt(BOB)
     desk.withdraw(CAROL, desk.now() + 60_000)

@@ -111,7 +111,7 @@ def readers_let_in_but_dead(desk: Desk) -> None:
 
 
 def a_long_lease_among_markers(desk: Desk) -> None:
-    """What is in the hash must not stay for as long as a reader might have."""
+    """The hash must not stay for as long as a reader might have stayed."""
     desk.read(ALICE, ttl=3_600_000)
     desk.withdraw(BOB, desk.now() + 2_000)
     desk.release(ALICE)
@@ -172,7 +172,7 @@ def a_semaphore_that_became_a_lock(desk: Desk) -> None:
 
 
 def told_its_time(desk: Desk) -> None:
-    """By ordinals, which are remembered for a while."""
+    """By ordinals, which the server remembers for a while."""
     desk.attempt(ALICE, ttl=3_600_000)
     for ordinal in (1, 2, 3):
         desk.renew(ALICE, ttl=TTL, ordinal=ordinal)

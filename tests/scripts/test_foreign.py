@@ -236,7 +236,7 @@ TELLING = [
     (permits_with_a_line, BOB),
     (held_ahead_of_the_clock, ALICE),
 ]
-"""In one of these every script meets each key that it ever uses."""
+"""In at least one of these situations, every script meets each key that it uses."""
 UNUSED = {("renew", "queue"), ("adopt", "queue"), ("adopt", "holders")}
 
 
@@ -282,7 +282,7 @@ def test_a_companion_key_of_another_type_in_every_situation(desk: Desk, verb: st
 @verbs
 @companions
 def test_a_companion_key_of_every_other_type(desk: Desk, verb: str, which: str) -> None:
-    """What a command does that meets a key of another type is up to the server: this is played on every flavour."""
+    """The server decides what a command does with a key of another type: this runs on every flavour."""
     met = False
     for situation, who in TELLING:
         refused = {left_alone(desk, verb, who, which, situation, foreign) for foreign in others_of(which)}

@@ -255,7 +255,7 @@ def test_a_waiter_is_rung_before_the_holder_has_its_answer(desk: Desk, listen: C
         while not (ready := poller.poll(0)):
             pass
         assert bobs.wire.socket.fileno() in [fd for fd, _ in ready]
-        # Some servers keep what is not the answer back until after it.
+        # Some servers send pushed messages only after the reply.
         heard = [desk.wire.read(), desk.wire.read()]
         assert 3 in heard
         assert [b"message", b"alice's", b"r"] in heard

@@ -1,4 +1,4 @@
-"""The last moment at which something still counts, and the first at which it does not any more; to the µs."""
+"""The last moment at which something still counts, and the first at which it no longer does; to the µs."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_two_grants_in_one_microsecond_have_two_fences(desk: ClockworkDesk) -> N
 
 
 def test_a_fence_just_ahead_of_the_clock_outlives_a_short_lease(desk: ClockworkDesk) -> None:
-    """By one µs more than the key of the lease would remember it."""
+    """For one µs longer than the key of the lease would remember it."""
     for lead in (TTL * 1000, TTL * 1000 + 1, TTL * 1000 + 1_001):
         desk.wire.call("FLUSHALL")
         desk.set_clock(NOW + lead)
@@ -215,7 +215,7 @@ def test_a_fence_just_ahead_of_the_clock_outlives_a_short_lease(desk: ClockworkD
 
 
 def test_a_full_line_is_searched_for_dead_in_another_part_each_time(desk: ClockworkDesk) -> None:
-    """Where hundreds live before them, those behind are found too, in a while."""
+    """Dead waiters behind hundreds of live ones are found too, in time."""
     desk.attempt(ALICE)
     living, dead = 2 * SWEEP, SWEEP
     desk.crowd(living)

@@ -40,7 +40,7 @@ def test_a_name_that_is_held_as_another_kind_says_so_and_nothing_is_written(
 
 @clashes
 def test_so_does_one_that_others_wait_for(desk: Desk, there: str, asked: str) -> None:
-    """The holder's time is up: only the line tells what the name is."""
+    """The holder's time is up: only the line shows the kind of the name."""
     holder = "x" if there == "r" else there
     ASKS[holder](desk, ALICE, ttl=2_000, **({"of": 1} if holder == "p" else {}))
     assert ASKS[there](desk, BOB, **({"of": 1} if there == "p" else {}))[0] == 0
@@ -128,7 +128,7 @@ def test_writers_and_readers_wait_in_one_line(desk: Desk, inbox: Inbox) -> None:
 @pytest.mark.parametrize("asked", ["x", "r", "p"])
 @pytest.mark.parametrize("there", ["r", "p"])
 def test_after_the_main_key_is_gone_sharers_still_count(desk: Desk, there: str, asked: str) -> None:
-    """Evicted, or deleted by hand. What is left says what it was."""
+    """Evicted, or deleted by hand. The other keys show the kind of the name."""
     for who in (ALICE, BOB):
         ASKS[there](desk, who, ttl=20_000)
     desk.wire.call("DEL", desk.keys.main)

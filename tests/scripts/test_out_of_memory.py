@@ -101,7 +101,7 @@ def test_a_release_hands_over_and_rings(desk: Desk, inbox: Inbox, verb: str) -> 
 
 @pytest.mark.parametrize("queue", [False, True])
 def test_a_grant_is_given_back_with_a_marker_too(desk: Desk, queue: bool) -> None:
-    """This is how a lease is released of which some attempt went unanswered."""
+    """A lease is released in this way if one of its attempts got no answer."""
     desk.attempt(ALICE)
     if queue:
         desk.attempt(BOB)

@@ -82,7 +82,7 @@ def test_a_reader_that_cannot_be_reached_is_passed_over_and_the_rest_of_the_run_
 
 
 def test_the_first_of_a_run_that_finds_it_free_lets_the_others_in_too(desk: Desk, inbox: Inbox) -> None:
-    """The writer was killed: nobody released, and only the first of them looks at that moment."""
+    """The writer was killed: no release came, and only the first of them asks at that moment."""
     desk.attempt(ALICE, ttl=1_000)
     for who in (BOB, CAROL, DAVE):
         desk.read(who, inbox=INBOX)

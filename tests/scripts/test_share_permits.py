@@ -1,4 +1,4 @@
-"""attempt_shared.lua for semaphores: never more permits out than a request allows, and nobody is overtaken."""
+"""attempt_shared.lua for semaphores: never more permits in use than a request allows, and no waiter is overtaken."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ERIN, FRANK = owner("erin"), owner("frank")
 
 
 def out(desk: Desk) -> int:
-    """Permits that are out now."""
+    """The permits in use."""
     now = desk.now()
     return sum(holder.n for holder in desk.state().holders if holder.expiry > now)
 
 
 def calls(desk: Desk) -> dict[str, int]:
-    """Commands inside a permit taken and given back by FRANK."""
+    """The commands that scripts run while FRANK takes and gives back a permit."""
     desk.wire.call("CONFIG", "RESETSTAT")
     assert fence_of(desk.permit(FRANK, of=100_000))
     assert desk.release(FRANK) == 1

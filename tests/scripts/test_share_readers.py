@@ -272,7 +272,7 @@ def test_a_reader_that_asks_after_its_time_gets_a_new_grant(desk: Desk) -> None:
     assert sharing(desk) == [ALICE]
 
 
-# What else is asked of every attempt
+# What holds for every attempt
 
 
 @pytest.mark.parametrize("situation", ["free", "mine", "shared", "held", "in line"])

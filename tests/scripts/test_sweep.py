@@ -1,4 +1,4 @@
-"""Ten thousand dead or unreachable waiters: no script looks at more than some 200, and all are got past."""
+"""Ten thousand dead or unreachable waiters: no script checks more than some 200, and attempts get past all of them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.scripts.workbench import ALICE, BOB, CAROL, HANDED_ON, Desk, Inbox, f
 
 MANY = 10_000
 LOOKS = SWEEP + 10
-"""Into the hash; a few more for the caller's own entry, its marker, and the runner-up."""
+"""Reads of the hash; a few more for the caller's own entry, its marker, and the runner-up."""
 COMMANDS = 3 * SWEEP + 60
-"""A look, and two to remove what is dead."""
+"""One read, and two commands to remove a dead waiter."""
 
 
 def counted(desk: Desk, verb: Callable[[], Any]) -> tuple[Any, int, int]:
-    """Its reply, how often it looked into the hash, and how many commands it ran in all."""
+    """Its reply, its reads of the hash, and the number of its commands."""
     desk.wire.call("CONFIG", "RESETSTAT")
     reply = verb()
     stats = desk.server.info("commandstats")

@@ -222,7 +222,7 @@ def test_a_writer_that_polled_and_died_is_noticed_when_its_place_has_lapsed(desk
 
 
 def test_a_waiter_that_was_rung_for_nothing_is_not_rung_again(desk: Desk, inbox: Inbox) -> None:
-    """A mark stays, and stands for the one look that it is worth."""
+    """The mark stays, so that the waiter is rung once and not again."""
     desk.read(ALICE)
     desk.attempt(BOB, inbox=NOBODY_LISTENS)
     desk.attempt(CAROL, inbox=INBOX)

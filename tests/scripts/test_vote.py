@@ -179,7 +179,7 @@ def test_a_foreign_value_is_not_taken_for_ours(node: Node, key: bytes) -> None:
     assert node.wire.call("GET", key) == b"something else"
 
 
-# The usual case has a short cut: it must do what the rest of the script would
+# The usual case has a short cut: it must do the same as the rest of the script
 
 SETTINGS: dict[str, Callable[[ClockworkNode], object]] = {
     "nothing": lambda node: None,
@@ -240,7 +240,7 @@ def test_the_short_cut_does_what_the_whole_script_does(timed: ClockworkNode, set
     ]
     run = b"" if guard == "without" else RUN
     for each in [*asked, {"proposal": 0, "not_after": -1}]:
-        # What is there may have been left by votes under the guard, and the client may have seen it pass.
+        # The value may come from votes under the guard, and the client may have seen the guard let one pass.
         marked = [(run, False), (run, True)] if guard in ("blessed", "waited") else []
         for before, vouching in [(b"", False), *marked]:
             answers: list[Any] = []
@@ -290,7 +290,7 @@ def test_a_fence_far_ahead_of_the_clock_outlives_its_holder(node: Node) -> None:
     assert fence_of(node.vote(BOB)) == ahead + 1
 
 
-# ReleasingLock back
+# Giving a vote back
 
 
 def test_a_vote_that_is_given_back_leaves_its_fence_for_a_while(node: Node, mode: str) -> None:
@@ -366,7 +366,7 @@ def test_a_blessing_is_for_one_run_and_not_for_the_next(node: Node) -> None:
 
 
 def test_a_late_blessing_does_nothing(node: Node) -> None:
-    """The node may have been flushed since it was meant."""
+    """The node may have been flushed since the operator sent it."""
     assert node.bless(RUN, not_after=node.now() - 1)[0] == -1
     assert node.vote(ALICE, run=RUN)[0] == -4
 
@@ -377,6 +377,6 @@ def test_without_a_run_there_is_no_guard(node: Node) -> None:
 
 
 def _age(node: Node, ms: int) -> None:
-    """The stamp becomes so much older."""
+    """Makes the stamp that much older."""
     value = node.wire.call("GET", STAMP)
     node.wire.call("SET", STAMP, value[:2] + b"%013d" % (int(value[2:15]) - ms) + value[15:])

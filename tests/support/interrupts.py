@@ -19,7 +19,7 @@ _OURS = str(Path(holdtight.__file__).parent)
 
 
 Moment = tuple[str, int, int]
-"""A function, an instruction of it, and for the how manieth time it is run: loops need not be walked to their end."""
+"""A function, an instruction of it, and how often it has run before: a test need not walk loops to their end."""
 TIMES = 2
 
 

@@ -1,4 +1,4 @@
-"""Time that passes when the test says so, and what cannot be done with it."""
+"""Time that passes when the test says so, and its limits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_no_thread_of_ours_is_started(clock: Clock, locks: Locks) -> None:
     assert set(threading.enumerate()) == before
 
 
-# What cannot be.
+# Limits.
 
 
 def test_the_thread_that_moves_the_clock_cannot_wait_on_it(

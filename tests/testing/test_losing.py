@@ -1,4 +1,4 @@
-"""Losses to order: the lock is really gone, and the holder is told as ever."""
+"""lose(): the lock is really gone, and the holder is told as usual."""
 
 from __future__ import annotations
 

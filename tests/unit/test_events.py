@@ -37,7 +37,7 @@ EVENTS = [value for value in vars(module).values() if isinstance(value, type) an
 
 @pytest.fixture
 def heard() -> Iterator[list[logging.LogRecord]]:
-    """What holdtight logs, whatever the level."""
+    """All log records of holdtight, at any level."""
     records: list[logging.LogRecord] = []
 
     class Collect(logging.Handler):
@@ -53,7 +53,7 @@ def heard() -> Iterator[list[logging.LogRecord]]:
 
 
 def callback_thread_is_idle(within: float = 10) -> None:
-    """All that was told before has been done."""
+    """Waits until all earlier callbacks have run."""
     done = threading.Event()
     tell(done.set)
     assert done.wait(within), "the callback thread does not run"

@@ -1,4 +1,4 @@
-"""Programs whose threads or sockets are monkey-patched are refused, in words: the real gevent and eventlet."""
+"""Programs whose threads or sockets are monkey-patched are refused with a message: the real gevent and eventlet."""
 
 from __future__ import annotations
 

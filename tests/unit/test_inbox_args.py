@@ -1,4 +1,4 @@
-"""What a client knows of the nodes of a quorum from their votes: if their guard has let it pass, and their time."""
+"""What votes tell a client about the nodes of a quorum: whether the guard has let it pass, and their time."""
 
 from __future__ import annotations
 

@@ -196,7 +196,9 @@ def test_a_renewal_counts_with_the_ttl_that_it_asked_for(world: World) -> None:
     renewal = Renewal(tenure, 60.0, lambda: None)
     renewal.start()
     assert ttl_asked(renewal.request(world.now)) == 60_000
-    overtaken = tenure.request(world.now)  # it waited at the station, and goes out in the same batch if at all
+    overtaken = tenure.request(
+        world.now
+    )  # it waited in the keeper's connection, and goes out in the same batch if at all
     renewal.answered(1, world.now)
     if overtaken is None:
         assert tenure.deadline > world.now + 59
