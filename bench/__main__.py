@@ -1,4 +1,4 @@
-"""`python -m bench`: measure, judge, print, write down."""
+"""`python -m bench`: measures, compares with the targets, prints and saves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def judge(rows: Sequence[str], outcomes: Mapping[str, Outcome]) -> list[Verdict]:
-    """A verdict for each target of the rows that were asked for."""
+    """A verdict for each target of the selected rows."""
     found = []
     for target in TARGETS:
         if target.row not in rows:
@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """A polite end from outside still ends the servers and workers."""
+    """SIGTERM ends the servers and workers too."""
     sys.exit(128 + number)
 
 

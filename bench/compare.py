@@ -30,7 +30,7 @@ from bench.servers import Server
 HERE = Path(__file__).parent.parent
 
 
-# What a child does. Only the public API: it must work with either tree.
+# The child process. Only the public API: it must work with either tree.
 
 
 def _pair(urls: list[str], count: int) -> int:
@@ -145,7 +145,7 @@ def _child() -> None:
         print(json.dumps(spent / done * 1e6), flush=True)
 
 
-# The one who compares.
+# The coordinator.
 
 
 def _start(tree: Path, urls: list[str]) -> subprocess.Popen[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Cpus:
-    """Where the server runs and where its clients run; `None` where this machine cannot say."""
+    """The cores of the server and of its clients; `None` if this machine does not tell."""
 
     server: int | None
     clients: int | None
@@ -61,7 +61,7 @@ def pin(pid: int, cpus: Collection[int]) -> None:
 
 
 def busy_share(seconds: float = 1.0) -> float | None:
-    """How much of the machine is in use while we do nothing: by others, that is. None where nobody can tell."""
+    """How much of the machine other processes use while we do nothing. None where the system does not say."""
     before = _ticks()
     time.sleep(seconds)
     after = _ticks()

@@ -1,4 +1,4 @@
-"""What a row hands back."""
+"""The results of a row."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Outcome:
     notes: list[str] = field(default_factory=list[str])
 
     def compare(self, key: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
-        """The figure is ours in units of theirs; rounds that disagree widely are told, since they mean little."""
+        """Our value divided by theirs. Rounds that disagree widely are reported, since they mean little."""
         if not all(theirs):
             self.missing[key] = f"{key}: in some round the other side got nothing done at all"
             return

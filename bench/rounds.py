@@ -76,7 +76,7 @@ class Bench:
     versions: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
 
     def across_cores(self) -> int | None:
-        """Pin the server; the clients' core."""
+        """Pins the server; returns the clients' core."""
         self.server.pin(self.cpus.server)
         return self.cpus.clients
 
@@ -93,9 +93,9 @@ class Bench:
     def enlist(
         self, variants: Sequence[str], *, cpu: int | None, each: int = 1, url: str = ""
     ) -> Iterator[dict[str, list[Worker]]]:
-        """`each` workers of every variant that can be had; why not, for the others, is in `absent`.
+        """`each` workers of every variant that is available; `absent` has the reasons for the others.
 
-        `url` is for those that are not to work on the server that all rows share.
+        `url` names another server than the one that all rows share.
         """
         with ExitStack() as stack:
             by_variant: dict[str, list[Worker]] = {}
@@ -115,7 +115,7 @@ class Bench:
         self.absent[variant] = str(error)
 
     def take_turns(self, players: Mapping[str, Callable[[], T]], rounds: int = 0) -> dict[str, list[T]]:
-        """Every player once a round, another one first each round. Who fails is out, with all its results."""
+        """Every player runs once a round, another one first each round. One that fails loses all its results."""
         results: dict[str, list[T]] = {name: [] for name in players}
         for number in range(rounds or self.effort.rounds):
             names = list(results)

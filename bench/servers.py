@@ -21,7 +21,7 @@ FLAVOURS = ("valkey", "redis7", "redis62")
 
 
 class NoSuchServer(RuntimeError):
-    """The flavour is not to be had on this machine."""
+    """This machine does not have the flavour."""
 
 
 def binary(flavour: str) -> Path:
@@ -96,7 +96,7 @@ class Server:
         return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
 
     def hang(self) -> None:
-        """It stands still. The kernel still takes what is sent to it."""
+        """Stops the process. The kernel still accepts data for it."""
         os.kill(self._process.pid, signal.SIGSTOP)
 
     def kill(self) -> None:
@@ -105,7 +105,7 @@ class Server:
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.send_signal(signal.SIGCONT)  # one that hangs would never hear of it
+        self._process.send_signal(signal.SIGCONT)  # a stopped process would not handle the signal
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What must be reached: one `Target` a line of the printed table, in the order in which it is printed."""
+"""The targets: one `Target` a line of the printed table, in the order in which it is printed."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
 
 
 class CannotInstall(RuntimeError):
-    """The environment could not be made, most likely for lack of a package index."""
+    """The environment could not be made, most likely because no package index can be reached."""
 
 
 def python(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Just enough of the server's protocol for the coordinator: ask, read INFO, listen to MONITOR.
+"""The part of the server's protocol that the coordinator needs: commands, INFO, MONITOR.
 
 The coordinator measures; it must not depend on any client that it measures.
 """

@@ -39,7 +39,7 @@ class Result:
 
 
 class Staff(AbstractContextManager["Staff"]):
-    """The processes of one run; whatever happens, none of them outlives it."""
+    """The processes of one run. None of them outlives it."""
 
     def __init__(self, plan: Plan, mode: Mode, url: str, database: Path) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -59,7 +59,7 @@ class Staff(AbstractContextManager["Staff"]):
             )
             self._processes.append(process)
             outboxes.append(outbox)
-        # Ctrl-C is for us alone: what is blocked here, they inherit; what comes meanwhile, we get afterwards.
+        # Only this process handles Ctrl-C: children inherit the blocked signal, and we get a pending one afterwards.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             for process in self._processes:
@@ -175,7 +175,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """A polite end from outside still cleans up."""
+    """SIGTERM cleans up too."""
     sys.exit(128 + number)
 
 

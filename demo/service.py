@@ -29,7 +29,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What there is to do, for all services together."""
+    """The work of all services together."""
 
     services: int = 4
     tasks: int = 16
@@ -88,7 +88,7 @@ class Service:
                 self._shop.sell(article, stock - 1)
 
     async def page(self) -> str:
-        """From the cache; whoever finds it empty computes, unless somebody has meanwhile."""
+        """Reads the cache. A request that finds it empty computes the page, unless another has done so meanwhile."""
         found = self._shop.cached(PAGE)
         if found is not None:
             return found
@@ -106,7 +106,7 @@ class Service:
         self.shift.longest_wait = max(self.shift.longest_wait, time.monotonic() - since)
 
     async def serve(self, count: int, tasks: int, request: Callable[[], Awaitable[object]]) -> None:
-        """`count` requests, by `tasks` customers who each make the next one when they have their answer."""
+        """`count` requests by `tasks` customers; each customer sends the next request after its answer."""
         left = count
 
         async def customer() -> None:

@@ -1,8 +1,8 @@
 """Checks the models with Spin: `python -m models.check [--quick] [--list] [NAME…]`, which is `make models`.
 
-Every run of `runs.py` is compiled into a checker of its own and let loose. One that must hold is searched to the
-end; one that must fail is searched breadth first, so that its counter-example is as short as can be, and that is
-told step by step. What was built, and each trace, is left in `build/` beside this file.
+Compiles every run of `runs.py` into a checker of its own and runs it. A run that must hold is searched to the end. A
+run that must fail is searched breadth first, so that its counter-example is as short as possible, and the steps of the
+counter-example are printed. `build/` beside this file keeps the checkers and the traces.
 """
 
 import argparse
@@ -25,7 +25,7 @@ BUILD = HERE / "build"
 MEGABYTES = 1500  # for one run; two go on at a time
 DEPTH = 200_000
 
-# What the models say, as the last thing before the assertion, when they break their promise.
+# The last line that a model prints before the assertion that fails.
 WRONG = "WRONG: "
 BROKEN = {
     "quorum": f"{WRONG}two leases are believed valid at the same time",
@@ -53,19 +53,19 @@ class Outcome:
 
     @property
     def trouble(self) -> str | None:
-        """What is not as it must be."""
+        """The failures of a run, in words."""
         if self.run.expected is Expected.HOLDS:
             return "is violated" if self.violated else None
         if not self.violated:
             return "was not found to go wrong"
-        # What a reach-… run gets to is asserted in another place, where nothing is wrong.
+        # A reach-… run ends at an assertion of its own, where nothing is wrong.
         reached = self.run.expected is Expected.REACHED
         as_meant = WRONG not in self.trace[-1] if reached else self.trace[-1] == BROKEN[self.run.model]
         return None if as_meant else f"stopped for another reason than it should: {self.trace[-1]}"
 
 
 def missing_tools() -> str | None:
-    """What is needed and not there, in words; None if all is."""
+    """The missing tools, in words; None if all are there."""
     missing = [tool for tool in ("spin", "gcc") if shutil.which(tool) is None]
     if not missing:
         return None
@@ -76,7 +76,7 @@ def missing_tools() -> str | None:
 
 
 def _call(*command: str, folder: Path) -> str:
-    # Whatever else runs goes first: in `make test`, others have short leases.
+    # Lowest priority: in `make test`, other tests have short leases.
     done = subprocess.run(
         ["nice", "-n", "19", *command],
         cwd=folder,

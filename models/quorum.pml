@@ -233,8 +233,8 @@ active [N] proctype Node() {
         printf("node %d is flushed\n", n + 1);
         lose_all(n); marked[n] = 0;
         settle() }
-    /* What comes back has the mark, which is the worst: a tombstone, or the key of somebody who had asked by then. How
-       long that one stays is not known. The stamp is of another run. */
+    /* What comes back has the mark, which is the worst: a tombstone, or the key of an owner that had asked by then. How
+       long that key stays is not known. The stamp is of another run. */
     :: d_step { n >= N - RESTARTING && (HARMS & 4) ->
         printf("node %d restarts from an old snapshot, with a tombstone that has the mark\n", n + 1);
         lose_all(n); part(n); marked[n] = 1;

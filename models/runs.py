@@ -1,4 +1,4 @@
-"""What is checked: the protocol as it is, which must hold, and what must be found to go wrong."""
+"""The runs: the protocol as built, which must hold, and changed protocols, in which Spin must find a fault."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +10,7 @@ class Expected(Enum):
     HOLDS = "holds"  # the protocol as built, every state within the bounds
     FAILS = "fails"  # one thing done differently
     LIMIT = "limit"  # the protocol as built, with more going wrong than it is said to bear
-    REACHED = "reached"  # no fault: shows that the model does get as far as that
+    REACHED = "reached"  # no fault: shows that the model reaches that state
 
 
 @dataclass(frozen=True)

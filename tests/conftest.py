@@ -23,14 +23,14 @@ from tests.support.servers import DEBIAN_REDIS, FLAVOURS, Flavour, RunningServer
 hypothesis.settings.register_profile("holdtight", deadline=None)
 hypothesis.settings.load_profile("holdtight")
 
-# A shell starts a job in the background deaf to Ctrl-C, and its children inherit that: ours must hear it.
+# A shell starts background jobs with Ctrl-C ignored, and children inherit that: ours must handle it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """Set up first, so that it looks when all else has been torn down."""
+    """Set up first, so that it checks after everything else has been torn down."""
     threads, children = leftovers.threads(), leftovers.children().keys()
 
     def left() -> list[object]:
@@ -92,7 +92,7 @@ def shared_server(request: pytest.FixtureRequest) -> Iterator[RunningServer | Me
 
 @pytest.fixture
 def server(shared_server: RunningServer) -> Iterator[RunningServer]:
-    """One server of each flavour in turn, empty; shared by all tests, so do it no harm."""
+    """One server of each flavour in turn, empty; shared by all tests: a test must not harm it."""
     pid = shared_server.pid
     shared_server.flushall()
     yield shared_server
@@ -105,7 +105,7 @@ def server(shared_server: RunningServer) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def start_server() -> Iterator[StartServer]:
-    """Starts servers of one's own: start_server(*options, flavour=None, **as for servers.start)."""
+    """Starts servers for one test: start_server(*options, flavour=None, **as for servers.start)."""
     with ExitStack() as stack:
 
         def begin(*options: str, flavour: Flavour | None = None, **settings: Any) -> RunningServer:
@@ -116,7 +116,7 @@ def start_server() -> Iterator[StartServer]:
 
 @pytest.fixture
 def private_server(request: pytest.FixtureRequest, start_server: StartServer) -> RunningServer:
-    """A server of one's own, to be paused and killed. Of another flavour: parametrize it, indirect=True."""
+    """A server of the test's own, to be paused and killed. Of another flavour: parametrize it, indirect=True."""
     return start_server(flavour=getattr(request, "param", None))
 
 

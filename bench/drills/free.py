@@ -1,4 +1,4 @@
-"""Free locks: nobody else wants the name."""
+"""Free locks: no other client wants the name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pairs(variant: Variant, *, seconds: float) -> list[int]:
 
 
 def fresh_pairs(variant: Variant, *, seconds: float) -> list[int]:
-    """The same, with a name that was never used before each time: what is remembered per name is no help."""
+    """The same, with a new name each time, so that nothing cached per name helps."""
     durations: list[int] = []
     until = perf_counter() + seconds
     while perf_counter() < until:

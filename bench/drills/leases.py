@@ -73,7 +73,7 @@ def _one_round(locks: Locks, held: list[Lease], ttl: float) -> Renewal:
 
     thread = threading.Thread(target=neighbour)
     thread.start()
-    # The one that was due last tells; looking at all of them would take the time that we measure.
+    # Check only the one that was due last: checking all of them would take the time that we measure.
     late = [last]
     while late and time.perf_counter() < start + ttl:
         time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""Acquires alone, where a node may be bad: what a release costs then is not asked."""
+"""Acquires alone, where a node may be bad. The cost of a release there is not measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _numbers = itertools.count()
 
 
 class Acquires(TypedDict):
-    """`failed`: how the acquires that failed did; their time counts as well. `cut`: the last did not end in time."""
+    """`failed`: why acquires failed; their time counts as well. `cut`: the last did not end in time."""
 
     durations: list[int]
     failed: list[str]

@@ -14,7 +14,7 @@ _held: list[object] = []
 
 
 def take(variant: Variant, *, name: str) -> int:
-    """Wait for the lock; when it was ours, on the clock that all processes of the machine share."""
+    """Waits for the lock; returns when it was ours, on the clock that all processes of the machine share."""
     held = variant.take(name)
     moment = time.monotonic_ns()
     _held.append(held)
@@ -22,7 +22,7 @@ def take(variant: Variant, *, name: str) -> int:
 
 
 def give(variant: Variant) -> int:
-    """Release; when we began to."""
+    """Releases; returns when the release began."""
     held = _held.pop()
     moment = time.monotonic_ns()
     variant.give(held)
@@ -55,7 +55,7 @@ class Board:
         self._slot.pack_into(self._map, 8 * slot, value)
 
     def enter(self, me: int) -> None:
-        """`me` counts from 1: 0 is nobody."""
+        """`me` counts from 1; 0 stands for no holder."""
         if self.get(self.INSIDE):
             self.put(self.VIOLATIONS, self.get(self.VIOLATIONS) + 1)
         self.put(self.INSIDE, me)

@@ -24,7 +24,7 @@ from bench.worker_process import Worker
 VARIANTS = ("holdtight", "python_redis_lock", "redis_py")  # the last is left out of a quick run: it polls
 PROCESSES, THREADS = 4, 16
 WAITERS = PROCESSES * THREADS
-SETTLING = 3.0  # seconds for everyone to have had the lock once; a lock that is not fair may need longer
+SETTLING = 3.0  # seconds until every waiter has had the lock once; a lock that is not fair may need longer
 
 
 class Round(TypedDict):
@@ -84,7 +84,7 @@ def _contend(bench: Bench, workers: list[Worker], *, monitor: bool = False) -> R
 
 
 def _watch(bench: Bench, board: Board, *, monitor: bool) -> Round:
-    """Look at the board twice, while all waiters are at it: starting and ending do not count."""
+    """Reads the board twice while all waiters run: starting and ending do not count."""
     patience = time.monotonic() + SETTLING
     while not all(board.counts()) and time.monotonic() < patience:
         time.sleep(0.02)

@@ -4,7 +4,7 @@ One process holds, another waits; after a pause the holder releases. Both read t
 machine's processes share. The pause is different every time and spread evenly over a tenth of a second,
 the interval at which redis-py looks: a peer that polls must be met at any moment of its sleep.
 
-Turns are short: a p99 is told by a few, and whenever the machine is away for a moment somebody is on turn.
+Turns are short: a few slow wake-ups decide a p99, and a pause of the machine hits whichever variant is on turn.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(bench: Bench) -> Outcome:
                     del by_variant[name]
                     all_samples.pop(name, None)
                 else:
-                    if turn:  # in the first, everybody does everything for the first time
+                    if turn:  # in the first round, every variant does everything for the first time
                         all_samples.setdefault(name, []).extend(samples)
     p50 = {name: median(samples) for name, samples in all_samples.items()}
     p99 = {name: percentile(samples, 0.99) for name, samples in all_samples.items()}

@@ -1,4 +1,4 @@
-"""What a variant can do. Each fills in what it has; a drill that asks for more fails, and says so."""
+"""The interface of a variant. Each implements what it has; a drill that needs more fails with a message."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Runner(Protocol):
     """An asyncio client that is open."""
 
     async def repeat(self, name: str, until: float) -> int:
-        """Take and release `name`, again and again, until `time.perf_counter()` says so: how often."""
+        """Takes and releases `name` until `time.perf_counter()` reaches the end; returns how often."""
         ...
 
 
 class Taker(Runner, Protocol):
-    """One whose acquires can be timed by themselves."""
+    """A variant whose acquires can be timed by themselves."""
 
     async def take(self, name: str) -> object: ...
     async def give(self, held: Any) -> None: ...

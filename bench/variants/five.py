@@ -1,4 +1,4 @@
-"""The subject on a quorum of five nodes. They are new, so that somebody has to vouch for them."""
+"""The subject on a quorum of five nodes. They are new, so that the client has to bless them."""
 
 from __future__ import annotations
 

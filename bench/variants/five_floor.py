@@ -1,7 +1,7 @@
 """The floor on five nodes: bare sockets, requests packed beforehand, polled until a majority has said yes.
 
-No owner of its own, no fence, no lease, no deadline, no renewal, nothing for a node that fails. What the minority
-answers later is read and forgotten, as holdtight does.
+No owner of its own, no fence, no lease, no deadline, no renewal, nothing for a node that fails. Later answers of the
+minority are read and dropped, as in holdtight.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Node:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reader = hiredis.Reader()
         self.unwanted = 0
-        """Replies that are owed to nobody: they come first."""
+        """The number of replies that no caller waits for: they come first."""
 
 
 class FiveFloor(Variant):

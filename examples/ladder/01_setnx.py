@@ -1,7 +1,7 @@
 """Rung 1, SETNX: one lock for all processes, not one in each.
 
-Below, every process has a lock of its own (threading.Lock). It keeps the threads of that process apart, and nobody
-else: two processes read the same stock, and one of two sales is forgotten.
+Below, every process has a lock of its own (threading.Lock). It keeps the threads of that process apart, but
+not processes: two of them read the same stock, and one of two sales is lost.
 """
 
 import threading

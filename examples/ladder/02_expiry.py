@@ -1,7 +1,7 @@
 """Rung 2, expiry: the lock of a dead process ends by itself.
 
 Below, a lock ends when its holder deletes it. A holder that is killed deletes nothing, and the work that it guards is
-never done again, until somebody is woken at night and deletes the key by hand.
+never done again, until an operator is woken at night and deletes the key by hand.
 """
 
 from _stage import Stage, climb

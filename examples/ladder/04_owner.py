@@ -1,7 +1,7 @@
-"""Rung 4, unique owner: a lock says whose it is, and only its owner gives it back.
+"""Rung 4, unique owner: a lock names its owner, and only the owner gives it back.
 
-Below, the value of the key is the same for everyone. Who worked for longer than its ttl deletes, when it is done, the
-lock that by then is somebody else's; and a third comes in while the second still works.
+Below, the value of the key is the same for all owners. A process that works for longer than its ttl deletes the key
+when it is done, although the lock is another process's by then; and a third gets it while the second still works.
 """
 
 import uuid

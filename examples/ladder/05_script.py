@@ -1,6 +1,6 @@
-"""Rung 5, script: to look whose lock it is and to delete it is one step.
+"""Rung 5, script: checking the owner and deleting the key are one step.
 
-Below, they are two: GET, then DEL. In between the lock can end and become somebody else's, and that one is deleted.
+Below, they are two: GET, then DEL. In between the lock can end and go to another process, whose lock is then deleted.
 A script runs on the server as a whole: nothing comes in between.
 """
 

@@ -1,4 +1,4 @@
-"""Rung 6, reentrant: who holds the lock may take it again, and it is given back as often as it was taken.
+"""Rung 6, reentrant: the holder may take the lock again, and gives it back as often as it took it.
 
 Below, a function that holds the lock calls another that takes it as well. That one waits for a lock which is given back
 only after it has returned: it waits for itself.

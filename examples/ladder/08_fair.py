@@ -1,8 +1,8 @@
-"""Rung 8, fair: who asked first is served first.
+"""Rung 8, fair: first come, first served.
 
-Below, whoever finds the lock taken looks again after a pause. A newcomer who happens to look just after a release comes
-in before those who have waited for long, as often as it happens. Here there is a line on the server: a release hands
-the lock to the first in it.
+Below, a process that finds the lock taken asks again after a pause. A newcomer that happens to ask just after a release
+gets the lock before those that have waited for long, as often as it happens. Here there is a line on the server: a
+release hands the lock to the first in it.
 """
 
 from _stage import Stage, climb, tell, wait_for

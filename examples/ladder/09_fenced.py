@@ -2,7 +2,7 @@
 
 Below, a process is paused (a suspended machine, a full garbage collection, a stuck disk) between its last look at the
 lock and its write. Its watchdog is paused too, the lock goes to the next, and when the first wakes up it writes what
-it had in mind. No lock can prevent that; whoever keeps the data can, if every grant comes with a larger number.
+it had in mind. No lock can prevent that. The storage can, if every grant comes with a larger number.
 """
 
 import sqlite3
@@ -38,7 +38,7 @@ def a_payment_is_lost(stage: Stage, fenced) -> bool:
         bob = stage.actor("Bob", pay_in, file.name, 50, fenced)
         ann.step()
         ann.pause()
-        bob.step()  # waits, as one does, until Ann's ttl is over
+        bob.step()  # waits until Ann's ttl is over
         due = 100 + 50 * (bob.step() == "has paid in 50.")
         ann.resume()
         due += 10 * (ann.step() == "has paid in 10.")

@@ -1,6 +1,6 @@
 """Rung 10, quorum: a lock that a majority of independent servers holds, not one.
 
-Below, one server knows who holds the lock. It crashes and comes back empty, under a holder that lives and works, and
+Below, only one server knows the holder. It crashes and comes back empty, under a holder that lives and works, and
 gives the lock to the next. (The holder learns it with its next renewal, the fence keeps the data right: but two were
 at work.) Of five servers that know nothing of each other, three must agree, and a server that has just come back has
 no vote until everything it may have forgotten is over.
@@ -26,7 +26,7 @@ def two_at_once(stage: Stage, quorum) -> bool:
     target = stage.urls if quorum else stage.url
     if quorum:
         with Locks(target) as locks:
-            locks.bless()  # these servers are new, and have forgotten nothing: the operator's word for it
+            locks.bless()  # the operator vouches that these servers are new and have forgotten nothing
     ann, bob = stage.actor("Ann", at_work, target), stage.actor("Bob", passer_by, target)
     ann.step()
     stage.servers[0].restart()

@@ -1,8 +1,7 @@
 """What the rungs share: a private server, and actors that are processes of their own.
 
 A role is a generator. Its actor runs it in a process of its own, from one `yield` to the next and no further, when
-the scene says so: who does what before whom is written down, not left to luck. What a role yields is what the
-audience reads.
+the scene says so: the scene fixes which process does what, and in which order. The program prints what a role yields.
 """
 
 import multiprocessing
@@ -19,7 +18,7 @@ from redis import Redis
 from holdtight.embedded import Server
 
 PATIENCE = 20.0
-"""Seconds after which something that must happen has not happened."""
+"""Seconds after which an expected event counts as missing."""
 
 Role = Callable[..., Iterator[str]]
 
@@ -32,7 +31,7 @@ def climb(
     here: Any,
     servers: tuple[int, int] = (1, 1),
 ) -> None:
-    """Plays one scene with what the rung below has and with what this one has. True from the scene: harm was done.
+    """Plays one scene on the rung below and on this one. The scene returns True if harm was done.
 
     Ends the program: with 0 only if the harm was done below, and not here.
     """
@@ -62,7 +61,7 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 
 
 class Stage:
-    """Empty servers, and whoever acts on them; nothing of it outlives the `with` block."""
+    """Empty servers and their actors; none of them outlives the `with` block."""
 
     def __init__(self, servers: int) -> None:
         self._stack = ExitStack()
@@ -160,7 +159,7 @@ class Actor:
 
 
 def _play(role: Role, args: tuple[Any, ...], far_end: Any, wire: Any) -> None:
-    far_end.close()  # so that the end of the scene is the end of the wire
+    far_end.close()  # so that the connection ends with the scene
     play = role(*args)
     try:
         while True:
@@ -170,5 +169,5 @@ def _play(role: Role, args: tuple[Any, ...], far_end: Any, wire: Any) -> None:
         pass
 
 
-# A fork is quickest, and the actors touch nothing that they inherit. On macOS it is not safe, whatever one does.
+# A fork is quickest, and the actors touch nothing that they inherit. On macOS a fork is never safe.
 _processes: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "forkserver")

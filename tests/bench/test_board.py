@@ -14,7 +14,7 @@ def test_taking_again_is_no_change_of_owner(tmp_path: Path) -> None:
     board.close()
 
 
-def test_two_inside_at_once_is_seen_by_all_who_have_the_board(tmp_path: Path) -> None:
+def test_two_inside_at_once_is_seen_by_all_that_have_the_board(tmp_path: Path) -> None:
     board = Board(tmp_path / "board", 2, create=True)
     other = Board(tmp_path / "board", 2)
     board.enter(1)

@@ -34,7 +34,7 @@ def test_equal_shares_are_perfectly_fair() -> None:
     assert jain([5, 5, 5, 5]) == 1
 
 
-def test_one_who_takes_everything_scores_one_in_n() -> None:
+def test_one_that_takes_everything_scores_one_in_n() -> None:
     assert jain([12, 0, 0, 0]) == 0.25
 
 

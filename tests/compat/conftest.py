@@ -18,7 +18,7 @@ def colour(request: pytest.FixtureRequest) -> Colour:
 
 @pytest.fixture(params=MAKERS)
 def maker(request: pytest.FixtureRequest) -> Maker:
-    """For what must be the same with redis-py's locks and with ours."""
+    """Plays a test with redis-py's locks and with ours."""
     found: Maker = request.param
     return found
 

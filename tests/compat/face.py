@@ -1,4 +1,4 @@
-"""redis-py's locks and ours, blocking and asyncio, behind one blocking face: what is asked of one is asked of all."""
+"""redis-py's locks and ours, blocking and asyncio, behind one blocking interface: one test serves all."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Face(Protocol):
         ...
 
     def call(self, work: Callable[[], Any]) -> Any:
-        """Calls it where locks of this colour live, and awaits what it gives if need be."""
+        """Calls it in the thread of this colour, and awaits the result if needed."""
         ...
 
     def close(self) -> None: ...
@@ -120,7 +120,7 @@ def _place(url: str) -> dict[str, Any]:
 
 
 OpenFace: TypeAlias = Callable[..., Face]
-"""What the fixture of this name gives: open_face(url, maker="ours", **settings of the client)."""
+"""The fixture's value: open_face(url, maker="ours", **settings of the client)."""
 
 
 def open_face(maker: Maker, colour: Colour, url: str, **settings: Any) -> Face:

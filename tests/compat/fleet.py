@@ -1,9 +1,9 @@
-"""A fleet in the middle of a migration: processes with redis-py's locks and with ours, blocking and asyncio, all after
-one key. What they do is written on a board that they share, which is memory and knows nothing of locks.
+"""A fleet in the middle of a migration: processes with redis-py's locks and with ours, blocking and asyncio, all
+contend for one key. They record what they do on a shared board, which is plain memory without locks.
 
 # Invariants of the board:
 # - a cell is written by its worker alone, and by the test once that worker is dead;
-# - `last` and `changes` are written only by who is inside.
+# - `last` and `changes` are written only by the process that is inside.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Board:
         self.put(worker, cell)
 
     def enter(self, worker: int, kind: int) -> None:
-        """Notes who is inside as well. Whoever has been there for half of its time to live has a claim to it no more:
-        on a machine that is busy with other things it may have been stopped for so long."""
+        """Notes which process is inside as well. A process that has been there for half of its ttl has no claim any
+        more: on a busy machine it may have been stopped for so long."""
         now = time.monotonic()
         cell = self.cell(worker)
         cell[0] = now
@@ -103,7 +103,7 @@ TAKEN, VIOLATIONS, LOST, IN_VAIN = 1, 2, 3, 4
 
 
 class _Broken:
-    """What the test must see: a lock that lets everybody in."""
+    """A lock that lets every process in: the test must notice it."""
 
     def __init__(self, client: Any, name: str, **options: Any) -> None: ...
 
@@ -114,7 +114,7 @@ class _Broken:
 
 
 def work(kind: str, worker: str, url: str, board: str, seconds: str) -> None:
-    """What a worker does, in a process of its own."""
+    """The program of a worker, in a process of its own."""
     number = int(worker)
     at = len(KINDS) - 1 if kind == "broken" else int(kind)
     maker, colour = KINDS[at]

@@ -1,4 +1,4 @@
-"""What tests of forks run in children, which fork themselves; the test process has too many threads."""
+"""Tests of forks run these programs in children, which fork themselves: the test process has too many threads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def release_in_a_fork(maker: Maker, colour: Colour, url: str) -> None:
         await mine.acquire()
         pid = os.fork()
         if pid == 0:
-            # The loop of the parent is of no use in the child: there, another.
+            # The child cannot use the parent's loop: it makes another.
             asyncio._set_running_loop(None)
             _try(lambda: asyncio.run(_released(mine, url)))
             os._exit(0)
@@ -104,7 +104,7 @@ def a_life_of_its_own(url: str) -> None:
 
 
 def values_are_not_shared(url: str) -> None:
-    """Values are bought wholesale; parent and child must not go on with the same stock."""
+    """Values are made in batches; parent and child must not use the same batch."""
     client = redis.Redis.from_url(url)
     lock = Lock(client, "a", timeout=20)
     with lock:

@@ -1,4 +1,4 @@
-"""What tests of interrupts run in children: signals go to the main thread, which is pytest's otherwise."""
+"""Tests of interrupts run these programs in children: signals go to the main thread, which is pytest's otherwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdtight.compat.redis_py import Lock
 from tests.support.processes import wait_for
 
 LAST = b"the last of all"
-"""An owner for which the keeper is sent to the server when all is over, after whatever else it was asked for."""
+"""The keeper sends a request for this owner at the end, after all its other requests."""
 
 
 class Interrupted(Exception):

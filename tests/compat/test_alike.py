@@ -1,4 +1,4 @@
-"""What whoever knows redis-py's lock relies on: every test runs with redis-py's own locks and with ours."""
+"""What users of redis-py's lock rely on: every test runs with redis-py's own locks and with ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def face(server: RunningServer, open_face: OpenFace, maker: Maker) -> Face:
 
 @pytest.fixture
 def other(server: RunningServer, open_face: OpenFace, maker: Maker) -> Face:
-    """Of the other maker."""
+    """A lock of the other maker."""
     return open_face(server.url, "ours" if maker == "redis-py" else "redis-py")
 
 
@@ -74,7 +74,7 @@ def test_names_may_be_text_or_bytes(server: RunningServer, face: Face, maker: Ma
     lock.release()
 
 
-def test_a_token_of_ones_own(server: RunningServer, face: Face) -> None:
+def test_a_token_of_the_callers_own(server: RunningServer, face: Face) -> None:
     for given in ("mine", b"mine"):
         lock = face.lock("a", timeout=10)
         assert lock.acquire(token=given) is True
@@ -86,7 +86,7 @@ def test_a_token_of_ones_own(server: RunningServer, face: Face) -> None:
         assert server.keys() == []
 
 
-def test_a_token_of_ones_own_does_not_let_in_who_chose_the_same(face: Face, other: Face) -> None:
+def test_a_token_of_the_callers_own_does_not_let_in_another_with_the_same(face: Face, other: Face) -> None:
     assert face.lock("a", timeout=10).acquire(token="same")
     assert not face.lock("a", timeout=10).acquire(token="same", blocking=False)
     assert not other.lock("a", timeout=10).acquire(token="same", blocking_timeout=0.05)
@@ -247,7 +247,7 @@ def test_the_errors_know_the_lock(face: Face, colour: Colour, maker: Maker) -> N
     assert raised.value.message == str(raised.value)
 
 
-# Tasks in between
+# Tasks that start others
 
 WRAPPED: dict[str, Any] = {
     "awaited": lambda work: work,

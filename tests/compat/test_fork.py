@@ -1,4 +1,4 @@
-"""A forked child owns nothing of its parent's, and has a life of its own."""
+"""A forked child owns nothing of its parent's, and can take locks of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def all_well(child: Child, *expected: str) -> None:
 def test_a_child_that_leaves_its_parents_block_releases_nothing(
     private_server: RunningServer, start_child: StartChild, ending: str, code: int
 ) -> None:
-    """What the child raises goes through; where it raises nothing, it hears that it does not hold the lock."""
+    """The child's own exception propagates; without one, leaving the block raises that it does not hold the lock."""
     child = start_child(forking.leave_a_block, private_server.url, ending)
     all_well(child, f"child {code}", "left")
     assert ("this is a forked child" in child.errors) is (ending == "leave")

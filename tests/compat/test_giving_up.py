@@ -1,4 +1,4 @@
-"""Whoever gives up in the middle, by a cancellation or an interrupt, leaves no lock behind."""
+"""A caller that gives up in the middle, by a cancellation or an interrupt, leaves no lock behind."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def gone(server: RunningServer) -> None:
 
 
 async def cancel_while_unanswered(proxy: Proxy, match: Match, work: Coroutine[Any, Any, Any]) -> None:
-    """Cancels when the server has done what it was asked and its answer is on the way."""
+    """Cancels when the server has carried the request out and its answer is in flight."""
     held_up = proxy.hold_reply(match)
     task = asyncio.create_task(work)
     await asyncio.to_thread(held_up.wait)
@@ -75,7 +75,7 @@ async def test_cancelled_before_the_answer(
     assert lock.local.token is None
 
 
-async def test_a_signing_that_is_undone_twice_does_not_hit_who_came_next_with_the_same_text(
+async def test_a_signing_that_is_undone_twice_does_not_hit_the_next_owner_with_the_same_text(
     private_server: RunningServer, proxy: Proxy, client: Any
 ) -> None:
     lost = proxy.swallow_reply(asks(plain_store.UNSIGN), cut=True)
@@ -148,7 +148,7 @@ async def test_a_cancelled_release_can_be_repeated(private_server: RunningServer
 
 
 async def test_cancelled_at_any_moment(private_server: RunningServer) -> None:
-    """Some hundred cancellations at odd times, with and without somebody who holds the lock."""
+    """Some hundred cancellations at odd times, with and without a holder of the lock."""
     source = random.Random(7)
     found = redis.asyncio.Redis.from_url(private_server.url)
     outcomes: set[bool] = set()
@@ -176,7 +176,7 @@ async def test_cancelled_at_any_moment(private_server: RunningServer) -> None:
 
 
 class CancelledAt:
-    """Awaits what it is given, in the same task, and cancels that task at these of its awaits."""
+    """Awaits its argument in the same task, and cancels that task at these awaits."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], *moments: int) -> None:
         self._work, self._moments = work, moments
@@ -219,7 +219,7 @@ async def a_text(client: Any, name: str) -> None:
         await lock.release()
     except asyncio.CancelledError:
         if lock.local.token is not None:
-            await lock.release()  # its user knows of it: a text of one's own is one's own to give back
+            await lock.release()  # the caller chose the text, so the caller must give it back
         raise
 
 
@@ -274,7 +274,7 @@ async def test_a_blocking_attempt_that_is_interrupted_is_undone(
 async def test_a_blocking_signing_that_is_interrupted_is_undone_once(
     private_server: RunningServer, proxy: Proxy, known_scripts: None, start_child: StartChild
 ) -> None:
-    """Asked twice, the second may come when somebody else has the lock under the same text."""
+    """Sent twice, the second may arrive when another owner has the lock under the same text."""
     held_up = proxy.hold_reply(asks(plain_store.SIGN))
     child = start_child(interrupting.once, proxy.url, "mine")
     await asyncio.to_thread(child.expect, "asking")

@@ -1,6 +1,6 @@
-"""A Ctrl-C that the program survives, wherever it comes: the drop-in leaves no key behind that nobody gives back.
+"""A Ctrl-C that the program survives, wherever it comes: the drop-in leaves no key behind.
 
-The locks here have no timeout, as redis-py's have none by default: what is left behind is left for ever.
+The locks here have no timeout, as redis-py's have none by default: a key that is left behind stays for ever.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
 
 ENOUGH = 5
-"""Runs with nothing new in them: not every run goes the same way."""
+"""The test ends after this many runs without a new moment: not every run takes the same path."""
 
 
 def block(client: redis.Redis, name: str) -> None:
@@ -53,22 +53,24 @@ def with_a_text(client: redis.Redis, name: str) -> None:
     try:
         lock.acquire(token="the service")
     except BaseException:
-        assert lock.local.token is None, "who did not get it cannot know that he has it"
+        assert lock.local.token is None, "a caller that did not get it has no token"
         raise
     try:
         lock.release()
     except BaseException:
         if lock.local.token is not None:
-            lock.release()  # its user knows of it: a text of one's own is one's own to give back
+            lock.release()  # the caller chose the text, so the caller must give it back
         raise
 
 
 USES = [block, block_with_a_timeout, shared, handle, prolonged, with_a_text]
 SPARED = frozenset(["__exit__", "release"])
-"""At the very call nothing of ours runs yet that could catch it."""
+"""At the call itself no code of ours runs yet that could catch it."""
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # of who was interrupted while connecting
+@pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning"
+)  # of a call that was interrupted while connecting
 @pytest.mark.parametrize("one_of", [4, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
 def test_interrupted_anywhere_it_leaves_nothing_behind(
@@ -77,14 +79,14 @@ def test_interrupted_anywhere_it_leaves_nothing_behind(
     use: Callable[[redis.Redis, str], None],
     one_of: int,
 ) -> None:
-    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # it is waited for wherever a reply got lost
+    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # each lost reply costs this wait
     client = redis.Redis(port=private_server.port)
     where: dict[str, str] = {}
     moments = Moments(one_of, use.__name__)
     quiet = 0
     while quiet < ENOUGH:
         name = f"n{len(where)}"
-        use(client, name)  # so that it is the usual path that is interrupted: connected
+        use(client, name)  # so that the interrupt hits the usual path: connected
         place = interrupted_at(moments, partial(use, client, name), spared=SPARED)
         if place is None:
             quiet += 1

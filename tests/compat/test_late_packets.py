@@ -1,11 +1,11 @@
 """Every request of the drop-in that writes, delivered late: nothing that came after it is undone.
 
-A request gets stuck on its way. Its sender gives it up (`hung`), or its connection is reset (`reset`), and it is asked
-again on another one. Something else is done with the lock, and only then the stuck request arrives. A late packet
+A request gets stuck in the network. Its sender gives it up (`hung`), or its connection is reset (`reset`), and the
+sender asks again on another one. Then the lock is used further, and only then the stuck request arrives. A late packet
 changes nothing: neither the value under the key nor its expiry. WHY_NOT has the cells that cannot happen, and the two
 exceptions stand in `Late.allowed`. DELEX has no rows: no server here has it, and it names what DELIFEQ names.
 
-The store in memory has no part in this: the drop-in takes a client of redis-py or valkey-py, which goes to a server.
+The memory store is not tested here: the drop-in takes a client of redis-py or valkey-py, which uses a server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCRIPTS = (plain_store.TAKE, plain_store.GIVE, plain_store.KEEP, plain_store.SIG
 
 
 class Cell:
-    """One lock in the hands of one client, which goes through the proxy, and others who go straight to the server."""
+    """One lock in the hands of one client, which goes through the proxy, and others that go straight to the server."""
 
     def __init__(self, name: str, server: RunningServer, proxy: Proxy, face: Face, timeout: float | None) -> None:
         self.name, self.port, self.proxy, self.timeout = name, server.port, proxy, timeout
@@ -65,7 +65,7 @@ class Cell:
         return other
 
     def state(self) -> tuple[str | None, int]:
-        """What stands under the key, and when it ends."""
+        """The value of the key, and its expiry."""
         return self.raw.call("GET", self.name), int(self.raw.call("PEXPIRETIME", self.name))
 
 
@@ -80,7 +80,7 @@ class Late:
     held: bool = True
     """The lock is held when it is done, and stays so."""
     text: bool = False
-    """It stands under a text of its user's own."""
+    """Its value is a text that the caller chose."""
     allowed: str = ""
     """`lengthens`: a late attempt of the holder may; `ghost`: it may take a free lock, which its taker's keeper gives
     back once it has been released there. With a timeout, that ends it as well."""
@@ -151,7 +151,7 @@ def by_redis_py(cell: Cell) -> None:
 
 
 def expired(cell: Cell) -> None:
-    """As if its time had come."""
+    """Lets its timeout pass."""
     cell.raw.call("DEL", cell.name)
     pass_some_time(cell)
 
@@ -218,7 +218,7 @@ def why_not(late: Late, afterwards: str, timeout: float | None) -> str | None:
             "reacquire() is allowed without a timeout"
         )
     if late.held is (afterwards in TAKING):
-        return "it is held: somebody has to give it back first" if late.held else "it is given back already"
+        return "it is held: its owner has to give it back first" if late.held else "it is given back already"
     if not late.held and afterwards not in TAKING:
         return "it is given back already"
     if timeout is None and (afterwards in PROLONGING and afterwards != "nothing"):
@@ -278,10 +278,10 @@ def play(cell: Cell, late: Late, afterwards: str, fault: str) -> None:
     after = cell.state()
     if before[0] is None and "ghost" in late.allowed:
         if after[0] is not None and not afterwards.startswith("released,"):
-            cell.lock.release()  # for all that it knows, it still has it
+            cell.lock.release()  # as far as it knows, it still has it
         wait_for(lambda: cell.state()[0] is None, within=TIMEOUT + 10, what="the ghost to go")
         return
-    assert after[0] == before[0], "somebody else's value"
+    assert after[0] == before[0], "the value of another owner"
     if "lengthens" not in late.allowed:
         assert after[1] <= before[1], "added to, or made longer"
     assert after[1] >= before[1], "shortened"
@@ -291,7 +291,7 @@ HUNG = (
     *("longer", "shorter", "added", "released, taken by nobody", "released, taken by another with the text"),
     *("taken by nobody", "taken by another with the text"),
 )
-"""What has hung is given up when the server begins to refuse it: what is done afterwards makes no difference."""
+"""A client gives a hung request up when the server begins to refuse it: later uses of the lock make no difference."""
 
 
 @pytest.mark.usefixtures("known_scripts")
@@ -306,7 +306,7 @@ def test_a_late_packet_changes_nothing(
     mine = threading.local()
 
     def settle() -> None:
-        mine.db = next(databases)  # so that everyone has connections of its own
+        mine.db = next(databases)  # so that every client has connections of its own
 
     def run(number: int, afterwards: str, timeout: float | None) -> str | None:
         with closing(open_face("ours", colour, proxy.url, db=mine.db)) as face:
@@ -337,7 +337,7 @@ def test_a_text_is_not_free_while_a_request_for_it_may_still_arrive(
     cell = Cell("a", private_server, proxy, face, timeout)
     take_with_text(cell)
     stuck = cell.lose(covers, "reset")
-    releasing = start(partial(cell.lock.do_release, TEXT))  # by its text: what it took belongs to this thread
+    releasing = start(partial(cell.lock.do_release, TEXT))  # by its text: the grant belongs to this thread
     stuck.wait()
     wait_for(lambda: cell.state()[0] != TEXT, what="the cover")
     other = cell.other()
@@ -357,7 +357,7 @@ def test_a_text_is_not_free_while_a_request_for_it_may_still_arrive(
 
 @pytest.mark.parametrize("timeout", [TIMEOUT, None])
 @pytest.mark.usefixtures("known_scripts")
-def test_a_late_undo_of_a_signing_does_not_hit_who_came_next_with_the_same_text(
+def test_a_late_undo_of_a_signing_does_not_hit_the_next_owner_with_the_same_text(
     private_server: RunningServer, proxy: Proxy, face: Face, timeout: float | None
 ) -> None:
     cell = Cell("a", private_server, proxy, face, timeout)

@@ -1,4 +1,4 @@
-"""Who finds what was taken: threads, tasks and those in between. Without a server."""
+"""Which threads and tasks find a lock that was taken. Without a server."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_task_that_the_holder_started_finds_what_it_holds(wrapped: Callable[[A
 
 
 @pytest.mark.parametrize("wrapped", [asyncio.shield, lambda work: asyncio.wait_for(work, 5), asyncio.create_task])
-def test_what_a_task_that_has_ended_took_is_found_by_who_started_it(wrapped: Callable[[Any], Awaitable[Any]]) -> None:
+def test_what_a_task_that_has_ended_took_is_found_by_its_starter(wrapped: Callable[[Any], Awaitable[Any]]) -> None:
     async def scene(local: PerTask) -> None:
         await wrapped(take_soon(local))
         gc.collect()

@@ -1,4 +1,4 @@
-"""One reply gets lost, or one request: the lock is taken, kept and given back once all the same."""
+"""One reply or one request is lost: the lock is still taken, kept and given back exactly once."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_a_lost_request_is_sent_again(private_server: RunningServer, proxy: Prox
 def test_a_request_that_comes_late_does_not_take_the_lock_again(
     private_server: RunningServer, proxy: Proxy, face: Face
 ) -> None:
-    """The first request lies about in the network until the lock, had by a second one, has been given back."""
+    """The first request stays in the network until a second one has taken the lock and given it back."""
     lost = proxy.swallow_request(takes)
     lock = face.lock("a", timeout=60)
     lock.acquire()
     lost.wait()
     lock.release()
-    proxy.wait_for_request(asks(plain_store.GIVE), times=2)  # the keeper has looked, and found nothing
+    proxy.wait_for_request(asks(plain_store.GIVE), times=2)  # the keeper has checked, and found nothing
     assert lost.request is not None
     with private_server.connect() as client:
         assert client.call(*lost.request.words) == "OK"
@@ -118,10 +118,10 @@ def test_a_lost_reply_to_the_giving_back_is_no_error(
     lost = proxy.swallow_reply(gives_back, cut=cut)
     releasing = start(lock.release)
     lost.wait()
-    private_server.command("SET", "a", "somebody else")
+    private_server.command("SET", "a", "another")
     releasing.result(20)
     assert face.call(lambda: lock.local.token) is None
-    assert private_server.command("GET", "a") == "somebody else"
+    assert private_server.command("GET", "a") == "another"
 
 
 @CUTS
@@ -169,7 +169,7 @@ def test_time_is_added_once_though_the_reply_was_lost(
 def test_time_is_not_added_twice_to_what_was_handed_over(
     private_server: RunningServer, proxy: Proxy, face: Face
 ) -> None:
-    """When it ends is asked for first, so that after a lost reply its expiry says whether time was added."""
+    """The drop-in reads the expiry first, so that after a lost reply the expiry shows whether time was added."""
     private_server.command("SET", "a", "handed over", "PX", "20000")
     lock = face.lock("a", timeout=20)
 
@@ -190,10 +190,10 @@ def test_time_is_not_added_twice_to_what_was_handed_over(
     assert 110_000 < int(private_server.command("PTTL", "a")) <= 120_000
 
 
-def test_time_that_somebody_else_may_have_added_as_well_is_an_error(
+def test_time_that_another_caller_may_have_added_as_well_is_an_error(
     private_server: RunningServer, proxy: Proxy, face: Face
 ) -> None:
-    """The answer is lost, and then another who has the same text changes the expiry: it does not tell any more."""
+    """The answer is lost, and then another owner with the same text changes the expiry: it proves nothing then."""
     lock = face.lock("a", timeout=20)
     lock.acquire()
     lock.reacquire()
@@ -285,13 +285,13 @@ def test_a_lock_that_is_gone_before_it_is_signed_is_not_ours(
 def test_a_lock_that_was_lost_is_not_given_back_by_a_lost_reply(
     private_server: RunningServer, proxy: Proxy, face: Face
 ) -> None:
-    """Only an answer that got lost lets "not ours" pass for given back."""
+    """Only after a lost answer, "not ours" counts as given back."""
     lock = face.lock("a", timeout=20)
     lock.acquire()
-    private_server.command("SET", "a", "somebody else")
+    private_server.command("SET", "a", "another")
     with pytest.raises(LockNotOwnedError):
         lock.release()
-    assert private_server.command("GET", "a") == "somebody else"
+    assert private_server.command("GET", "a") == "another"
 
 
 @pytest.mark.parametrize("script", [plain_store.UNSIGN, plain_store.GIVE], ids=["first", "second"])

@@ -31,7 +31,7 @@ def expect(cls: type[Exception], place: str, does: Callable[[], Any], *words: st
 
 def enter(lock: Any) -> None:
     with lock:
-        raise AssertionError("somebody else holds it")
+        raise AssertionError("another owner holds it")
 
 
 def test_what_others_hold_and_what_is_not_ours(server: RunningServer, open_face: OpenFace) -> None:
@@ -64,7 +64,9 @@ def test_what_the_server_refuses(start_server: StartServer, open_face: OpenFace)
     held.acquire()
     server.command("ACL", "SETUSER", "app", "-eval", "-evalsha")
     expect(redis.exceptions.NoPermissionError, "not_permitted", lambda: held.extend(5), "'app:a'")
-    server.command("ACL", "SETUSER", "app", "+eval", "+evalsha", "-get")  # who holds it cannot be seen: no waiting
+    server.command(
+        "ACL", "SETUSER", "app", "+eval", "+evalsha", "-get"
+    )  # without GET the holder cannot be seen: no waiting
     waiter = lock("app:a", username="app", password="secret")
     late = lambda: waiter.acquire(blocking_timeout=5)  # noqa: E731
     expect(redis.exceptions.NoPermissionError, "not_permitted", late, "'get'", "'app:a'")

@@ -1,4 +1,4 @@
-"""Old and new locks after one key, with kills: never two inside, and each can wait for the other.
+"""Old and new locks on one key, with kills: never two inside, and each can wait for the other.
 
 For a few seconds by `make test`; for 30 on each flavour by `make faults`.
 """
@@ -44,7 +44,7 @@ def test_a_mixed_fleet_excludes_itself(
         crew[number] = kind, start_child(fleet.work, str(kind), str(number), server.url, str(tmp_path / "board"), left)
 
     def kill_one_inside(kind: int) -> None:
-        """At the worst moment; its lock is to be had again when its time has passed."""
+        """Kills it while it holds the lock, which is free again when its timeout has passed."""
         number = next(number for number, (found, _) in crew.items() if found == kind)
         wait_for(lambda: board.inside(number), within=15)
         child = crew.pop(number)[1]
@@ -103,7 +103,7 @@ def test_the_board_sees_a_lock_that_lets_everybody_in(
     board.close()
 
 
-def test_who_died_with_the_lock_is_waited_for_until_its_time_has_passed(
+def test_a_holder_that_died_is_waited_for_until_its_time_has_passed(
     private_server: RunningServer, start_child: StartChild
 ) -> None:
     for maker in ("redis.lock", "holdtight.compat.redis_py"):

@@ -1,6 +1,6 @@
 """Known faults of redis-py's locks, run against both: redis-py's must show the fault, ours must not.
 
-Should a test of redis-py's fail, it has been mended there: then docs/migrating.md must not speak of it any more.
+If a test of redis-py's lock fails, redis-py has fixed the fault: then docs/migrating.md must not mention it any more.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_1_after_a_lost_reply_the_lock_is_known_to_be_ours(
         assert not private_server.command("EXISTS", "a")
 
 
-def test_1_a_lost_reply_to_who_does_not_wait_leaves_nothing_behind(
+def test_1_a_lost_reply_to_a_caller_that_does_not_wait_leaves_nothing_behind(
     private_server: RunningServer, proxy: Proxy, open_face: OpenFace, maker: Maker
 ) -> None:
     face = open_face(proxy.url, maker, socket_timeout=0.3)
@@ -146,7 +146,7 @@ def test_3_a_task_cannot_release_what_another_has_taken(
 
 
 @pytest.mark.parametrize("colour", ["asyncio"])
-def test_3_who_has_lost_the_lock_does_not_release_that_of_its_successor(
+def test_3_a_holder_that_lost_the_lock_does_not_release_that_of_its_successor(
     private_server: RunningServer, open_face: OpenFace, maker: Maker
 ) -> None:
     face = open_face(private_server.url, maker)
@@ -279,7 +279,7 @@ def test_6_a_timeout_of_nothing_is_not_for_ever(server: RunningServer, open_face
         assert server.keys() == []
 
 
-# What else can happen when a request is sent twice
+# Other faults of requests that are sent twice
 
 
 def test_time_is_added_once_though_it_was_asked_for_twice(
@@ -295,7 +295,7 @@ def test_time_is_added_once_though_it_was_asked_for_twice(
     assert (int(private_server.command("PTTL", "a")) > 200_000) is (maker == "redis-py")
 
 
-def test_a_release_that_is_sent_twice_does_not_hit_another_who_chose_the_same_text(
+def test_a_release_that_is_sent_twice_does_not_hit_another_owner_with_the_same_text(
     private_server: RunningServer, proxy: Proxy, open_face: OpenFace, maker: Maker
 ) -> None:
     face = open_face(proxy.url, maker)

@@ -1,4 +1,4 @@
-"""What the server sees: one key, the rights that redis-py's lock needs, and the checked delete that it has."""
+"""The server's side: one key, the permissions of redis-py's lock, and the checked delete that the server has."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_the_delete_that_the_server_has_is_used(
 def test_a_word_that_a_proxy_does_not_know_is_not_said_again(
     private_server: RunningServer, proxy: Proxy, open_face: OpenFace
 ) -> None:
-    """There are proxies that close the connection instead of an answer."""
+    """Some proxies close the connection instead of an answer."""
     face = open_face(proxy.url)
     refusals = [proxy.swallow_request(b"DELIFEQ", cut=True), proxy.swallow_request(b"DELIFEQ", cut=True)]
     for _ in range(3):
@@ -187,7 +187,7 @@ def test_a_word_that_a_proxy_does_not_know_is_not_said_again(
 
 
 def test_redis_8_4_is_asked_by_its_own_command() -> None:
-    """No such server is at hand here: the request is the one that redis-py makes of it."""
+    """No such server is available here: the test compares with the request that redis-py sends."""
     sent: list[Any] = []
 
     class Recording(redis.Redis):
@@ -361,7 +361,7 @@ def test_a_text_is_given_back_by_a_cover_that_nobody_else_has(server: RunningSer
 # Connections
 
 
-def test_connections_go_with_who_used_them(private_server: RunningServer) -> None:
+def test_connections_go_with_their_users(private_server: RunningServer) -> None:
     def clients() -> int:
         return len(private_server.command("CLIENT", "LIST").splitlines())
 

@@ -23,7 +23,7 @@ from holdtight import NotSupported
 from holdtight.compat.redis_py import AsyncLock, Lock
 
 PAIRS = [(redis.lock.Lock, Lock), (redis.asyncio.lock.Lock, AsyncLock)]
-# Parts of redis-py's own way of working. Whoever overrides one is told that it is without effect.
+# Parts of redis-py's own way of working. A subclass that overrides one is told that this has no effect.
 INNER = {"register_scripts"} | {name for name in dir(redis.lock.Lock) if name.lower().startswith("lua_")}
 
 

@@ -1,4 +1,4 @@
-"""Waiting: for locks of either maker, as long as was asked for and no longer."""
+"""Waiting for locks of either maker, for the requested time and no longer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_it_waits_for_a_lock_of_either_maker(
 
 
 def test_the_time_to_wait_is_used_to_its_end(server: RunningServer, open_face: OpenFace) -> None:
-    """The pause between two looks is cut short by the end, where there is one last look."""
+    """The end of the wait cuts the pause short, for one last attempt."""
     server.command("SET", "a", "somebody", "PX", "300")
     face = open_face(server.url)
     lock = face.lock("a", timeout=20, sleep=10)
@@ -78,7 +78,7 @@ def test_looks_are_as_far_apart_as_asked_for(private_server: RunningServer, prox
     assert 3 <= looks <= 8, "a first one, some four more, one at the end; NOSCRIPT may count twice"
 
 
-def test_a_release_wakes_who_waits_in_this_process(server: RunningServer, open_face: OpenFace) -> None:
+def test_a_release_wakes_a_waiter_in_this_process(server: RunningServer, open_face: OpenFace) -> None:
     face = open_face(server.url)
     held = face.lock("a", timeout=20)
     held.acquire()
@@ -90,7 +90,7 @@ def test_a_release_wakes_who_waits_in_this_process(server: RunningServer, open_f
     assert waiter.result(10) is True
 
 
-def test_a_release_wakes_who_waits_in_another_colour(server: RunningServer) -> None:
+def test_a_release_wakes_a_waiter_of_the_other_colour(server: RunningServer) -> None:
     blocking, on_a_loop = (open_face("ours", each, server.url) for each in COLOURS)
     try:
         for holds, waits in ((blocking, on_a_loop), (on_a_loop, blocking)):
@@ -107,8 +107,8 @@ def test_a_release_wakes_who_waits_in_another_colour(server: RunningServer) -> N
         on_a_loop.close()
 
 
-def test_who_is_woken_wakes_the_next(server: RunningServer) -> None:
-    """A hundred threads, one lock, and pauses so long that only being woken helps."""
+def test_a_woken_waiter_wakes_the_next(server: RunningServer) -> None:
+    """A hundred threads, one lock, and pauses so long that only a wake-up helps."""
     client = redis.Redis.from_url(server.url)
     inside, most = 0, 0
     done: list[int] = []
@@ -135,7 +135,7 @@ def test_who_is_woken_wakes_the_next(server: RunningServer) -> None:
     client.close()
 
 
-def test_who_sleeps_holds_no_connection(private_server: RunningServer) -> None:
+def test_a_sleeping_waiter_holds_no_connection(private_server: RunningServer) -> None:
     client = redis.Redis.from_url(private_server.url)
     private_server.command("SET", "a", "somebody")
     team = [start(lambda: Lock(client, "a", timeout=20, sleep=0.3).acquire(blocking_timeout=1)) for _ in range(40)]
@@ -176,7 +176,7 @@ def test_a_server_that_is_not_there_is_a_connection_error(open_face: OpenFace, p
     assert time.monotonic() - started < 10
 
 
-def test_who_waits_goes_on_waiting_through_a_restart(private_server: RunningServer, open_face: OpenFace) -> None:
+def test_a_waiter_goes_on_waiting_through_a_restart(private_server: RunningServer, open_face: OpenFace) -> None:
     face = open_face(private_server.url)
     private_server.command("SET", "a", "somebody")
     waiter = start(lambda: face.lock("a", timeout=20, sleep=0.02).acquire())

@@ -21,7 +21,7 @@ def test_with_holdtight_nothing_is_oversold_and_the_page_is_computed_once() -> N
     assert results[Mode.HOLDTIGHT].units_sold == SMALL.stock
     assert results[Mode.HOLDTIGHT].oversold == 0
     assert results[Mode.HOLDTIGHT].computations == 1
-    # Without a lock all who ask at the start find the cache empty; a local lock leaves one for each process.
+    # Without a lock all requests at the start find the cache empty; a local lock leaves one for each process.
     assert results[Mode.NONE].oversold > 0
     assert results[Mode.NONE].computations > 1
 

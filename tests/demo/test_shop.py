@@ -9,7 +9,7 @@ def test_the_stock_is_spread_and_nothing_is_lost(tmp_path: Path) -> None:
     shop.close()
 
 
-def test_two_sellers_who_read_the_same_stock_oversell(tmp_path: Path) -> None:
+def test_two_sellers_that_read_the_same_stock_oversell(tmp_path: Path) -> None:
     one = Shop.create(tmp_path / "shop", articles=1, stock=1)
     two = Shop(tmp_path / "shop")
     seen = one.stock(0), two.stock(0)

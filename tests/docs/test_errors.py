@@ -56,7 +56,7 @@ def test_every_code_has_a_section_and_every_section_a_code() -> None:
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_a_message_ends_with_the_command_that_explains_it(cls: type[LockError]) -> None:
     if cls is LockError:
-        return  # the root: nobody raises it, and it has no code
+        return  # the root: it is never raised, and has no code
     text = str(cls("something happened"))
     assert text == f"something happened. See: {EXPLAIN} {cls.code}"
     assert text.rpartition(" ")[2] in CODES

@@ -20,7 +20,7 @@ PATIENCE = 90.0
 
 @pytest.fixture(scope="module")
 def plays() -> Iterator[dict[Path, Future[tuple[int, list[str], str]]]]:
-    """What each script ended with, said, and complained of. They mostly wait: three at a time."""
+    """Exit code, output and errors of each script. They mostly wait, so three run at a time."""
     with ThreadPoolExecutor(3) as pool:
         yield {script: pool.submit(_play, script) for script in SCRIPTS}
 

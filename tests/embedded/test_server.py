@@ -215,7 +215,7 @@ def test_a_forked_child_that_lives_on_does_not_keep_it_alive() -> None:
     finish(forker)
 
 
-def test_a_port_that_somebody_takes_first_costs_only_another_try(
+def test_a_port_that_another_process_takes_first_costs_only_another_try(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = private._free_port()

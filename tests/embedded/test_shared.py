@@ -1,4 +1,4 @@
-"""The server behind embedded://: one per user, whoever comes first, whoever dies, and gone when unused."""
+"""The server behind embedded://: one per user, whichever program starts it and whichever dies, and gone when unused."""
 
 import os
 import signal

@@ -1,9 +1,8 @@
-"""A fleet that takes locks of all kinds at random and is killed at random, and a referee who reads its diary.
+"""A fleet that takes locks of all kinds at random and is killed at random, and a referee that reads its diary.
 
-Each worker writes a line to a shared file when a lease begins to protect something and another when it stops to: the
-first right after the grant, the second right before the release, so that what stands between is truly "held".
-Lines are written with one write to a file opened for appending: they never mix. A worker that was killed has
-stopped at the moment of the kill, which its killer writes. The referee replays the diary in the order of time.
+Each worker writes a line to a shared file right after a grant and another right before the release, so that the lease
+is truly held between the two. Each line is one write to a file opened for appending: lines never mix. A killed worker
+stops at the moment of the kill, which its killer writes down. The referee replays the diary in the order of time.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ class Diary:
     def write(self, what: str, lease: Any, mode: str, n: int) -> None:
         at, until = boottime(), lease.tenure.deadline
         if what == "begin" and at >= until:
-            return  # so long after the grant that it is lost: it has protected nothing
-        # Whoever notices only now that the lease is lost has held it until it was, and not until now.
+            return  # the lease was lost before this line: it has protected nothing
+        # A worker that notices the loss only now held the lease until the loss, and not until now.
         moment = at if what == "begin" else min(at, until)
         for tenure in lease.tenures:
             words = [f"{moment:.6f}", what, self._worker, tenure.owner.hex(), tenure.name, mode, n, tenure.fence]
@@ -63,7 +62,7 @@ def read_diary(path: str) -> list[Entry]:
 
 
 def _wish(client: Any, dice: random.Random) -> tuple[Any, str, int, dict[str, Any]]:
-    """A lock object, how it is to be seen by the referee, and what to say to acquire."""
+    """A lock object, its kind as the referee records it, and the arguments of acquire."""
     wait = {"wait": dice.choice([0, 0.05, 1, 3])}
     kind = dice.choice(["lock", "read", "read", "write", "permit", "permit", "multi"])
     book = dice.choice(BOOKS)
@@ -77,7 +76,7 @@ def _wish(client: Any, dice: random.Random) -> tuple[Any, str, int, dict[str, An
         return client.multi(*BOOKS, ttl=TTL), "x", 1, wait
     gate = dice.choice(list(LIMITS))
     n = dice.choice([1, 1, 1, 2])
-    # Some bring a smaller limit: a change of it counts for their own grants only.
+    # Some ask with a smaller limit, which counts for their own grants only.
     permits = dice.choice([LIMITS[gate], LIMITS[gate] - 1])
     return client.semaphore(gate, permits=permits, ttl=TTL), "p", n, {**wait, "n": n}
 
@@ -153,7 +152,7 @@ class Referee:
         self.faults: list[str] = []
         self.grants: dict[str, int] = defaultdict(int)
         self.together = 0
-        """The most readers, or permits, that were seen at one time: without overlap nothing has been tested."""
+        """The most readers, or permits, at one time: without overlap the campaign tests nothing."""
 
     def judge(self, diary: list[Entry], kills: list[tuple[float, str]]) -> None:
         for entry in diary:

@@ -1,4 +1,4 @@
-"""What `test_deadlocks.py` runs in children: members of a circle, each a process of its own."""
+"""`test_deadlocks.py` runs these in children: the members of a circle, each a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of both colours behind one blocking face, so that one test serves both; and a look at the server.
+"""Clients of both colours behind one blocking interface, so that one test serves both; helpers that inspect a server.
 
 A client may be used from any thread: that of `AsyncLocks` runs a loop in a thread of its own.
 """
@@ -48,7 +48,7 @@ class Client(Protocol):
     def try_acquire(self, name: str, **options: Any) -> BaseLease | None: ...
     def release(self, lease: BaseLease) -> None: ...
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """A method of either colour, its result awaited."""
+        """Calls a method of either colour and returns its result."""
         ...
 
     def close(self) -> None: ...
@@ -108,7 +108,7 @@ class OnALoop:
 
 
 OpenClient: TypeAlias = Callable[..., Client]
-"""What the fixture of this name gives: open_client(url, **settings), of the colour under test."""
+"""The fixture's value: open_client(url, **settings) opens a client of the colour under test."""
 
 
 def open_client(colour: Colour, url: str | list[str], **settings: Any) -> Client:
@@ -116,7 +116,7 @@ def open_client(colour: Colour, url: str | list[str], **settings: Any) -> Client
 
 
 def start(work: Callable[[], T]) -> Future[T]:
-    """Does it in a thread that holds up nobody's exit."""
+    """Runs it in a daemon thread."""
     done: Future[T] = Future()
 
     def run() -> None:
@@ -130,7 +130,7 @@ def start(work: Callable[[], T]) -> Future[T]:
 
 
 def release_lost(client: Client, lease: BaseLease) -> None:
-    """The end of a lease that is lost: it says so once, and asks for no more."""
+    """Releases a lost lease: the first call raises, the second does nothing."""
     with pytest.raises(NotOwner):
         client.release(lease)
     client.release(lease)
@@ -140,7 +140,7 @@ def release_lost(client: Client, lease: BaseLease) -> None:
 
 
 def load_scripts(server: RunningServer) -> None:
-    """So that every request is one EVALSHA, with no NOSCRIPT before it."""
+    """Loads the scripts, so that every request is one EVALSHA without a NOSCRIPT before it."""
     with server.connect() as client:
         for each in vars(script).values():
             if isinstance(each, Script):
@@ -153,7 +153,7 @@ def asks(asked: Script) -> Callable[[bytes], bool]:
 
 
 def waiting(server: RunningServer, name: str) -> int:
-    """How many stand in line."""
+    """The number of waiters."""
     return int(server.command("ZCARD", f"ht:{{{name}}}:q"))
 
 
@@ -165,11 +165,11 @@ def lock_keys(server: RunningServer) -> dict[str, int]:
 
 
 def tidy(server: RunningServer) -> None:
-    """Nothing is there but bookkeeping that is gone within ten seconds: nobody holds, nobody waits."""
+    """Checks that no holder and no waiter is left, only bookkeeping that expires within ten seconds."""
     for key, ms in lock_keys(server).items():
         assert 0 <= ms <= LONGEST_BOOKKEEPING_MS, f"{key} stays for {ms} ms"
         kind = server.command("TYPE", key)
-        assert kind != "zset", f"{key}: somebody stands in line: {server.command('ZRANGE', key, 0, -1)}"
+        assert kind != "zset", f"{key}: a waiter is left in line: {server.command('ZRANGE', key, 0, -1)}"
         if kind == "hash":
             fields = [field.encode("utf-8", "surrogateescape") for field in server.command("HKEYS", key)]
             markers = [field for field in fields if field[:1] == b"m" and len(field) == 25]

@@ -56,6 +56,6 @@ def server_time(server: RunningServer) -> float:
 
 
 def step(server: RunningServer, clock: Clock, offset: float) -> None:
-    """And waits until the server has looked at its clock, which it does once per turn of its loop."""
+    """Also waits until the server has read its clock, which it does once per turn of its loop."""
     clock.step_to(offset)
     wait_for(lambda: abs(server_time(server) - time.time() - offset) < 10)

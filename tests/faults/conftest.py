@@ -33,7 +33,7 @@ def open_client(colour: Colour) -> Iterator[OpenClient]:
 
 @pytest.fixture
 def start_nodes(start_server: StartServer) -> StartNodes:
-    """Servers for a quorum, empty and blessed unless it is said otherwise."""
+    """Servers for a quorum, empty, and blessed by default."""
 
     def begin(count: int = 5, *, blessed: bool = True, **settings: Any) -> Nodes:
         nodes = Nodes([start_server() for _ in range(count)])

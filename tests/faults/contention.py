@@ -1,12 +1,12 @@
-"""Contention without a deadlock, for a detector to be wrong about: what `test_no_false_alarm.py` runs in children.
+"""Contention without a deadlock, to provoke false alarms. `test_no_false_alarm.py` runs it in children.
 
-Two games, both with a detector that runs as soon as somebody waits:
+Two games, both with a detector that runs as soon as a worker waits:
 
-*in order*: everybody takes two or three of a few names, shared by all processes, in one order, to read or to write.
+*in order*: every worker takes two or three of a few names, shared by all processes, in one order, to read or to write.
 
 *philosophers*: each holds a fork and waits a few milliseconds for the neighbour's, over and over, but there is one seat
 too few to wait on, so that of each ring at least one never waits. There is no circle at any moment; but all the edges
-of one come and go all the time, and who looks at one after the other sees it close now and then.
+of one come and go all the time, and a detector that reads one after the other sees a closed one now and then.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ MEMBERS = 3
 AFTER = 0.0
 HELD = 0.002
 LEFTOVERS = 6.0
-"""Seconds after which the place in line is gone of somebody who could not tell that he gave up."""
+"""Seconds after which the place in line is gone of a waiter that could not withdraw."""
 
 
 def a_moment() -> float:
-    """Seconds to wait: most give up soon, so that their neighbours can wait; some see it all."""
+    """Seconds to wait: most give up soon, so that their neighbours can wait; some wait long."""
     return random.choice([0.002, 0.003, 0.004, 0.04])
 
 
@@ -47,7 +47,7 @@ def in_some_way(locks: Any, name: str) -> Any:
 
 
 class Game:
-    """What the detector of one client says, told about four times a second until somebody ends it."""
+    """Prints what the detector of one client counts, about four times a second until it is ended."""
 
     def __init__(self, locks: Any) -> None:
         self._locks = locks
@@ -172,13 +172,13 @@ def in_tasks(url: str, ring: str, *, rings: int = 4, ordered: int = 3) -> None:
 
 
 def play(url: str, colour: str, ring: str, dawdling: str) -> None:
-    """Until there is something to hear, or the detector was wrong."""
+    """Runs until a line of input comes, or the detector was wrong."""
     dawdle(float(dawdling))
     (in_threads if colour == "sync" else in_tasks)(url, ring)
 
 
 def dawdle(seconds: float) -> None:
-    """From here on a detector takes its time between two looks, so that much can happen meanwhile."""
+    """From here on a detector pauses between two readings, so that much can happen meanwhile."""
     ask, publish = Watch._ask, Watch._publish
     publishing: set[Watch] = set()
 

@@ -1,4 +1,4 @@
-"""What `test_signals.py` and `test_exit.py` run in children: interrupted, or ended with something open."""
+"""`test_signals.py` and `test_exit.py` run these programs in children: interrupted, or ended with something open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdtight import AsyncLocks, Locks, LockTimeout
 from tests.support.leases import renewed
 
 TTL = 2.0
-"""Of what ends in a moment, and must not end before."""
+"""Leases end soon, but not before their program does."""
 
 
 def say(*words: object) -> None:
@@ -23,7 +23,7 @@ def say(*words: object) -> None:
 
 
 def take_and_give_until_interrupted(url: str, colour: str) -> None:
-    """Over and over, so that a signal comes at any moment of the life of a lock."""
+    """Takes and releases without pause, so that a signal comes at any moment of the life of a lock."""
     if colour == "sync":
         locks = Locks(url)
         lock = locks.lock("a", ttl=TTL)
@@ -48,7 +48,7 @@ def take_and_give_until_interrupted(url: str, colour: str) -> None:
 
 
 def wait_until_interrupted(url: str, colour: str) -> None:
-    """In line for a lock that another holds.
+    """Waits for a lock that another process holds.
 
     What is loaded with the first wait has been loaded before: Python drops an interrupt that comes at the very end of
     an import, where it tidies up after itself.
@@ -137,10 +137,10 @@ kept: list[Any] = []
 
 
 def closing_properly(url: str) -> None:
-    """With -X dev -W error nothing may be said on stderr."""
+    """With -X dev -W error nothing may appear on stderr."""
 
     async def main() -> None:
-        asyncio.get_running_loop().slow_callback_duration = 60  # a busy machine is not what this is about
+        asyncio.get_running_loop().slow_callback_duration = 60  # slow starts of a busy machine are not the subject
         async with AsyncLocks(url) as locks:
             async with locks.lock("a", ttl=2) as lease:
                 await asyncio.to_thread(renewed, lease)
@@ -209,7 +209,7 @@ if __name__ == "__main__":
 
 
 def with_a_closed_loop(*urls: str) -> None:
-    """Somebody is inside a block and somebody waits when the loop is closed under them; the process lives on."""
+    """One task is inside a block and one waits when their loop is closed; the process lives on."""
     locks = AsyncLocks(urls[0] if len(urls) == 1 else urls)
     others = Locks(urls[0] if len(urls) == 1 else urls)
     kept.append(others.lock("wanted").acquire())
@@ -231,4 +231,4 @@ def with_a_closed_loop(*urls: str) -> None:
     loop.close()
     say("closed")
     sys.stdin.readline()
-    os._exit(0)  # what asyncio says about its tasks is not what this is about
+    os._exit(0)  # asyncio's own messages about tasks are not the subject

@@ -1,4 +1,4 @@
-"""What `test_fork.py` runs in children, which fork themselves; the test process has too many threads."""
+"""`test_fork.py` runs these programs in children, which fork themselves: the test process has too many threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def say(text: object) -> None:
 
 
 def forked(work: Callable[[], None], *, unwinding: bool = False) -> int:
-    """Runs `work` in a fork, and gives its exit code; `unwinding`: what it raises goes on up in the child."""
+    """Runs `work` in a fork and returns its exit code. `unwinding`: an exception of `work` propagates in the child."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -89,7 +89,7 @@ def in_a_block(url: str, ending: str) -> None:
                 if ending == "_exit":
                     os._exit(0)
                 if ending == "exit":
-                    sys.exit(0)  # through the block: its own exception goes before the loss
+                    sys.exit(0)  # through the block: its own exception wins over LeaseLost
             else:
                 code = wait_for_exit(pid)
                 renewed(lease)
@@ -139,7 +139,7 @@ def in_an_async_block(url: str) -> None:
 
 
 def thread_free(work: Callable[[], None]) -> None:
-    """In the fork of a loop's thread the loop counts as running no more."""
+    """In a fork of a loop's thread, the loop no longer counts as running."""
     work()
 
 
@@ -228,7 +228,7 @@ def while_somebody_waits(url: str) -> None:
 
 
 def out_of_waiting_threads(*urls: str) -> None:
-    """On one server, or on a quorum. Some connections are in the hands of threads that a child does not have."""
+    """On one server, or on a quorum. Some connections belong to threads that a child does not have."""
     before = open_sockets()
     with Locks(list(urls) if len(urls) > 1 else urls[0]) as locks:
         lease = locks.lock("a").acquire()
@@ -241,7 +241,7 @@ def out_of_waiting_threads(*urls: str) -> None:
             thread.start()
 
         def connected() -> bool:
-            """With none that is being made just now: a socket is nobody's yet, then."""
+            """Forks when no connection is being made: a new socket has no owner yet."""
             links = sum(isinstance(each, Link) and each.fd >= 0 for each in gc.get_objects())
             return links == len(open_sockets() - before) >= 3 * len(urls)
 
@@ -257,7 +257,7 @@ def out_of_waiting_threads(*urls: str) -> None:
 
 
 def the_same_lock_in_the_child(url: str) -> None:
-    """The child stands in a copy of its parent's block and holds nothing: it waits like anyone else."""
+    """The child is in a copy of its parent's block and holds nothing: it waits as any process does."""
     with Locks(url) as locks:
         lock = locks.lock("a", ttl=5)
         read, write = os.pipe()

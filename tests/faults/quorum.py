@@ -1,4 +1,4 @@
-"""Five servers of one's own, and the ways to them: each client may have proxies of its own, to be cut off by."""
+"""Five servers of the test's own. Each client may have its own proxies to them, which can cut it off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Nodes", "Side", "StartNodes", "of_available_nodes", "votes_of", "war
 
 
 class Side:
-    """Where a client stands: its own way to every node."""
+    """A client's own proxies to all nodes."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._stack = ExitStack()
@@ -58,7 +58,7 @@ StartNodes: TypeAlias = Callable[..., Nodes]
 
 
 def votes_of(nodes: Nodes, name: str) -> list[bytes]:
-    """Who has the vote of each node, as its key says; empty for nobody."""
+    """The owner that each node's key names; empty for none."""
     found: list[bytes] = []
     for server in nodes.servers:
         with server.connect() as client:
@@ -69,7 +69,7 @@ def votes_of(nodes: Nodes, name: str) -> list[bytes]:
 
 
 def warm(client: Client, nodes: Nodes, name: str = "warm") -> None:
-    """Until the client has a connection to every node and all of them vote, and has given everything back."""
+    """Waits until the client has a connection to every node, all of them vote, and nothing is held."""
 
     def on_all() -> bool:
         lease = client.acquire(name, wait=5)

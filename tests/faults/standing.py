@@ -1,4 +1,4 @@
-"""What `test_line.py` runs in children: waiters that join the line when told, and say when served."""
+"""`test_line.py` runs these waiters in children: they join the line when told, and print when they have the lock."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _speaking = threading.Lock()
 
 
 def wanted(locks: Any, label: str) -> Any:
-    """To read, if that is what the label begins with."""
+    """A read lock if the label says so."""
     if label.startswith("reader"):
         return locks.rwlock("a", ttl=5, label=label).read()
     return locks.lock("a", ttl=5, label=label)
 
 
 def in_threads(url: str) -> None:
-    """Each line of input is a label of one more waiter, in a thread of its own, who holds it for a moment."""
+    """Each line of input is a label of one more waiter, in a thread of its own, which holds it for a moment."""
     locks = Locks(url)
 
     def wait(label: str) -> None:

@@ -1,4 +1,4 @@
-"""What `test_starting.py` runs in children: something comes in the middle of the very first use."""
+"""`test_starting.py` runs these programs in children: something interrupts the very first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.processes import wait_for
 
 
 def once_a_thread_is_started(then: Callable[[], object]) -> None:
-    """`then` comes when the keeper's thread runs already, and who has started it does not know that yet."""
+    """`then` runs when the keeper's thread runs already, and its starter does not know that yet."""
     start, due = process.start_thread, [then]
 
     def start_thread(target: Callable[[], None], name: str) -> threading.Thread:

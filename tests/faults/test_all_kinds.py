@@ -1,4 +1,4 @@
-"""A fleet of all kinds under random kills: nobody overlaps who must not, and nothing is left."""
+"""A fleet of all kinds under random kills: no two holders overlap that must not, and nothing is left."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_fleet_of_all_kinds_under_random_kills(
     fleet = [recruit() for _ in range(WORKERS)]
     wait_for(lambda: os.path.exists(diary) and os.path.getsize(diary) > 1000, within=30, what="the fleet to work")
     begun = time.monotonic()
-    # A machine that is busy with other things needs longer for as much.
+    # A busy machine needs longer for as many grants.
     while time.monotonic() < begun + seconds or (
         os.path.getsize(diary) < ENOUGH * seconds and time.monotonic() < begun + 10 * seconds
     ):
@@ -64,7 +64,7 @@ def test_a_fleet_of_all_kinds_under_random_kills(
 
 
 def _everything_can_be_had(server: RunningServer) -> None:
-    """Within the ttl of those who were killed and a heartbeat, however many dead stand before us."""
+    """Within the ttl of the killed holders and a heartbeat, however many dead waiters are ahead."""
     with Locks(server.url, wait=15) as locks:
         for book in campaign.BOOKS:
             locks.lock(book).acquire().release()

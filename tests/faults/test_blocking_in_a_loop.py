@@ -35,12 +35,12 @@ def locks(target: Any) -> Iterator[Locks]:
 
 @pytest.fixture(autouse=True)
 def not_warned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is said once a process is to be heard by each test."""
+    """Resets the warning that appears once a process, so that each test sees it."""
     monkeypatch.setattr(inside, "_warned", False)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """On a loop in a thread of its own, so that a test can fail where a loop hangs."""
+    """Runs it on a loop in another thread, so that a test can fail where the loop hangs."""
     came: list[Any] = []
 
     def begin() -> None:
@@ -101,7 +101,7 @@ def test_waiting_for_a_task_of_the_same_loop_is_a_deadlock_at_once(locks: Locks,
     assert caught.value.cycle == ("shared", "shared")
     assert caught.value.name == "shared"
     wait_for(lambda: not lock.locked())
-    lock.acquire(wait=PATIENCE).release()  # and nobody is left in line
+    lock.acquire(wait=PATIENCE).release()  # and no waiter is left in line
 
 
 def test_other_lock_objects_of_the_name_wait_for_it_all_the_same(locks: Locks) -> None:
@@ -109,7 +109,7 @@ def test_other_lock_objects_of_the_name_wait_for_it_all_the_same(locks: Locks) -
         run(lambda: meet(in_block(locks.lock("shared")), locks.lock("shared", ttl=20).acquire))
 
 
-def test_those_who_do_not_wait_are_told_that_it_is_held(locks: Locks) -> None:
+def test_callers_that_do_not_wait_are_told_that_it_is_held(locks: Locks) -> None:
     lock = locks.lock("shared")
     assert run(lambda: meet(in_block(lock), lock.try_acquire)) is None
     with pytest.raises(LockTimeout):
@@ -121,7 +121,7 @@ def test_the_holder_may_have_another_client(target: Any, locks: Locks) -> None:
         run(lambda: meet(in_block(others.lock("shared")), locks.lock("shared").acquire))
 
 
-def test_the_holder_may_be_asynchronous_and_the_one_who_asks_not(target: Any, locks: Locks) -> None:
+def test_the_holder_may_be_asynchronous_and_the_caller_not(target: Any, locks: Locks) -> None:
     async def main() -> None:
         async with AsyncLocks(target) as others:
 
@@ -228,10 +228,10 @@ def test_permits_are_a_deadlock_if_those_of_the_loop_are_too_many(target: Any, l
         theirs.release()
 
 
-# What is no deadlock
+# No deadlock
 
 
-def test_who_holds_it_elsewhere_is_waited_for_with_a_warning_once_a_process(target: Any, locks: Locks) -> None:
+def test_a_holder_elsewhere_is_waited_for_with_a_warning_once_a_process(target: Any, locks: Locks) -> None:
     lock = locks.lock("shared")
     with Locks(target) as others, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

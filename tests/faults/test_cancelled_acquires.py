@@ -38,7 +38,7 @@ def after_delay(delay: float) -> Moment:
 
 
 def sixty_moments(life: float) -> list[Moment]:
-    """Thirty counted in turns of the loop, thirty spread over one and a half times the life of an acquire."""
+    """Thirty moments counted in turns of the loop, thirty spread over one and a half times the length of an acquire."""
     return [after_turns(turns) for turns in range(30)] + [
         after_delay(1.5 * life * (number + 1) / 30) for number in range(30)
     ]
@@ -53,7 +53,7 @@ async def life_of(acquire: Callable[[], Awaitable[AsyncLease]]) -> float:
 
 
 async def cancelled(task: asyncio.Task[AsyncLease]) -> bool:
-    """Cancels; a lease that was quicker is given back."""
+    """Cancels; releases the lease if the acquire was quicker."""
     task.cancel()
     try:
         lease = await task
@@ -70,7 +70,7 @@ def free_at_once(witness: Locks, name: str) -> None:
 
 
 def tidied(server: RunningServer) -> None:
-    """At once, or as soon as the keeper has brought the last words to the server."""
+    """At once, or as soon as the keeper has sent the undo to the server."""
 
     def is_tidy() -> bool:
         try:
@@ -191,7 +191,7 @@ def test_the_next_in_line_is_served_at_once_when_a_waiter_is_cancelled_at_the_ha
                 slowest = max(slowest, time.monotonic() - started)
                 await lease.release()
                 await releasing
-            assert slowest < 0.25, "half of a claim window: somebody waited for the one who had gone"
+            assert slowest < 0.25, "half of a claim window: a waiter waited for one that had gone"
 
     asyncio.run(main())
     tidied(private_server)
@@ -259,14 +259,14 @@ def test_a_cancelled_acquire_on_a_silent_server_ends_within_the_second_of_its_un
 def test_a_detach_that_is_cancelled_too_late_leaves_a_lease_that_knows_when_it_ends(
     private_server: RunningServer,
 ) -> None:
-    """The server has agreed, and the loop has not heard of it: the lease goes on, and is renewed."""
+    """The server has granted, and the loop has not read the reply: the lease continues, and is renewed."""
 
     async def main() -> None:
         async with AsyncLocks(private_server.url) as locks:
             lease = await locks.lock("a", ttl=3).acquire()
             detach = asyncio.create_task(lease.detach(60))
             await asyncio.sleep(0)
-            wait_for(lambda: int(private_server.command("PTTL", "ht:{a}")) > 30_000)  # the loop hears of nothing
+            wait_for(lambda: int(private_server.command("PTTL", "ht:{a}")) > 30_000)  # the loop reads no reply
             detach.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await detach

@@ -70,7 +70,7 @@ def test_fences_rise_over_a_step_ahead_and_back(
 def test_fences_rise_when_the_holder_crashes_after_the_step_back(
     stepped_server: RunningServer, clock: Clock, open_client: OpenClient
 ) -> None:
-    """Nobody releases: no tombstone is written, and still the fence of the future is remembered."""
+    """Without a release no tombstone is written, and still the server remembers the fence of the future."""
     client, other = open_client(stepped_server.url), open_client(stepped_server.url)
     step(stepped_server, clock, HOUR)
     first = client.acquire("a", ttl=5)
@@ -88,21 +88,21 @@ def test_fences_rise_when_the_holder_crashes_after_the_step_back(
 def test_fences_rise_when_the_holder_crashed_in_the_future(
     stepped_server: RunningServer, clock: Clock, open_client: OpenClient
 ) -> None:
-    """It held across the step back, and its grant is renewed no more."""
+    """It held the lock across the step back, and its grant is not renewed any more."""
     client, other = open_client(stepped_server.url), open_client(stepped_server.url)
     step(stepped_server, clock, HOUR)
     crashed = client.acquire("a", ttl=1)
     step(stepped_server, clock, 0)
-    # Renewed once at the old time, it ends by its ttl again instead of sticking for an hour.
+    # After one renewal at the old time it ends by its ttl again, instead of an hour later.
     wait_for(lambda: int(stepped_server.command("PTTL", "ht:{a}")) < 20_000)
-    crashed.tenure.ended = True  # the process has died: nobody renews
+    crashed.tenure.ended = True  # the process has died, so nothing renews
     after = other.acquire("a", wait=10)
     assert after.fence > crashed.fence
     other.release(after)
 
 
 def test_the_line_moves_on_over_a_step(stepped_server: RunningServer, clock: Clock, open_client: OpenClient) -> None:
-    """A step ahead ends the lease on the server, and the waiter gets it; a step back keeps nobody waiting."""
+    """A step ahead ends the lease on the server, and the waiter gets it; a step back delays no waiter."""
     client, other = open_client(stepped_server.url), open_client(stepped_server.url)
     held = client.acquire("a", ttl=3)
     waiter = start(lambda: other.acquire("a", ttl=3))
@@ -123,8 +123,8 @@ def test_the_line_moves_on_over_a_step(stepped_server: RunningServer, clock: Clo
 def test_a_step_ahead_grants_twice_for_a_moment_and_the_fence_rises(
     stepped_server: RunningServer, clock: Clock, open_client: OpenClient
 ) -> None:
-    """What one server cannot stand, counted: it takes every ttl for over. The first holder learns of it when it is
-    renewed next, and a resource that looks at fences has refused it since the second was there."""
+    """Counts what one server cannot prevent: after a step ahead every ttl is over. The first holder learns of it with
+    its next renewal; a resource that checks fences refuses it as soon as the second holder has written."""
     client, other = open_client(stepped_server.url), open_client(stepped_server.url)
     held = client.acquire("a", ttl=6)
     assert other.try_acquire("a") is None

@@ -1,4 +1,4 @@
-"""A client that is closed while others wait: they get the error of new calls at once, and nothing of them stays."""
+"""A client that is closed while others wait: they get the error of new calls at once, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def url(request: pytest.FixtureRequest, private_server: RunningServer) -> str:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_whoever_waits_at_close_is_refused_at_once(url: str, open_client: OpenClient, colour: Colour, way: str) -> None:
+def test_a_waiter_at_close_is_refused_at_once(url: str, open_client: OpenClient, colour: Colour, way: str) -> None:
     holder, client = open_client(url, ttl=60), open_client(url, ttl=60)
     lease = holder.call(HOLDERS.get(way, WAYS["exclusive"])(holder.locks))
     waiters = [begin(client, colour, way) for _ in range(2)]
@@ -87,13 +87,13 @@ def test_whoever_waits_at_close_is_refused_at_once(url: str, open_client: OpenCl
 
 @pytest.fixture
 def long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So long that the keeper keeps the place in line."""
+    """Waits for so long that the keeper sends the heartbeats."""
     for where in ("sync.lock", "sync.driver"):
         monkeypatch.setattr(f"holdtight.{where}.TOUCH_SECONDS", 0.02)
 
 
 @pytest.mark.usefixtures("long_waits")
-def test_whoever_has_waited_for_long_is_refused_too(url: str, open_client: OpenClient, colour: Colour) -> None:
+def test_a_waiter_that_has_waited_for_long_is_refused_too(url: str, open_client: OpenClient, colour: Colour) -> None:
     holder, client = open_client(url, ttl=60), open_client(url, ttl=60)
     lease = holder.acquire("b")
     waiter = begin(client, colour, "exclusive")
@@ -104,7 +104,7 @@ def test_whoever_has_waited_for_long_is_refused_too(url: str, open_client: OpenC
     nothing_stays(holder, lease)
 
 
-def test_whoever_waits_with_a_lock_in_hand_is_refused_and_gives_it_back(private_server: RunningServer) -> None:
+def test_a_waiter_with_a_lock_in_hand_is_refused_and_gives_it_back(private_server: RunningServer) -> None:
     """Such a waiter also looks for deadlocks."""
     with Locks(private_server.url) as holder, Locks(private_server.url, deadlock_after=0.02) as locks:
         lease = holder.lock("b").acquire()
@@ -122,7 +122,7 @@ def test_whoever_waits_with_a_lock_in_hand_is_refused_and_gives_it_back(private_
         lease.release()
 
 
-def test_whoever_waits_for_the_server_to_come_back_is_refused(
+def test_a_caller_that_waits_for_the_server_to_come_back_is_refused(
     private_server: RunningServer, open_client: OpenClient, colour: Colour
 ) -> None:
     holder, client = open_client(private_server.url), open_client(private_server.url)
@@ -130,13 +130,13 @@ def test_whoever_waits_for_the_server_to_come_back_is_refused(
     waiter = begin(client, colour, "exclusive")
     wait_for(lambda: waiting(holder) == 1)
     private_server.kill()
-    wait_for(lambda: lease.lost)  # it does not wait on its connection by now, but from attempt to attempt
+    wait_for(lambda: lease.lost)  # by now it sleeps between attempts, not on its connection
     assert not waiter.done()
     close(client, colour)
     all_are_refused([waiter])
 
 
-def test_whoever_waits_for_a_connection_is_refused(private_server: RunningServer) -> None:
+def test_a_caller_that_waits_for_a_connection_is_refused(private_server: RunningServer) -> None:
     with Locks(private_server.url) as holder:
         lease = holder.lock("b").acquire()
         locks = Locks(private_server.url, max_connections=1)
@@ -149,7 +149,7 @@ def test_whoever_waits_for_a_connection_is_refused(private_server: RunningServer
 
 
 @pytest.mark.parametrize("way", ["exclusive", "reader", "several"])
-def test_whoever_waits_on_a_quorum_is_refused_at_once(
+def test_a_waiter_on_a_quorum_is_refused_at_once(
     nodes: Nodes, open_client: OpenClient, colour: Colour, way: str
 ) -> None:
     holder, client = open_client(nodes.urls, ttl=60), open_client(nodes.urls, ttl=60)
@@ -165,7 +165,7 @@ def test_whoever_waits_on_a_quorum_is_refused_at_once(
 
 
 @pytest.mark.parametrize("rounds", [20])
-def test_whoever_begins_to_wait_while_it_is_closed_does_not_miss_it(
+def test_a_caller_that_begins_to_wait_while_it_is_closed_does_not_miss_it(
     url: str, open_client: OpenClient, colour: Colour, rounds: int
 ) -> None:
     holder = open_client(url, ttl=60)

@@ -1,4 +1,4 @@
-"""Readers and holders of permits that are killed: each frees its own place, when its own ttl ends, and no other."""
+"""Readers and holders of permits that are killed: each frees its own permit or place when its own ttl ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.servers import RunningServer
 
 SHORT, LONG = 1.0, 4.0
 LEAST = LONG * 2 / 3
-"""What a killed one still has at the least: it was renewed when a third was over."""
+"""The least time that a killed holder has left: its lease was renewed after a third of the ttl."""
 
 SHARER = """
 from holdtight import Locks
@@ -30,7 +30,7 @@ def sharers(server: RunningServer, start_child: StartChild, kind: str) -> list[t
     return [(child, child.wait_line()) for child in children]
 
 
-def test_those_who_wait_for_permits_come_in_one_by_one(
+def test_waiters_for_permits_come_in_one_by_one(
     private_server: RunningServer, start_child: StartChild, open_client: OpenClient
 ) -> None:
     client = open_client(private_server.url)
@@ -63,7 +63,7 @@ def test_those_who_wait_for_permits_come_in_one_by_one(
         client.release(lease)
 
 
-def test_a_writer_waits_for_the_last_of_the_readers_who_go_one_by_one(
+def test_a_writer_waits_for_the_last_of_the_readers_that_go_one_by_one(
     private_server: RunningServer, start_child: StartChild, open_client: OpenClient
 ) -> None:
     client = open_client(private_server.url)

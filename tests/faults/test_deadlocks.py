@@ -28,7 +28,7 @@ def nothing_published(server: RunningServer) -> bool:
 
 
 def make_the_victim(locks: Any) -> None:
-    """Its waiters are higher than everybody else's."""
+    """Its waiters have higher ids than all others."""
     locks.client.id = b"\xff" * 8
     locks.client.owners.clear()
 
@@ -58,7 +58,7 @@ def test_exactly_one_process_of_a_circle_gives_up(
 
 
 def test_a_killed_process_is_no_member(private_server: RunningServer, start_child: StartChild) -> None:
-    """Its place in line and what it published outlast it for seconds; its lock is free when its ttl is over."""
+    """Its place in line and its note outlive it by seconds; its lock is free when its ttl is over."""
     with Locks(private_server.url, deadlock_after=0) as locks, locks.lock("b"):
         make_the_victim(locks)
         child = start_child(circling.in_a_thread, private_server.url, "a", "b", "2")
@@ -145,7 +145,7 @@ def holder(private_server: RunningServer) -> Any:
 
 
 def handed_fence(server: RunningServer, lease: BaseLease) -> int:
-    """Of the grant that the next in line was handed."""
+    """The fence of the grant that the next waiter was handed."""
     value: str = server.command("GET", "ht:{b}")
     fence = int(value.encode("utf-8", "surrogateescape")[27:43])
     assert fence > lease.fence
@@ -165,7 +165,7 @@ PARTS: dict[str, Callable[[bytes], bool]] = {
 def test_a_hand_over_in_the_middle_of_a_run_is_confirmed_at_once(
     private_server: RunningServer, proxy: Proxy, holder: Any, colour: str, part: str, bell: str
 ) -> None:
-    """Otherwise its claim window would pass, and the waiter look again when the old holder's ttl is over."""
+    """Otherwise its claim window would pass, and the waiter would ask only when the old holder's ttl is over."""
     is_of_a_run = PARTS[part]
     held_back = proxy.hold_reply(is_of_a_run) if bell == "behind the reply" else None
     waiter = Waiter(colour, proxy.url)

@@ -1,4 +1,4 @@
-"""Clients that nobody closes: their connections end with them, a warning says what to do, what is held stays held."""
+"""Clients that are dropped without close(): their connections end, a warning says what to do, and grants stay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.servers import RunningServer
 
 CLIENTS = 20
 RECORD_IS_LOOKED_AT = 7.5
-"""Seconds after which the keeper has looked three times whether a client is still used."""
+"""Seconds in which the keeper checks three times whether a client is still used."""
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +42,12 @@ async def use_and_drop_on_a_loop(url: str | list[str]) -> None:
 
 
 def connections(nodes: Nodes) -> list[int]:
-    """How many each server has ever had, besides the one that asks."""
+    """How many connections each server has ever had, besides the one that asks."""
     return [int(server.info("stats")["total_connections_received"]) for server in nodes.servers]
 
 
 def nobody_is_connected(nodes: Nodes) -> bool:
-    gc.collect()  # does nothing if another thread is at it, which may have begun too early
+    gc.collect()  # does nothing while another thread collects, which may have begun too early
     return not any(server.clients() for server in nodes.servers)
 
 

@@ -1,4 +1,4 @@
-"""The end of the interpreter: no hang, whatever is still open, and not a word where all was closed."""
+"""The end of the interpreter: no hang, whatever is still open, and no output if all was closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fault 5 of the peers: a forked child owns nothing of its parent's, and has a life of its own."""
+"""Fault 5 of the peers: a forked child owns nothing of its parent's, and can take locks of its own."""
 
 from __future__ import annotations
 

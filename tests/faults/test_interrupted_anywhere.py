@@ -21,16 +21,16 @@ from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
 
 TTL = 2.0
-"""A request is given a third of it."""
+"""A request may take a third of it."""
 LONG_TTL = 5.0
-"""Where it must not be lost, also on a machine that is busy with other tests."""
+"""Long enough that a busy machine does not lose the lease."""
 ENOUGH = 5
-"""Runs with nothing new in them: not every run goes the same way."""
+"""The test ends after this many runs without a new moment: not every run takes the same path."""
 
 
 @pytest.fixture
 def locks(private_server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Locks]:
-    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # it is waited for wherever a reply got lost
+    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # each lost reply costs this wait
     with Locks(private_server.url, ttl=TTL) as locks:
         yield locks
 
@@ -71,7 +71,7 @@ def several_handle(locks: Locks, name: str) -> None:
 
 
 KEPT: list[Lease] = []
-"""What somebody still refers to, as in a notebook, where every name stays."""
+"""What the program still refers to, as in a notebook, where every name stays."""
 
 
 def several_hold(locks: Locks, name: str) -> None:
@@ -143,13 +143,13 @@ USES = [
 
 @pytest.fixture(params=[4, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
 def one_of(request: pytest.FixtureRequest) -> int:
-    """At one of how many moments a use is interrupted. `make faults` interrupts it at all of them."""
+    """The test interrupts a use at every n-th moment. `make faults` interrupts it at all of them."""
     return int(request.param)
 
 
 DROPPED = pytest.mark.filterwarnings(
     "ignore:the lease on .* was dropped without release:ResourceWarning",
-    "ignore:unclosed <socket:ResourceWarning",  # of who was interrupted while he connected
+    "ignore:unclosed <socket:ResourceWarning",  # of a call that was interrupted while it connected
 )
 
 
@@ -176,7 +176,7 @@ def test_interrupted_anywhere_on_a_quorum_it_leaves_nothing_behind(
 def test_interrupted_anywhere_on_the_longer_way_to_a_quorum_it_leaves_nothing_behind(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch, one_of: int
 ) -> None:
-    """As when a node has to be connected to first, or somebody else has the lock."""
+    """As happens when a node must be connected first, or another owner has the lock."""
 
     def by_plan(lock: QuorumLock, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
         return lock._by_plan(None, None, lock._clock(), wait, who, or_none)
@@ -223,19 +223,19 @@ def nothing_is_left_behind(locks: Locks, use: Callable[[Locks, str], None], one_
     finally:
         gc.enable()
         KEPT.clear()
-    with locks.lock("afterwards", ttl=LONG_TTL) as lease:  # were renewal what broke, nothing would be held for long
+    with locks.lock("afterwards", ttl=LONG_TTL) as lease:  # if only renewal broke, nothing would be held for long
         renewed(lease)
 
 
 def interrupt_everywhere(
     locks: Locks, use: Callable[[Locks, str], None], where: dict[str, str], moments: Moments
 ) -> None:
-    """At each of these moments of it, of a lock of its own each time. `where` says which was interrupted where."""
+    """Interrupts the use at each of these moments, with a new lock each time. `where` records the places."""
     quiet = 0
     while quiet < ENOUGH:
         name = f"n{len(where)}"
-        use(locks, name)  # so that it is the usual path that is interrupted: connected, and the lock object there
-        # At the very call of a block's end nothing of ours runs yet that could catch it.
+        use(locks, name)  # so that the interrupt hits the usual path: connected, with the lock object made
+        # At the call of a block's end no code of ours runs yet that could catch it.
         place = interrupted_at(moments, partial(use, locks, name), spared=frozenset(["__exit__"]))
         if place is None:
             quiet += 1
@@ -259,8 +259,8 @@ def without_a_name(locks: Locks) -> Generator[Lease | None, None, None]:
 def test_a_block_that_outlives_its_thread_ends_with_its_lease(
     locks: Locks, work: Callable[[Locks], Generator[Lease | None, None, None]]
 ) -> None:
-    """In a generator that somebody else has: nobody can leave the block any more. Its lease is held for as long as it
-    is in somebody's hands."""
+    """In a generator that other code refers to: nothing can leave the block any more. Its lease is held for as long as
+    the generator is referred to."""
     generator = work(locks)
     held: list[Lease | None] = []
     thread = threading.Thread(target=lambda: held.append(next(generator)))

@@ -1,4 +1,4 @@
-"""The keeper cannot be stopped or delayed by one bad lease, one dead server, or somebody's callback."""
+"""The keeper cannot be stopped or delayed by one bad lease, one dead server, or a user's callback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.servers import RunningServer, StartServer
 
 
 def let_pass(seconds: float) -> None:
-    """Time that has to pass, for something not to happen in it."""
+    """Time in which something must not happen."""
     time.sleep(seconds)
 
 
@@ -78,7 +78,7 @@ def test_a_callback_that_blocks_delays_neither_renewals_nor_the_detection_of_los
             waiter = start(lambda: second.wait_lost(5))
             private_server.command("DEL", "ht:{second}")
             wait_for(lambda: second.tenure.reason is not None, within=2)
-            assert waiter.result(1), "one who waits for the loss of another lease hears of it at once"
+            assert waiter.result(1), "a thread that waits for the loss of another lease hears of it at once"
             renewed(kept)
             kept.release()
             for lost in (first, second):
@@ -137,7 +137,7 @@ def test_a_subscriber_that_raises_changes_nothing(
     [("deadline", None), ("ttl", "long"), ("terms", None)],
 )
 def test_a_lease_in_a_bad_state_harms_no_other(private_server: RunningServer, attribute: str, value: Any) -> None:
-    """Broken before, among and behind good ones, so that it is in the middle of a batch."""
+    """Bad leases before, among and after good ones, so that one is in the middle of a batch."""
     with Locks(private_server.url) as locks:
         leases = [locks.lock(f"a-{number}", ttl=2).acquire() for number in range(30)]
         bad = leases.pop(10)

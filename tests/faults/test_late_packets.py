@@ -1,8 +1,8 @@
 """Requests that were given up arrive later, by their old connections: the proxy keeps them back and delivers them.
 
-The matrix of everything that may follow what is in tests/scripts/test_late_packets.py; here real clients of both
-colours meet real connections. A connection that hangs is given up by the keeper after ttl/3, while the renewal on it
-may act for longer. Everything else is given up when its own arrival limit is over, unless its connection is reset.
+tests/scripts/test_late_packets.py has the whole matrix; here real clients of both colours use real connections. The
+keeper gives a hung connection up after ttl/3, while a renewal on it may act for longer. Clients give up all other
+requests when their arrival limit is over, unless the connection is reset.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.servers import RunningServer
 CUTS = pytest.mark.parametrize("cut", [False, True], ids=["hung", "reset"])
 TAIL = 10.0
 SHORT = 3.0
-"""Renewed every second; what is sent then may arrive for two."""
+"""The keeper renews every second, and a renewal may arrive for two seconds."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def client(proxy: Proxy, open_client: OpenClient) -> Client:
 
 
 def kept(server: RunningServer, name: str) -> float:
-    """For how long the server keeps it for its only holder."""
+    """The time that the server still gives the only holder."""
     with server.connect() as raw:
         sharing = raw.call("ZRANGE", f"ht:{{{name}}}:h", 0, -1, "WITHSCORES")
         if not sharing:
@@ -48,7 +48,7 @@ def kept(server: RunningServer, name: str) -> float:
 
 
 def arrive(*late: Order) -> None:
-    """What was kept back is carried out, and answered to nobody."""
+    """The server carries out the held-back request; nothing reads the reply."""
     for each in late:
         each.release()
     wait_for(lambda: all(each.reply for each in late))
@@ -164,7 +164,7 @@ def test_a_late_adoption_takes_nothing_after_it_was_given_up(
 def test_a_waiter_is_rung_though_a_late_attempt_named_its_old_connection(
     private_server: RunningServer, proxy: Proxy, open_client: OpenClient, client: Client
 ) -> None:
-    """Its next heartbeat finds that out, long before it would look by itself."""
+    """Its next heartbeat notices, long before its next attempt."""
     other = open_client(private_server.url)
     held = other.acquire("a", ttl=60)
     late = proxy.hold_request(asks(script.ATTEMPT), cut=True)

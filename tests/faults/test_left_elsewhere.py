@@ -70,7 +70,9 @@ def test_a_generator_that_nobody_has_any_more_gives_its_lock_back(
     tidy(private_server)
 
 
-def test_a_block_whose_task_has_ended_is_given_back_by_who_comes_to_its_end(private_server: RunningServer) -> None:
+def test_a_block_whose_task_has_ended_is_given_back_by_the_task_that_ends_the_block(
+    private_server: RunningServer,
+) -> None:
     """As fixtures of tests do: begun in one task, ended in another."""
 
     async def main() -> None:
@@ -87,7 +89,7 @@ def test_a_block_whose_task_has_ended_is_given_back_by_who_comes_to_its_end(priv
 
 
 def test_of_several_permits_those_of_ended_tasks_are_kept_no_more(private_server: RunningServer) -> None:
-    """Nobody can tell which of them it is that a closed generator was inside of."""
+    """It is unknown which of them the closed generator was in."""
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, said: None)
@@ -106,7 +108,7 @@ def test_of_several_permits_those_of_ended_tasks_are_kept_no_more(private_server
     tidy(private_server)
 
 
-def test_who_holds_or_waits_on_a_loop_that_was_closed_is_there_no_more(
+def test_a_holder_or_waiter_on_a_loop_that_was_closed_is_there_no_more(
     private_server: RunningServer, start_child: StartChild
 ) -> None:
     child = start_child(ending.with_a_closed_loop, private_server.url)
@@ -118,7 +120,7 @@ def test_who_holds_or_waits_on_a_loop_that_was_closed_is_there_no_more(
     assert child.wait(10) == 0, child.errors
 
 
-def test_a_quorum_forgets_who_holds_on_a_loop_that_was_closed(nodes: Any, start_child: StartChild) -> None:
+def test_a_quorum_forgets_a_holder_on_a_loop_that_was_closed(nodes: Any, start_child: StartChild) -> None:
     child = start_child(ending.with_a_closed_loop, *nodes.urls)
     child.expect("closed", within=20)
     with Locks(nodes.urls) as witness:

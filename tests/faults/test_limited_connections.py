@@ -1,4 +1,4 @@
-"""`max_connections`: a connection that is not in use is there for the next who asks, whatever happened to the last."""
+"""`max_connections`: a connection that is not in use is there for the next caller, whatever happened to the last."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ TTL = 3
 
 @DROPPED
 @pytest.mark.parametrize("use", [block, handle], ids=lambda use: use.__name__)
-def test_an_interrupt_takes_no_connection_from_those_who_come_later(
+def test_an_interrupt_takes_no_connection_from_later_callers(
     private_server: RunningServer, monkeypatch: pytest.MonkeyPatch, use: Callable[[Locks, str], None]
 ) -> None:
-    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # it is waited for wherever a reply got lost
+    monkeypatch.setattr("holdtight.sync.driver.UNDO_SECONDS", 0.1)  # each lost reply costs this wait
     with Locks(private_server.url, ttl=TTL, max_connections=1) as locks:
         moments = Moments()
         for number in itertools.count():
             name = f"n{number}"
-            use(locks, name)  # so that it is the usual path that is interrupted
+            use(locks, name)  # so that the interrupt hits the usual path
             if interrupted_at(moments, partial(use, locks, name), spared=frozenset(["__exit__"])) is None:
                 break
             locks.lock(f"free {number}", ttl=10).acquire().release()
@@ -40,7 +40,7 @@ def test_a_connection_that_comes_back_while_one_looks_for_it_is_found(private_se
         link = transport.take(1)
 
         class Room(threading.Condition):
-            """Whoever comes in to wait comes a moment after the connection was given back."""
+            """The caller begins to wait a moment after the connection was given back."""
 
             def __enter__(self) -> bool:
                 if link not in given:

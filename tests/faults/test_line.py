@@ -1,4 +1,4 @@
-"""The line: first come, first served, whoever dies or is stopped in it."""
+"""The line: first come, first served, whichever waiter dies or is stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLAIM_WINDOW = 0.5
 TOUCH = 5 / 3
 """Seconds from one heartbeat of a waiter to the next."""
 SLACK = 2.0
-"""For a machine that is busy with other things; less than what the tests here say is not waited for."""
+"""Allowance for a busy machine; shorter than any wait that these tests exclude."""
 WORK = {"sync": standing.in_threads, "asyncio": standing.in_tasks}
 
 
@@ -37,7 +37,7 @@ class Line:
         return self._start_child(WORK[colour], self.server.url)
 
     def join(self, child: Child, label: str) -> None:
-        """Returns when the server has put it in line."""
+        """Returns when the server has queued it."""
         before = waiting(self.server, "a")
         child.send(label)
         wait_for(lambda: waiting(self.server, "a") == before + 1, within=30, what=f"{label} to stand in line")
@@ -50,7 +50,7 @@ class Line:
         return not self._locks.lock("a").locked()
 
     def hear_of(self, label: str, ago: float) -> None:
-        """As if its last heartbeat had come `ago` seconds before."""
+        """Sets its last heartbeat to `ago` seconds before now."""
         waiter = next(each for each in self._locks.inspect("a").waiters if each.label == label)
         place = ("ht:{a}:w", base64.urlsafe_b64decode(waiter.owner))
         seconds, micros = map(int, self.server.command("TIME"))
@@ -91,10 +91,10 @@ def test_64_waiters_in_4_processes_are_served_in_the_order_of_the_server(line: L
     tidy(line.server)
 
 
-def test_who_hands_on_a_name_that_others_want_lets_them_hear_first(
+def test_a_release_of_a_name_that_others_want_wakes_them_before_it_is_answered(
     private_server: RunningServer, proxy: Proxy, start_child: StartChild
 ) -> None:
-    """From the second time on: the first hand-over is how one learns of it."""
+    """From the second time on: the first hand-over tells the client that the name has waiters."""
     release = script.RELEASE.sha.encode()
     with Locks(proxy.url) as locks:
         with locks.lock("a", ttl=30):
@@ -103,7 +103,7 @@ def test_who_hands_on_a_name_that_others_want_lets_them_hear_first(
             child = start_child(WORK["sync"], private_server.url)
             with locks.lock("a", ttl=30):
                 child.send("waiter")
-                wait_for(lambda: waiting(private_server, "a") == 1, within=30, what="somebody in line")
+                wait_for(lambda: waiting(private_server, "a") == 1, within=30, what="a waiter in line")
                 proxy.clear()
             served(child)
             words = proxy.wait_for_request(release).words
@@ -149,13 +149,13 @@ def test_a_stopped_waiter_at_the_head_costs_one_claim_window_and_no_more(
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_a_stopped_waiter_that_wakes_up_has_kept_its_place(line: Line, colour: str) -> None:
-    """Passed over while it was stopped; awake again it stands where it stood, before all who came later."""
+    """Passed over while it was stopped; awake again it stands where it stood, before all later waiters."""
     with Locks(line.server.url) as locks:
         stopped, others = line.child(colour), line.child(colour)
         line.join(stopped, "stopped")
         stopped.pause()
         line.release()
-        # Its claim window passes, and somebody who is quicker than the rest takes the lock.
+        # Its claim window passes, and the quickest of the others takes the lock.
         guard = locks.lock("a", ttl=30, wait=5).acquire()
         line.join(others, "later")
         stopped.resume()
@@ -167,7 +167,7 @@ def test_a_stopped_waiter_that_wakes_up_has_kept_its_place(line: Line, colour: s
 
 
 def _passed_over(server: RunningServer) -> bool:
-    """Whether somebody in line bears the mark of a missed claim."""
+    """Whether a waiter in line bears the mark of a missed claim."""
     entries = server.command("HGETALL", "ht:{a}:w")
     return any(entry[1:2] == "m" for entry in entries[1::2])
 
@@ -189,7 +189,7 @@ def test_a_dead_holder_costs_its_ttl_and_the_line_goes_on(
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_a_holder_and_twenty_waiters_who_are_killed_cost_the_ttl_and_one_heartbeat(
+def test_a_holder_and_twenty_waiters_that_are_killed_cost_the_ttl_and_one_heartbeat(
     private_server: RunningServer, start_child: StartChild, colour: str
 ) -> None:
     ttl = 3.0
@@ -211,7 +211,7 @@ def test_a_holder_and_twenty_waiters_who_are_killed_cost_the_ttl_and_one_heartbe
 def test_a_killed_writer_in_line_keeps_readers_out_for_one_heartbeat(
     private_server: RunningServer, start_child: StartChild, colour: str
 ) -> None:
-    """Though another reads on for as long as it likes, and nobody gives anything back."""
+    """Although another reader holds on, and no release comes."""
     with Locks(private_server.url) as locks, locks.rwlock("a", ttl=30).read() as reading:
         writer, readers = (start_child(WORK[colour], private_server.url) for _ in range(2))
         writer.send("writer")
@@ -222,7 +222,7 @@ def test_a_killed_writer_in_line_keeps_readers_out_for_one_heartbeat(
         writer.kill()
         killed = time.monotonic()
         seen = [served(readers) for _ in range(2)]
-        assert max(at for _, _, at in seen) - killed < TOUCH + SLACK, "not until his place lapses"
+        assert max(at for _, _, at in seen) - killed < TOUCH + SLACK, "not until its place lapses"
         assert {label for label, _, _ in seen} == {"reader-0", "reader-1"}
         reading.check()
 

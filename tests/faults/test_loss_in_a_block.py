@@ -38,7 +38,7 @@ def run(server: RunningServer, test: Callable[[AsyncLocks], Awaitable[None]]) ->
 
 
 def lose(lease: BaseLease) -> None:
-    """What the keeper does, from a thread that is not the loop's."""
+    """Loses the lease as the keeper does, from another thread than the loop's."""
     thread = threading.Thread(target=lease.tenure.lose, args=(LossReason.EXPIRED,))
     thread.start()
     thread.join()
@@ -111,7 +111,7 @@ def test_emptied_servers_race_the_end_of_the_block(private_server: RunningServer
                             await asyncio.sleep(0)
                 except LeaseLost:
                     lost += 1
-                    # Unreachable, if the machine was busy with something else until its time had run out.
+                    # Unreachable, if the machine was busy until the ttl had run out.
                     assert lease.reason in (LossReason.EXPIRED, LossReason.UNREACHABLE, None)
                 else:
                     raise AssertionError("a release of what is gone has to say so")
@@ -179,7 +179,7 @@ def test_an_outer_cancellation_that_meets_a_loss_goes_through(private_server: Ru
             except asyncio.CancelledError:
                 pass
             except LeaseLost:
-                # The block had ended when the outer one came: as with asyncio.timeout.
+                # The block had ended when the outer cancellation came: as with asyncio.timeout.
                 assert not outer_first
             else:
                 raise AssertionError("both got lost")

@@ -1,4 +1,4 @@
-"""Blocks in blocks: whose lease is lost is the one that says so."""
+"""Nested blocks: the block of the lost lease raises."""
 
 # ruff: noqa: PT012 -- it is the whole block that raises
 
@@ -80,7 +80,7 @@ def test_the_lease_is_lost_during_an_acquire_inside_the_block(private_server: Ru
 
 
 def after_turns(turns: int, lease: BaseLease) -> None:
-    """Loses it so many turns of the loop from now."""
+    """Loses it after that many turns of the loop."""
     if turns:
         asyncio.get_running_loop().call_soon(after_turns, turns - 1, lease)
     else:
@@ -100,7 +100,7 @@ def test_the_lease_is_lost_during_the_release_of_an_inner_block(private_server: 
                 lost = error.name == "outer"
             assert lost
             await nothing_comes_after()
-            # At once, or as soon as the keeper has brought it to the server: a release that was cut short.
+            # At once, or as soon as the keeper has sent it: a release that was cut short.
             free = await locks.lock("inner").acquire(wait=2)
             await free.release()
 

@@ -1,4 +1,4 @@
-"""The server hangs and the lease is lost: its end waits for nobody, and the lock is given back in the background."""
+"""The server hangs and the lease is lost: its end does not wait, and the keeper gives the lock back later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.servers import RunningServer
 
 TTL = 0.6
 AT_ONCE = 1.5
-"""Measured: some milliseconds; it took four seconds for each name."""
+"""Measured: some milliseconds. Without the rule, four seconds for each name."""
 
 WHAT: dict[str, Callable[[Any], Any]] = {
     "exclusive": lambda locks: locks.lock("a", ttl=TTL),
@@ -34,13 +34,13 @@ ENDS = ["release", "block", "hold"]
 def silence(
     request: pytest.FixtureRequest, private_server: RunningServer, proxy: Proxy
 ) -> Iterator[Callable[[], None]]:
-    """Makes what answers at proxy.url silent."""
+    """Makes the server behind proxy.url silent."""
     yield private_server.pause if request.param == "stopped" else proxy.black_hole
     private_server.resume()
 
 
 def seconds_to_leave(client: Client, colour: Colour, lock: Any, end: str, silence: Callable[[], None]) -> float:
-    """How long the end of a lease takes that is lost to a silent server."""
+    """How long the end of a lease takes that was lost because the server is silent."""
     work = leave if colour == "sync" else aleave
     seconds: float = client.call(work, lock, end, silence)
     return seconds

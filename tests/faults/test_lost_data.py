@@ -1,4 +1,4 @@
-"""The server loses its memory under holders and waiters: they hear of it, go on, and fences still rise."""
+"""The server loses its memory under holders and waiters: they notice, continue, and fences still rise."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_holder_hears_of_a_flushed_server_within_a_third_of_its_ttl(
     client.release(after)
 
 
-def test_a_holder_hears_of_another_who_took_the_flushed_lock(
+def test_a_holder_hears_of_another_owner_that_took_the_flushed_lock(
     private_server: RunningServer, open_client: OpenClient
 ) -> None:
     client, other = open_client(private_server.url), open_client(private_server.url)

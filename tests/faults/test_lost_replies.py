@@ -1,4 +1,4 @@
-"""Faults 1 and 4 of the peers: one reply gets lost; the lock is taken, or given back, once all the same."""
+"""Faults 1 and 4 of the peers: one reply is lost; the lock is still taken, or given back, exactly once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CUTS = pytest.mark.parametrize("cut", [False, True], ids=["silent", "cut"])
 
 
 def fence_in(order: Order) -> int:
-    """The fence that stands in a swallowed reply."""
+    """The fence in a swallowed reply."""
     found = re.search(rb"\b(\d{16})\b", order.reply)
     assert found is not None, order.reply
     return int(found[1])
@@ -95,7 +95,7 @@ def test_a_lost_reply_to_try_acquire_is_unavailable_and_leaves_nothing(
         client.try_acquire("a", ttl=0.9)
     if held is not None:
         other.release(held)
-    # Its withdrawal may be on its way; a claim window is the longest that it can take.
+    # Its withdrawal may be in flight; it takes a claim window at most.
     other.release(other.acquire("a", wait=2))
     tidy(private_server)
 
@@ -179,7 +179,7 @@ def test_a_lost_reply_to_a_withdrawal_leaves_nobody_in_line(
     client, holder = open_client(proxy.url, connect_timeout=5), open_client(private_server.url)
     held = holder.acquire("a")
     lost = proxy.swallow_reply(asks(script.WITHDRAW), cut=cut)
-    with pytest.raises(Unavailable):  # what was not answered at the end is not called held
+    with pytest.raises(Unavailable):  # without an answer at the end the error names no holder
         client.acquire("a", wait=0.2)
     lost.wait()
     assert waiting(private_server, "a") == 0
@@ -193,21 +193,21 @@ def test_a_lost_reply_to_a_withdrawal_leaves_nobody_in_line(
 def test_a_reply_that_is_lost_while_in_line_keeps_the_place(
     private_server: RunningServer, proxy: Proxy, open_client: OpenClient
 ) -> None:
-    """The reply that says "queued" is lost: asked again, the same place, no second entry."""
+    """The reply "queued" is lost: a repeated attempt keeps the place and makes no second entry."""
     client, holder = open_client(proxy.url, connect_timeout=5), open_client(private_server.url)
     held = holder.acquire("a")
     lost = proxy.swallow_reply(asks(script.ATTEMPT), cut=True)
     again = proxy.hold_reply(asks(script.ATTEMPT))
     first = start(lambda: client.acquire("a", ttl=2.5))
     lost.wait()
-    again.wait().release()  # before the server has heard of its new connection, nobody could ring it
+    again.wait().release()  # before the server knows its new connection, it cannot be rung
     _is_served_before_who_comes_now(private_server, client, first, holder, held)
 
 
 def _one_in_line(
     server: RunningServer, client: Client, holder: Client, *, warm: bool, **options: Any
 ) -> tuple[Any, Future[Any]]:
-    """What the holder holds, and the client's wait for it."""
+    """The holder's lease, and the client's wait for it."""
     if warm:
         client.release(client.acquire("warm"))
     held = holder.acquire("a")
@@ -232,7 +232,7 @@ def _is_served_before_who_comes_now(
 
 
 @WARM
-def test_who_stands_in_line_when_the_connection_breaks_keeps_the_place(
+def test_a_waiter_whose_connection_breaks_keeps_its_place(
     private_server: RunningServer, proxy: Proxy, open_client: OpenClient, warm: bool
 ) -> None:
     client, holder = open_client(proxy.url), open_client(private_server.url)
@@ -244,10 +244,10 @@ def test_who_stands_in_line_when_the_connection_breaks_keeps_the_place(
 
 
 @WARM
-def test_who_gives_up_while_the_server_is_gone_is_not_handed_the_lock(
+def test_a_waiter_that_gives_up_while_the_server_is_gone_is_not_handed_the_lock(
     private_server: RunningServer, proxy: Proxy, open_client: OpenClient, warm: bool
 ) -> None:
-    """In line, the connection breaks, and no other can be had: the withdrawal comes when one can."""
+    """The connection of a waiter breaks, and no other can be made: the withdrawal comes when one can."""
     client, holder = open_client(proxy.url), open_client(private_server.url)
     held, waiter = _one_in_line(private_server, client, holder, warm=warm, wait=1.5)
     proxy.refuse()

@@ -1,4 +1,4 @@
-"""No wait is ended for a deadlock that is none: with the delay set to zero, under contention, counted."""
+"""No wait ends because of a false deadlock: counted under contention, with the delay set to zero."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.support.servers import RunningServer
 
 
 class Player:
-    """One process of the game, and what it has told last."""
+    """One process of the game, and its last report."""
 
     def __init__(self, child: Child) -> None:
         self.child = child
         self.runs = self.dismissed = 0
 
     def hear(self) -> bool:
-        """False once it has said its last."""
+        """False after its last report."""
         line = self.child.next_line(60)
         if line is None:
             return False
@@ -46,8 +46,8 @@ class Player:
 
 
 def compete(server: RunningServer, start_child: StartChild, runs: int) -> tuple[int, int]:
-    """Two processes of each colour, one of them with a detector that dawdles, until there were so many runs in all.
-    Says how many, and how many cycles only the second reading told from a deadlock."""
+    """Two processes of each colour, one of them with a slow detector, until there were that many runs in all.
+    Returns how many, and how many cycles the second reading dismissed."""
     players = [
         Player(start_child(contention.play, server.url, colour, f"{colour}-{dawdling}", dawdling))
         for colour in COLOURS
@@ -84,7 +84,7 @@ def test_a_hundred_thousand_runs_without_a_false_alarm(
     tidy(private_server)
 
 
-# One that is known to be there for who reads once.
+# One that a single reading is known to see.
 
 
 class Others:
@@ -144,8 +144,8 @@ def read_once(watch: Watch, cycle: Cycle) -> Generator[Step | Park, Any, bool]:
 def test_edges_that_were_never_there_at_once_are_no_deadlock(
     private_server: RunningServer, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, reads: int
 ) -> None:
-    """We hold a and wait for b, whose holder waits for c. While we look, he gives up, and only then the holder of c
-    begins to wait for a. Who believes what he has read once sees a circle where there never was one."""
+    """We hold a and wait for b, whose holder waits for c. While we look, it gives up. Only then the holder of c
+    begins to wait for a. A detector that believes a single reading sees a circle that never existed."""
     load_scripts(private_server)
     if reads == 1:
         monkeypatch.setattr(Watch, "_is_still_there", read_once)

@@ -1,4 +1,4 @@
-"""A process that has no descriptor left can give back, renew, lose and withdraw: no file is left to be opened then."""
+"""A process without free descriptors can release, renew, lose and withdraw: none of these opens a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults 3 to 5 of the peers: who owns what, whoever shares the lock object, and a release that failed."""
+"""Faults 3 to 5 of the peers: the owner of a grant, also with a shared lock object, and a release that failed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_two_tasks_that_share_one_lock_object_exclude_each_other(server: Running
     assert fences == sorted(fences)
 
 
-def test_one_who_shares_a_lock_object_cannot_release_the_others_grant(
+def test_a_thread_that_shares_a_lock_object_cannot_release_the_others_grant(
     server: RunningServer, open_client: OpenClient
 ) -> None:
     client = open_client(server.url)
@@ -122,7 +122,7 @@ def test_a_release_that_failed_is_brought_to_the_server_when_it_is_back(
         proxy.black_hole()
     with pytest.raises(Unavailable):
         client.release(lease)
-    client.release(lease)  # once more is no error, and asks nothing
+    client.release(lease)  # a second release is no error, and sends nothing
     assert other.try_acquire("a") is None
     proxy.heal()
     started = time.monotonic()

@@ -1,7 +1,7 @@
 """The clocks of running nodes are stepped a minute ahead and back, under leases on all five and on a bare majority.
 
-A node whose clock jumps ahead forgets its votes; one whose clock jumps back keeps them for longer. So a lease stands as
-many jumps ahead as it has votes beyond the majority, and any number of jumps back.
+A node whose clock jumps ahead forgets its votes; one whose clock jumps back keeps them for longer. So a lease
+survives as many jumps ahead as it has votes beyond the majority, and any number of jumps back.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def nodes(start_server: StartServer, shim: Path, tmp_path: Path) -> Iterator[Ste
 
 
 def has_all(nodes: Nodes, lease: BaseLease) -> bool:
-    """All five have voted for it, also those whose answers were not waited for."""
+    """Waits until all five have voted for it, also those whose answers the client did not wait for."""
     return votes_of(nodes, lease.name) == [lease.tenure.owner] * 5
 
 
 def take_on_all(client: Client, nodes: Nodes, **options: Any) -> BaseLease:
-    """A client's first requests go to the nodes that it has reached by then: so, again until it has reached all."""
+    """A client's first requests go to the nodes that it has reached so far: repeats until it has reached all."""
 
     def take() -> BaseLease | None:
         lease = client.acquire("a", **options)
@@ -75,7 +75,7 @@ def take_on_all(client: Client, nodes: Nodes, **options: Any) -> BaseLease:
 
 
 def granted_twice(other: Client, held: BaseLease, until: Callable[[], bool]) -> int:
-    """How often somebody else is given it while its holder rightly believes in it."""
+    """How often another owner gets the lock while its holder rightly believes that it holds."""
     count = tries = 0
     while not until():
         second = other.try_acquire(held.name, ttl=1)
@@ -109,7 +109,7 @@ def test_a_lease_that_is_renewed_is_healed_and_stands_one_step_after_the_other(
 ) -> None:
     """All five clocks jump, two at a time at the most: between the jumps, renewal brings the lost votes back.
 
-    What counts is what the holder knows of: five votes once it was renewed, perhaps three before."""
+    The votes that the holder knows of count: five after a renewal, perhaps three before."""
     client, other = open_client(nodes.urls), open_client(nodes.urls)
     held = take_on_all(client, nodes, ttl=3)
     wait_for(lambda: len(held.nodes) == 5)
@@ -131,8 +131,8 @@ def test_a_lease_that_is_renewed_is_healed_and_stands_one_step_after_the_other(
 def test_a_lease_on_a_bare_majority_does_not_stand_a_step_ahead_and_the_fence_rises(
     nodes: SteppedNodes, open_client: OpenClient, renew: bool
 ) -> None:
-    """What is not promised, counted. A holder that is renewed learns of it with its next renewal; one that is not, when
-    its ttl ends. A resource that looks at fences has refused it since the second was there."""
+    """Counts what is not promised. A renewed holder learns of it with its next renewal; one that is not renewed, when
+    its ttl ends. A resource that checks fences refuses it as soon as the second holder has written."""
     with Side(nodes) as side:
         side.cut_off([3, 4], silently=False)
         client, other = open_client(side.urls), open_client(nodes.urls)
@@ -152,7 +152,7 @@ def test_a_lease_on_a_bare_majority_does_not_stand_a_step_ahead_and_the_fence_ri
 
 
 def test_a_lease_on_a_bare_majority_stands_steps_back(nodes: SteppedNodes, open_client: OpenClient) -> None:
-    """Nodes keep its votes for a minute longer. Who comes after it needs a majority of the others until then."""
+    """Nodes keep its votes for a minute longer. The next owner needs a majority of the other nodes until then."""
     with Side(nodes) as side:
         side.cut_off([3, 4], silently=False)
         client, other = open_client(side.urls), open_client(nodes.urls)

@@ -1,4 +1,4 @@
-"""A client of a quorum that is closed, and its loop with it, while nodes still owe it something: nobody complains."""
+"""A client of a quorum is closed, and its loop with it, while nodes still owe replies: no error or warning appears."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.proxy import Order
 
 @contextmanager
 def uncomplaining_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop that is closed at the end without another turn; nothing that it was left with may complain of it."""
+    """A loop that is closed at the end without another turn; no pending callback may report an error."""
     complaints: list[dict[str, Any]] = []
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda loop, context: complaints.append(context))
@@ -72,7 +72,7 @@ def test_votes_that_nobody_waits_for_end_with_a_loop_that_has_ended(nodes: Nodes
     async def take_and_give(side: Side, locks: AsyncLocks) -> Order:
         async with locks.lock("warm"), asyncio.timeout(10):
             while not cast(QuorumTransport, locks.transport()).all_ready():
-                await asyncio.sleep(0.001)  # or the last one may not have been asked yet when the loop ends
+                await asyncio.sleep(0.001)  # otherwise the last node may not have been asked yet when the loop ends
         held = side.proxies[4].hold_reply(asks(VOTE))
         async with locks.lock("a"):
             pass
@@ -98,7 +98,7 @@ def test_leases_that_are_held_at_close_are_renewed_and_released_one_after_anothe
 
 
 @pytest.mark.parametrize("then", ["is refused", "is cancelled"])
-def test_who_is_asking_when_the_client_is_closed_leaves_no_vote_behind(nodes: Nodes, then: str) -> None:
+def test_a_caller_that_asks_when_the_client_is_closed_leaves_no_vote_behind(nodes: Nodes, then: str) -> None:
     async def main(side: Side) -> None:
         locks = AsyncLocks(side.urls)
         async with locks.lock("warm"):

@@ -1,4 +1,4 @@
-"""Locks on five servers, both colours: what they promise while all is well, and what they refuse."""
+"""Locks on five servers, both colours: their promises while all nodes are well, and what they refuse."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_readers_are_renewed_and_healed(nodes: Nodes, open_client: OpenClient) -
     client.release(lease)
 
 
-def test_who_holds_it_can_enter_again_if_it_is_reentrant(nodes: Nodes, open_client: OpenClient) -> None:
+def test_the_holder_can_enter_again_if_it_is_reentrant(nodes: Nodes, open_client: OpenClient) -> None:
     client = open_client(nodes.urls)
     lock = client.locks.lock("a", reentrant=True)
 
@@ -151,7 +151,7 @@ def test_several_are_taken_together_or_not_at_all(nodes: Nodes, open_client: Ope
     wait_for(lambda: len(lease.nodes) == 5 or lease.lost, within=20)
     lease.check()
     assert other.call(other.locks.multi("z", "c").try_acquire) is None
-    other.release(other.acquire("z", wait=5))  # what was taken of it has been given back
+    other.release(other.acquire("z", wait=5))  # its votes have been given back
     one.release(lease)
 
 
@@ -180,7 +180,7 @@ def test_inspect_tells_who_holds_it_on_a_majority_and_what_every_node_says(
     client = open_client(nodes.urls, ttl=6)
     assert not client.call(client.locks.inspect, "a").locked
     lease = client.acquire("a", label="nightly")
-    wait_for(lambda: len(lease.nodes) == 5)  # or the one that is killed may be one of three
+    wait_for(lambda: len(lease.nodes) == 5)  # otherwise the killed node may be one of only three
     nodes.servers[4].kill()
     info = client.call(client.locks.inspect, "a")
     (holder,) = info.holders
@@ -224,7 +224,7 @@ def test_too_few_nodes_at_the_start_are_named(open_client: OpenClient, start_nod
 def test_a_majority_that_does_not_let_us_in_is_told_as_one_server_would_be(
     nodes: Nodes, open_client: OpenClient
 ) -> None:
-    """A wrong password is not an outage, which is asked again about until the time to connect is over."""
+    """A wrong password is not an outage: the client does not retry until the time to connect is over."""
     everything = ("~*", "&*", "+@all")
     for index, server in enumerate(nodes.servers):
         server.add_user("app", "other" if index < 2 else "right", *everything)
@@ -232,12 +232,12 @@ def test_a_majority_that_does_not_let_us_in_is_told_as_one_server_would_be(
     client.release(client.acquire("a"))
     nodes.servers[2].add_user("app", "other", *everything)
     late = open_client(nodes.urls, credentials=("app", "right"))
-    for _ in range(3):  # also while these nodes are left alone
+    for _ in range(3):  # also while the breaker rests these nodes
         with pytest.raises(NotPermitted, match="WRONGPASS"):
             late.acquire("a")
 
 
-def test_a_timeout_says_that_oneself_is_the_holder(nodes: Nodes) -> None:
+def test_a_timeout_says_that_the_caller_itself_is_the_holder(nodes: Nodes) -> None:
     with Locks(nodes.urls, ttl=30) as locks:
         lease = locks.lock("mine").acquire()
         with pytest.raises(LockTimeout, match="held by this very thread, which took it"):

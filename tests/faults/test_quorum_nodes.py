@@ -18,7 +18,7 @@ from tests.support.processes import wait_for
 
 
 def typical(client: Client, times: int = 60) -> float:
-    """Seconds that an acquire takes, in the middle."""
+    """The median of the seconds that an acquire takes."""
     taken: list[float] = []
     for number in range(times):
         started = time.perf_counter()
@@ -38,7 +38,7 @@ def test_one_bad_node_costs_an_acquire_next_to_nothing_and_leaves_no_threads(
     (nodes.servers[0].pause if harm == "hung" else nodes.servers[0].kill)()
     client.release(client.acquire("first", wait=5))
     bad = typical(client)
-    # The target is 1 ms more; a machine that does other things as well is given ten.
+    # The target is 1 ms more; a busy machine gets ten.
     assert bad < usual + 0.010, f"{bad * 1000:.2f} ms instead of {usual * 1000:.2f} ms"
     typical(client, 300)
     wait_for(lambda: threading.active_count() <= threads + 1, what="threads to end")  # one may be connecting
@@ -52,7 +52,7 @@ def test_a_node_that_hung_is_used_again(nodes: Nodes, open_client: OpenClient) -
         client.release(client.acquire("a", wait=5))
     lease = client.acquire("a", wait=5)
     assert nodes.urls[0] not in lease.nodes
-    time.sleep(2.5)  # longer than any request is waited for
+    time.sleep(2.5)  # longer than any patience
     assert not lease.lost
     nodes.servers[0].resume()
     wait_for(lambda: len(lease.nodes) == 5)
@@ -61,7 +61,7 @@ def test_a_node_that_hung_is_used_again(nodes: Nodes, open_client: OpenClient) -
 
 
 def test_a_node_that_said_no_is_not_one_of_those_that_hold_it(nodes: Nodes, open_client: OpenClient) -> None:
-    """Its no is there before the last yes that is needed."""
+    """Its no arrives before the last yes that is needed."""
     with Side(nodes) as side:
         client = open_client(side.urls)
         warm(client, nodes)
@@ -80,7 +80,7 @@ def test_a_node_that_said_no_is_not_one_of_those_that_hold_it(nodes: Nodes, open
 
 
 def test_answers_that_come_in_pieces_count_as_soon_as_they_are_whole(nodes: Nodes, open_client: OpenClient) -> None:
-    """Two nodes hang, so that it needs every one of the other three, and would wait two seconds for nothing."""
+    """Two nodes hang, so that it needs all of the other three, and would wait two seconds for nothing."""
     with Side(nodes) as side:
         client = open_client(side.urls)
         warm(client, nodes)
@@ -106,7 +106,7 @@ def test_a_majority_decides_as_soon_as_it_has_answered_whichever_it_is(
             side.proxies[index].pause("replies")
         started = time.monotonic()
         client.release(client.acquire("a", wait=5))
-        assert time.monotonic() - started < 1.5, "it waits two seconds for who does not answer"
+        assert time.monotonic() - started < 1.5, "it waits two seconds for a node that does not answer"
         side.heal()
 
 
@@ -124,7 +124,7 @@ def test_of_four_nodes_two_that_say_no_decide_whatever_the_others_do(
             side.proxies[index].pause("replies")
         started = time.monotonic()
         assert client.try_acquire("a", ttl=30) is None
-        assert time.monotonic() - started < 1.5, "it waits two seconds for who does not answer"
+        assert time.monotonic() - started < 1.5, "it waits two seconds for a node that does not answer"
         side.heal()
 
 
@@ -147,11 +147,11 @@ def test_nodes_that_cannot_vote_and_answer_first_do_not_hide_the_answers_of_the_
             side.proxies[index].resume("replies")
         with pytest.raises(QuorumNotReached, match="restart guard"):
             trying.result(10)
-        assert time.monotonic() - started < 1.5, "it waits two seconds for who does not answer"
+        assert time.monotonic() - started < 1.5, "it waits two seconds for a node that does not answer"
 
 
 def test_a_lease_that_is_not_young_any_more_is_renewed_on_every_node(nodes: Nodes, open_client: OpenClient) -> None:
-    """For its first second one charge of the keeper stands for all nodes, which may even be that of a dead one."""
+    """For its first second one charge stands for all nodes, and its node may be a dead one."""
     client = open_client(nodes.urls, ttl=4)
     client.release(client.acquire("a"))
     nodes.servers[0].kill()
@@ -167,7 +167,7 @@ def test_a_lease_that_is_not_young_any_more_is_renewed_on_every_node(nodes: Node
 
 
 def test_what_a_hung_node_was_asked_does_not_block_others_when_it_wakes(nodes: Nodes, open_client: OpenClient) -> None:
-    """It carries out everything it had received: votes first, and what takes them back."""
+    """It carries out everything it had received: votes first, then the withdrawals."""
     client, other = open_client(nodes.urls), open_client(nodes.urls)
     client.release(client.acquire("a"))
     nodes.servers[0].pause()
@@ -187,7 +187,7 @@ def test_what_a_hung_node_was_asked_does_not_block_others_when_it_wakes(nodes: N
 def test_nodes_that_have_forgotten_do_not_agree_to_an_old_proposal_and_the_fence_rises(
     nodes: Nodes, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client with a wrong idea of what most clocks show. What the nodes answer to it sets it right."""
+    """A client with a wrong idea of the nodes' time. Their answers correct it."""
     client = open_client(nodes.urls)
     before = client.acquire("a")
     client.release(before)
@@ -231,7 +231,7 @@ def test_three_of_five_gone_is_told_within_the_wait_with_every_answer(nodes: Nod
     words = ["refused", "refused", "answer", "voted", "voted"]
 
     def is_told_of_each() -> bool:
-        """Of its last round, for which little time is left: a machine that is busy may not hear of all of them."""
+        """The answers of its last round, for which little time is left: a busy machine may miss some."""
         started = time.monotonic()
         with pytest.raises(QuorumNotReached) as raised:
             client.acquire("a", wait=1)
@@ -283,7 +283,7 @@ def test_a_holder_without_a_majority_learns_it_before_its_deadline(nodes: Nodes,
 
 
 def test_a_lease_that_another_has_taken_is_lost_at_once(nodes: Nodes, open_client: OpenClient) -> None:
-    """By a fault that no quorum can stand: its keys deleted on a majority."""
+    """By a fault that no quorum survives: its keys are deleted on a majority."""
     client, other = open_client(nodes.urls, ttl=3), open_client(nodes.urls, ttl=30)
     lease = client.acquire("a")
     wait_for(lambda: len(lease.nodes) == 5)
@@ -349,6 +349,6 @@ def test_a_server_under_two_names_has_one_vote(start_nodes: StartNodes, open_cli
     nodes.servers[1].kill()
     with pytest.raises(QuorumNotReached, match="the same server as redis://"):
         client.acquire("a", wait=0.2)
-    nodes.servers[0].restart()  # another run of it is one server as well
+    nodes.servers[0].restart()  # a restarted server is still one server
     with pytest.raises(QuorumNotReached, match="the same server as redis://"):
         client.acquire("a", wait=1)

@@ -32,7 +32,7 @@ def part(sides: tuple[Side, Side], *, silently: bool) -> None:
 
 
 def grants_on_both_sides(one: Client, other: Client) -> list[BaseLease]:
-    """What both sides are granted within two seconds. The harness for a quorum that is right and one that is not."""
+    """The grants of both sides within two seconds: one harness for the right majority and for the wrong one."""
     granted: list[BaseLease] = []
     for client in (one, other):
         try:

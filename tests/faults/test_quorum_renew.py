@@ -1,5 +1,5 @@
-"""A renewal that somebody asks for is a vote, and can give a node's vote to a lease that has none there. Whatever comes
-in between, the release gives all of them back."""
+"""A renewal that a caller asks for is a vote, and can add the vote of a node to a lease. Whatever
+happens in between, the release gives all votes back."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def flushed(nodes: Nodes) -> None:
 
 
 def from_an_old_snapshot(nodes: Nodes) -> None:
-    """It comes back as it was before the vote, with a stamp of its run of then."""
+    """It comes back as it was before the vote, with the stamp of its earlier run."""
     server = nodes.servers[2]
     stamp = server.command("GET", "ht:stamp")
     server.restart()
@@ -47,14 +47,14 @@ def bare_majority(client: Client, nodes: Nodes) -> BaseLease:
 
 
 def others_come_back(nodes: Nodes) -> None:
-    """Without the votes that they had not yet been asked for when they hung."""
+    """Without the votes of requests that they had not read when they hung."""
     for server in nodes.servers[3:]:
         server.restart()
         server.command("SET", "ht:stamp", f"s1{0:013}{int(MAX_TTL * 1000):09}{server.info('server')['run_id']}")
 
 
 def nobody_else_has_it(lease: BaseLease, other: Client, ask: Callable[[], BaseLease | None]) -> None:
-    """While the lease is held; and afterwards somebody can."""
+    """While the lease is held; afterwards another owner can."""
     while not lease.lost:
         second = ask()
         if second is not None:
@@ -83,13 +83,13 @@ def test_a_node_that_lost_its_vote_gives_no_second_one_within_the_ttl(
 def test_a_client_whose_votes_had_passed_the_guard_before_is_refused_as_well(
     start_nodes: StartNodes, open_client: OpenClient, harm: Callable[[Nodes], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It vouches for its connections, for longer than it would; and the snapshot has what its votes had left."""
+    """The client sends the + for longer than usual; and the snapshot has the tombstones of its votes."""
     monkeypatch.setattr("holdtight.stores.redis.handshake.VOUCHED_SECONDS", 1e9)
     nodes = start_nodes(max_ttl=MAX_TTL, ttl=TTL)
     client, other = (open_client(nodes.urls, max_ttl=MAX_TTL, ttl=TTL) for _ in range(2))
 
     def leaves_a_mark() -> bool:
-        for server in nodes.servers:  # a withdrawal, had an answer been late, would have left what has no mark
+        for server in nodes.servers:  # after a late answer a withdrawal would have left a tombstone without the mark
             server.command("DEL", "ht:{a}", "ht:{a}:w")
         for _ in range(20):
             other.release(other.acquire("a", wait=5))
@@ -109,7 +109,7 @@ def test_a_client_whose_votes_had_passed_the_guard_before_is_refused_as_well(
         except QuorumNotReached as error:
             if "closed the connection" not in str(error):
                 raise
-            return None  # it was connected to nodes that went away, and hears of it only now
+            return None  # it was connected to nodes that restarted, and notices only now
 
     nobody_else_has_it(lease, other, ask)
 
@@ -117,11 +117,11 @@ def test_a_client_whose_votes_had_passed_the_guard_before_is_refused_as_well(
 def test_a_flush_under_connections_that_vouch_for_the_node_is_noticed(
     start_nodes: StartNodes, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No server restarts here, so that every connection goes on, and with it what it stands for."""
+    """No server restarts here, so that every connection lives on and keeps its +."""
     monkeypatch.setattr("holdtight.stores.redis.handshake.VOUCHED_SECONDS", 1e9)
     monkeypatch.setattr(
         "holdtight.stores.redis.handshake._LOOKS", 10**9
-    )  # the node may be among the last to answer many times
+    )  # the node may be among the last to answer many times in a row
     nodes = start_nodes(max_ttl=MAX_TTL, ttl=TTL)
     client, other = (open_client(nodes.urls, max_ttl=MAX_TTL, ttl=TTL) for _ in range(2))
     server = nodes.servers[2]
@@ -134,7 +134,7 @@ def test_a_flush_under_connections_that_vouch_for_the_node_is_noticed(
         wait_for(lambda: not str(server.command("GET", "ht:{a}")).startswith("x1"))
 
     def votes_without_a_look() -> bool:
-        server.command("DEL", "ht:{a}")  # a withdrawal, had its answer been late, would have left what has no mark
+        server.command("DEL", "ht:{a}")  # after a late answer a withdrawal would have left a tombstone without the mark
         take()
         server.command("DEL", "ht:stamp")
         take()
@@ -215,7 +215,7 @@ def test_the_first_start_waits_for_max_ttl_or_for_the_operator(
 def test_a_node_that_nobody_has_asked_since_its_start_is_said_to_be_guarded(
     nodes: Nodes, open_client: OpenClient
 ) -> None:
-    """It has no stamp yet: that is its answer, and not one to wait for."""
+    """It has no stamp yet: that is an answer, not a missing one."""
     client = open_client(nodes.urls)
     for server in nodes.servers[:2]:
         server.flushall()

@@ -1,4 +1,4 @@
-"""Whatever happens to the caller or to a reply: no vote is left behind, nobody holds what another has."""
+"""Whatever happens to the caller or to a reply: no vote is left behind, and no owner holds what another has."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_cancelled_while_connecting_it_leaves_no_vote_behind(nodes: Nodes) -> No
 
 
 def test_interrupted_at_any_moment_of_a_vote_it_leaves_none_behind(nodes: Nodes) -> None:
-    """Three nodes belong to somebody else, so that every round has two votes to give back."""
+    """Another owner has three nodes, so that every round has two votes to give back."""
     chance = random.Random(11)
     somebody = b"x1-" + b"s" * 24 + b"1700000000000000"
     for server in nodes.servers[:3]:
@@ -106,7 +106,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], None]]:
-    """What interrupts this thread, from another."""
+    """Interrupts this thread from another."""
     before = signal.signal(signal.SIGUSR1, _interrupt)
     try:
         yield lambda: os.kill(os.getpid(), signal.SIGUSR1)
@@ -115,7 +115,7 @@ def interrupts() -> Iterator[Callable[[], None]]:
 
 
 def warm(locks: Locks, nodes: Nodes) -> None:
-    """Until it has a connection to every node, so that all are asked in one go."""
+    """Waits until it has a connection to every node, so that one broadcast asks all."""
 
     def on_all() -> bool:
         lease = locks.lock("warm").acquire(wait=5)
@@ -130,7 +130,7 @@ def warm(locks: Locks, nodes: Nodes) -> None:
 
 
 def test_interrupted_while_all_nodes_are_asked_at_once_it_leaves_no_vote_behind(nodes: Nodes) -> None:
-    """Two have voted, three never heard of it, and hear of it when it has been given up."""
+    """Two have voted; three have not got the request, and get it when it has been given up."""
     with Side(nodes) as side, Locks(side.urls, ttl=30) as locks, interrupts() as interrupt:
         warm(locks, nodes)
         for index in (0, 1, 2):
@@ -168,7 +168,7 @@ def test_interrupted_while_all_nodes_are_told_of_the_release_it_leaves_no_vote_b
             lease.release()
         watcher.join()
         for index in (0, 1, 2):
-            side.proxies[index].cut()  # what was on its way is lost
+            side.proxies[index].cut()  # requests in flight are lost
         side.heal()
         wait_for(lambda: free(nodes, "a"), within=8)
 
@@ -186,11 +186,11 @@ def test_interrupted_before_any_node_is_told_of_the_release_it_leaves_no_vote_be
 
 
 def test_interrupted_between_two_nodes_that_are_told_of_the_release_it_leaves_no_vote_behind(nodes: Nodes) -> None:
-    """Two have been told when it comes, the third may have been, and two have not."""
+    """Two nodes have got the request when the interrupt comes, the third may have, and two have not."""
     with Locks(nodes.urls, ttl=30) as locks:
         warm(locks, nodes)
         for pool in locks.groups.pools:
-            pool.knows.add(RESIGN)  # as it does, which we may not have heard yet: they are told in one go
+            pool.knows.add(RESIGN)  # the nodes know the script; if the client knows that, it uses one broadcast
         lease = locks.lock("a").acquire()
         (group,) = locks.groups.idle
         connection, _, link, owe = group.senders[2]
@@ -216,7 +216,7 @@ def test_nodes_that_refuse_the_release_are_told_again_by_the_keeper(nodes: Nodes
 
 
 def test_cancelled_while_nodes_refuse_the_release_it_is_seen_through_by_the_keeper(nodes: Nodes) -> None:
-    """Nobody is there any more to hear that three would not have it."""
+    """No caller is left to read that three nodes refuse."""
 
     async def scene(side: Side) -> None:
         async with AsyncLocks(side.urls, ttl=30) as locks:
@@ -241,7 +241,7 @@ def test_cancelled_while_nodes_refuse_the_release_it_is_seen_through_by_the_keep
             wait_for(lambda: free(nodes, "a"), within=8)
 
     with Locks(nodes.urls) as others:
-        warm(others, nodes)  # all nodes know the scripts: none is told too late
+        warm(others, nodes)  # all nodes know the scripts: no request is repeated late
     with Side(nodes) as side:
         asyncio.run(scene(side))
 
@@ -256,7 +256,7 @@ def test_replies_that_get_lost_on_any_two_nodes_change_nothing(nodes: Nodes, ope
                 side.proxies[index].swallow_reply(asks(chance.choice([VOTE, RESIGN])), cut=True)
             lease = client.acquire("a", wait=10)
             assert other.try_acquire("a") is None
-            with suppress(QuorumNotReached):  # it may have held on those two: the keeper tells them again
+            with suppress(QuorumNotReached):  # those two may still have the vote: the keeper asks them again
                 client.release(lease)
             second = other.acquire("a", wait=10)
             assert second.fence > lease.fence
@@ -265,7 +265,7 @@ def test_replies_that_get_lost_on_any_two_nodes_change_nothing(nodes: Nodes, ope
 
 
 def test_votes_that_come_after_the_release_are_refused(nodes: Nodes, open_client: OpenClient) -> None:
-    """A node got the vote late, by a connection that had been given up, after the lock was given back."""
+    """A node got the vote late, on a connection that had been given up, after the release."""
     with Side(nodes) as side:
         client, other = open_client(side.urls, ttl=30), open_client(nodes.urls)
         client.release(client.acquire("a"))
@@ -283,7 +283,7 @@ def test_votes_that_come_after_the_release_are_refused(nodes: Nodes, open_client
 def test_a_node_that_voted_after_the_grant_is_told_of_the_release_however_late_that_is(
     nodes: Nodes, open_client: OpenClient
 ) -> None:
-    """Its answer came when nobody waited for it, and what it was asked cannot be on its way any more."""
+    """Its answer came when no caller waited for it, and the request cannot be in flight any more."""
     with Side(nodes) as side:
         client = open_client(side.urls)
         warm_client(client, nodes)
@@ -294,7 +294,7 @@ def test_a_node_that_voted_after_the_grant_is_told_of_the_release_however_late_t
         assert len(lease.nodes) == 3
         wait_for(lambda: all(votes_of(nodes, "a")))
         side.heal()
-        time.sleep(2.1)  # more than a third of the ttl, which is how long a node may take to vote if nobody waits
+        time.sleep(2.1)  # more than a third of the ttl, which a node may take to vote when no caller waits
         client.release(lease)
         wait_for(lambda: free(nodes, "a"), within=2)  # its time would end only after that
 

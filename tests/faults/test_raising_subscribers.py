@@ -1,4 +1,4 @@
-"""A subscriber raises what is no Exception, as `sys.exit()` does: it ends the call, and no lock stays behind."""
+"""A subscriber raises a BaseException, as `sys.exit()` does: it ends the call, and no lock stays behind."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TTL = 60.0
 
 
 class Halt(BaseException):
-    """As SystemExit, which an event loop would end with."""
+    """Like SystemExit, which would end an event loop."""
 
 
 def halting(client: Client, *kinds: type[Event]) -> list[Event]:
-    """From now on the client's subscriber raises on these. What another has heard since then."""
+    """From now on the client's subscriber raises on these events. Returns what another subscriber has got since."""
     heard: list[Event] = []
 
     def halt(event: Event) -> None:
@@ -55,7 +55,7 @@ def url(request: pytest.FixtureRequest, private_server: RunningServer) -> str:
 
 
 def takes(client: Client, colour: Colour, what: str) -> list[Callable[[], Any]]:
-    """All ways to take it."""
+    """All ways to take a lock."""
     lock = WHAT[what](client.locks)
     enter = "__enter__" if colour == "sync" else "__aenter__"
     return [lock.acquire, lock.try_acquire, getattr(lock, enter), getattr(lock.hold(), enter)]

@@ -45,7 +45,7 @@ def test_ctrl_c_at_any_moment_of_taking_and_giving(
     for _ in range(6):
         child = start_child(ending.take_and_give_until_interrupted, private_server.url, colour)
         child.expect("ready")
-        time.sleep(chance.uniform(0, 0.01))  # the moment, not a synchronisation
+        time.sleep(chance.uniform(0, 0.01))  # picks the moment; not a synchronisation
         interrupted(child)
         free_within_its_ttl(private_server)
 

@@ -1,4 +1,4 @@
-"""Fault 6 of the peers: a server that says nothing costs the wait that was asked for, and no more."""
+"""Fault 6 of the peers: a silent server costs the caller's wait, and no more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.servers import RunningServer
 def silence(
     request: pytest.FixtureRequest, private_server: RunningServer, proxy: Proxy
 ) -> Iterator[Callable[[], None]]:
-    """Makes what answers at proxy.url silent."""
+    """Makes the server behind proxy.url silent."""
     yield private_server.pause if request.param == "stopped" else proxy.black_hole
     private_server.resume()
 
@@ -68,7 +68,7 @@ def test_a_wait_without_end_gives_up_on_a_server_that_never_answered(proxy: Prox
 def test_a_server_that_falls_silent_while_one_waits_in_line_costs_the_undo_and_no_more(
     private_server: RunningServer, proxy: Proxy, open_client: OpenClient, silence: Callable[[], None]
 ) -> None:
-    """The wait ends; then the second for the undo. What was not answered at the end is not called held."""
+    """The wait ends, then the second for the undo. Without an answer at the end the error names no holder."""
     client, holder = open_client(proxy.url), open_client(private_server.url)
     held = holder.acquire("a")
     waiter = start(lambda: took(lambda: client.acquire("a", wait=1)))

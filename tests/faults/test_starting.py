@@ -1,4 +1,4 @@
-"""The very first use, with something in the middle of it: a signal handler that takes a lock, a Ctrl-C, a fork."""
+"""The very first use, interrupted by something: a signal handler that takes a lock, a Ctrl-C, a fork."""
 
 from __future__ import annotations
 

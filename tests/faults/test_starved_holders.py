@@ -1,4 +1,4 @@
-"""A holder that is kept from running: still held if the keeper runs, known to be lost if nothing could."""
+"""A holder that cannot run: its lease is held if the keeper runs, and known to be lost if nothing could run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_lock_outlives_an_event_loop_that_is_blocked(private_server: RunningSe
 def test_a_loop_that_was_blocked_reads_what_has_come_before_it_loses_patience(
     private_server: RunningServer,
 ) -> None:
-    """The request had not even left when the loop was blocked for longer than one waits for a reply."""
+    """The request had not been sent when the loop was blocked for longer than the patience for a reply."""
 
     async def main() -> None:
         async with AsyncLocks(private_server.url) as locks:
@@ -88,7 +88,7 @@ def test_a_lock_outlives_busy_threads(private_server: RunningServer) -> None:
 
 
 def hold_beside_busy_threads(url: str | list[str], leases: int, ttl: float, threads: int, seconds: float) -> int:
-    """How many are lost."""
+    """The number of lost leases."""
     with Locks(url) as locks:
         held = [locks.lock(f"n{number}", ttl=ttl).acquire() for number in range(leases)]
         with busy_threads(threads):
@@ -161,7 +161,7 @@ def test_a_keeper_that_is_late_says_so_once_and_before_anything_is_lost(
 
 
 def hold_and_check(url: str, colour: str) -> None:
-    """In a child: holds, says so, is stopped by the test, and looks as soon as it runs again."""
+    """In a child: holds, says so, is stopped by the test, and checks as soon as it runs again."""
 
     async def hold() -> None:
         async with AsyncLocks(url) as locks:
@@ -180,7 +180,7 @@ def wait_for_the_stop(lease: object) -> None:
     print("held", flush=True)
     while True:
         now = time.monotonic()
-        if now - last > 1:  # we have been stopped: the very next thing is the look
+        if now - last > 1:  # the test has stopped us: check at once
             with pytest.raises(LeaseLost) as lost:
                 lease.check()
             reason = lost.value.reason

@@ -1,6 +1,6 @@
 """Random sequences of operations give the same answers in memory and on every real server.
 
-What a client sees is compared: who got what, which error, which fences rise, who holds and how much. The scripts
+What a client sees is compared: grants, errors, rising fences, holders and their permits. The scripts
 alone are compared with the engine, reply by reply and with time passing, in tests/scripts/test_machine.py.
 """
 
@@ -36,7 +36,7 @@ steps = st.one_of(
 
 
 class Player:
-    """Plays a sequence on one store, and writes down what it is told, in words that no clock or id enters."""
+    """Plays a sequence on one store, and records the answers without times and ids."""
 
     def __init__(self, locks: Locks, prefix: str) -> None:
         self._locks, self._prefix = locks, prefix

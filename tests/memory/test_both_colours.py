@@ -108,7 +108,7 @@ def test_threads_and_tasks_of_several_loops_lose_no_update(locks: Locks) -> None
     assert count == 3 * 25 + 2 * 3 * 25
 
 
-def test_who_waits_in_both_colours_is_served_in_the_order_of_the_line(locks: Locks) -> None:
+def test_waiters_of_both_colours_are_served_in_the_order_of_the_line(locks: Locks) -> None:
     served: list[str] = []
 
     def thread(name: str) -> None:
@@ -137,7 +137,7 @@ def test_who_waits_in_both_colours_is_served_in_the_order_of_the_line(locks: Loc
 
 
 def test_a_task_whose_loop_is_gone_costs_the_others_one_claim_window(locks: Locks) -> None:
-    """Its loop was stopped in the middle of its wait: nobody is left to be rung there."""
+    """Its loop was stopped in the middle of its wait: no task is left to be woken there."""
     loop = asyncio.new_event_loop()
     lease = locks.lock("a").acquire()
 

@@ -1,4 +1,4 @@
-"""A link to the store in this process: bells, batches, and what an interruption leaves behind."""
+"""A link to the store in this process: bells, batches, and the state after an interruption."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ring(stores: Stores, link: Link, message: bytes) -> None:
     stores.server("")._ears[link.inbox](message)
 
 
-def test_a_bell_wakes_who_is_parked_and_nobody_else(stores: Stores, link: Link) -> None:
+def test_a_bell_wakes_the_parked_owner_and_no_other(stores: Stores, link: Link) -> None:
     for message in (b"g" + OTHER, b"n" + OTHER + b"500", b"n" + OWNER + b"250"):
         ring(stores, link, message)
     assert link.park(OWNER, boottime() + 10) == Bell(0.25)
@@ -57,7 +57,7 @@ def test_a_bell_that_is_older_than_the_reply_is_dropped(stores: Stores, link: Li
     assert link.park(OWNER, boottime()) is None
     ring(stores, link, b"g" + OWNER)
     link.call_aside(command("TIME"), 1.0)
-    assert link.park(OWNER, boottime()) == Bell(), "kept by who asks about something else"
+    assert link.park(OWNER, boottime()) == Bell(), "a request about another name keeps the bell"
 
 
 def test_requests_are_answered_in_order_whether_sent_one_by_one_or_together(link: Link) -> None:
@@ -86,7 +86,7 @@ def test_a_link_that_is_dropped_or_closed_listens_no_more(stores: Stores, link: 
 
 
 class Interrupt(KeyboardInterrupt):
-    """As nobody else raises it."""
+    """Raised by these tests only."""
 
 
 def interrupt_next(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:

@@ -1,4 +1,4 @@
-"""The server in this process: what it answers, what it forgets, and what happens when it is interrupted."""
+"""The server in this process: its answers, what it forgets, and interruptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALICE, BOB = b"alice".ljust(24, b"-"), b"bob".ljust(24, b"-")
 
 
 class Desk:
-    """A server by the test's clock, asked as clients ask."""
+    """A server on the test's clock, with the requests of clients."""
 
     def __init__(self) -> None:
         self.now_us = START
@@ -79,7 +79,7 @@ def test_a_grant_whose_fence_is_not_the_time_has_the_long_form(desk: Desk) -> No
     assert desk.attempt(BOB) == [1, b"%d" % (START + 1), START // 1000, b""], "in the same microsecond"
     desk.now_us += 31_000_000
     reply = desk.attempt(ALICE)
-    assert reply == [1, b"%d" % desk.now_us, desk.now_us // 1000, BOB], "it tells who expired"
+    assert reply == [1, b"%d" % desk.now_us, desk.now_us // 1000, BOB], "it names the expired holder"
 
 
 def test_a_release_rings_the_next_in_line(desk: Desk) -> None:
@@ -192,7 +192,7 @@ def test_clients_that_come_and_go_do_not_stay(desk: Desk) -> None:
 def test_a_store_that_nobody_uses_and_that_holds_nothing_is_empty(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.release(ALICE)
-    assert not desk.server.empty, "somebody listens"
+    assert not desk.server.empty, "a listener is there"
     desk.server.unsubscribe(b"inbox")
     assert not desk.server.empty, "the fence is remembered for a while"
     desk.now_us += 10_001_000
@@ -204,7 +204,7 @@ def test_a_store_that_nobody_uses_and_that_holds_nothing_is_empty(desk: Desk) ->
 
 @pytest.fixture
 def interrupted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
-    """The next grant is interrupted, when it has been decided and not yet been given."""
+    """Interrupts the next grant between the decision and the reply."""
 
     def arm(what: Callable[[], None]) -> None:
         grant = Name._grant

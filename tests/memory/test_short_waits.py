@@ -1,4 +1,4 @@
-"""A wait that is over before a place in line needs to be kept: what is left of it when it goes wrong."""
+"""A wait that ends before the first heartbeat: nothing is left behind when it fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ names = (f"memory://short-{number}" for number in itertools.count())
 
 
 class Pair:
-    """One who holds, and one who waits and has been here before."""
+    """A holder, and a waiter that has held the lock before."""
 
     def __init__(self, stack: ExitStack) -> None:
         url = next(names)
@@ -34,7 +34,7 @@ class Pair:
         return future
 
     def on_confirmation(self, what: Callable[[Any], Any]) -> None:
-        """The second request of the waiter's link is answered by `what`, which is given the real answer."""
+        """`what` gets the real answer to the second request of the waiter's link, and returns the one to use."""
         (link,) = self.client.transport.idle
         call, count = link.call, itertools.count()
         link.call = lambda *given: what(call(*given)) if next(count) else call(*given)  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""The stores of a process: who shares one, who does not, and when one is forgotten."""
+"""The stores of a process: which clients share one, and when one is forgotten."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_stores_that_are_as_good_as_new_are_forgotten(own_stores: tuple[Stores, 
     assert first() is None
 
 
-def test_a_store_that_somebody_is_connected_to_is_never_forgotten(own_stores: tuple[Stores, list[int]]) -> None:
+def test_a_store_with_a_connection_is_never_forgotten(own_stores: tuple[Stores, list[int]]) -> None:
     those, now = own_stores
     client = Client("ht")
     link = those.open("kept", client, runtime)

@@ -1,4 +1,4 @@
-"""No plan is just closed, in tests neither: what a test left under way is ended as a driver would end it."""
+"""No plan is just closed, not even in tests: the fixture ends unfinished plans as a driver would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scripted world for the detector: who holds, who waits, what is published; and one who waits in it."""
+"""A scripted world for the detector: holders, waiters, what is published; and one waiter in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def owner(name: str) -> Owner:
 
 
 class Graph:
-    """Who holds, who waits and what is published: all that a detector can ask about, and its ledger."""
+    """Holders, waiters and what is published: all that a detector can ask about, and its ledger."""
 
     def __init__(self) -> None:
         self.holders: dict[str, tuple[Owner, ...]] = {}
@@ -78,7 +78,7 @@ class Graph:
 
 
 class Scene:
-    """One who holds "a" (as grant "mine") and waits for "orders", which another (grant "b") holds."""
+    """A waiter that holds "a" (as grant "mine") and waits for "orders", which another (grant "b") holds."""
 
     def __init__(self, *, held: tuple[str, ...] = ("mine",), after: float = 1.0, wait: float | None = None) -> None:
         self.graph = Graph()
@@ -106,7 +106,7 @@ class Scene:
         self.run.until_due()
 
     def finish_run(self, meanwhile: Callable[[Named], object] = lambda step: None) -> None:
-        """Answers from the graph until the waiter is parked again, or done; `meanwhile` comes before each answer."""
+        """Answers from the graph until the waiter is parked again, or done; `meanwhile` runs before each answer."""
         while isinstance(self.run.wish, Named) and self.run.wish.verb in (*ASIDE, "retract", "records"):
             step = self.run.wish
             meanwhile(step)

@@ -1,4 +1,4 @@
-"""A quorum of five nodes that are not there, and an acquisition that is fed with their answers."""
+"""A scripted quorum of five nodes, and an acquisition that gets their answers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ScriptedClaim:
     def meaning(self, said: ServerSaid) -> LockError:
         return error_replies.meaning(said, name="orders", server="redis://a")
 
-    # What contend's Question has besides, and a quorum never asks.
+    # The rest of contend's Question, which a quorum never uses.
 
     def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step:
         raise AssertionError
@@ -106,7 +106,7 @@ class Election(Run[Granted | None]):
         return step.owner
 
     def nodes(self, *said: Any, after: float = 0.0) -> Election:
-        """What the nodes have answered when the driver finds the outcome certain."""
+        """The nodes' answers when the driver finds the outcome certain."""
         fan = self.fans()
         heard: list[Any] = [*said, *[None] * (len(fan.steps) - len(said))]
         assert fan.certain(heard), f"{heard} decides nothing"

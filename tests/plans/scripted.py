@@ -1,4 +1,4 @@
-"""A driver that does nothing by itself: the test says what comes of each Step and Park, and the time."""
+"""A driver that does nothing by itself: the test decides the result of each Step and Park, and the time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Named(Step):
 
 
 class Lock:
-    """What the plans know of a store: a Question, an Ending and an Inspected in one."""
+    """The store as plans see it: a Question, an Ending and an Inspected in one."""
 
     def __init__(self, *, ttl: float = 10.0, max_waiters: int = 100) -> None:
         self.claim = Claim("orders", ttl)

@@ -1,4 +1,4 @@
-"""The wait loop on a store that keeps no line: it is asked again, now and then, until the wait has ended."""
+"""The wait loop on a store that keeps no line: it asks again, now and then, until the wait has ended."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_last_look_is_when_the_wait_ends() -> None:
 
 def test_a_wait_that_ends_between_two_looks_at_the_clock_still_has_its_last_look() -> None:
     class Passing(Clock):
-        """Time passes with every look from now on."""
+        """Time passes with every attempt from now on."""
 
         step = 0.0
 
@@ -70,7 +70,7 @@ def test_a_wait_that_ends_between_two_looks_at_the_clock_still_has_its_last_look
     assert run.result is None
 
 
-def test_who_wants_an_error_gets_one_when_the_wait_ends() -> None:
+def test_a_caller_that_wants_an_error_gets_one_when_the_wait_ends() -> None:
     run = ask(HELD, wait=0.2)
     run.until_due()
     run.answer(HELD)
@@ -79,7 +79,7 @@ def test_who_wants_an_error_gets_one_when_the_wait_ends() -> None:
     assert isinstance(run.error, LockTimeout)
 
 
-def test_who_does_not_wait_has_the_answer() -> None:
+def test_a_caller_that_does_not_wait_has_the_answer() -> None:
     run = ask(Denied(b"", 0.0), wait=0, or_none=True)
     assert run.done
     assert run.result is None

@@ -232,7 +232,7 @@ def finish(run: Run[Granted | None], model: Model) -> None:
 
 
 def marker_elsewhere(withdrawal: Named) -> int:
-    """The marker of what is sent when the connection of the deed is gone."""
+    """The marker of the request that is sent when the connection of the attempt is gone."""
     assert isinstance(withdrawal.otherwise, Named)
     assert withdrawal.otherwise.verb == "withdraw"
     marker = withdrawal.otherwise.details["marker"]

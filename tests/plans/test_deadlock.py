@@ -1,4 +1,4 @@
-"""The detector, branch by branch: when it looks, what it asks, what it believes."""
+"""The detector, branch by branch: when it searches, what it asks, what it accepts as a circle."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_pauses_between_runs_are_neither_too_short_nor_longer_than_a_publication
     assert most < PUBLISHED_MS / 1000
 
 
-def test_who_holds_nothing_any_more_asks_nothing() -> None:
+def test_a_waiter_that_holds_nothing_any_more_asks_nothing() -> None:
     scene = Scene()
     scene.held.clear()
     scene.until_next_run()
@@ -94,7 +94,7 @@ def test_a_holder_that_waits_for_nothing_ends_the_search() -> None:
 
 
 def test_a_publication_whose_waiter_is_not_in_line_ends_the_search() -> None:
-    """It has outlived its wait."""
+    """The note has outlived its wait."""
     scene = Scene()
     scene.close_the_circle()
     scene.graph.line.remove(("a", owner("1")))
@@ -103,7 +103,7 @@ def test_a_publication_whose_waiter_is_not_in_line_ends_the_search() -> None:
     assert scene.graph.count("blockers") == 2
 
 
-def test_who_is_not_in_line_itself_finds_nothing() -> None:
+def test_a_caller_that_is_not_in_line_itself_finds_nothing() -> None:
     scene = Scene()
     scene.close_the_circle()
     scene.graph.line.remove(("orders", OWNER))
@@ -124,7 +124,7 @@ def test_a_cycle_of_others_is_theirs() -> None:
 
 
 def chain_of(length: int) -> Scene:
-    """So many hold one lock each and wait for the next one's."""
+    """That many owners each hold a lock and wait for the next one's."""
     scene = Scene()
     scene.graph.holders["orders"] = (owner("g0"),)
     for at in range(length):
@@ -207,7 +207,7 @@ def nobody_reads_twice(watch: Watch, cycle: deadlock.Cycle) -> Generator[Step | 
 @pytest.mark.parametrize("reads", [2, 1], ids=["read twice", "read once"])
 def test_edges_of_different_moments_are_no_cycle(monkeypatch: pytest.MonkeyPatch, reads: int) -> None:
     """b waits for c, gives up, and lets us have "orders"; only then the owner of c begins to wait for us. There never
-    was a circle, but who looks at one after the other sees it. Reading once takes it for one."""
+    was a circle, but a detector that reads one after the other sees one. Reading once is not enough."""
     scene = Scene()
     scene.graph.waits("b", "1", "c")
     scene.graph.holders["c"] = (owner("c"),)
@@ -259,7 +259,7 @@ def test_whatever_changes_between_the_readings_is_no_cycle(change: str) -> None:
     assert (scene.tally.runs, scene.tally.dismissed, scene.tally.found) == (1, 1, 0)
 
 
-# Several keep one from a name.
+# Several owners block one waiter.
 
 
 def test_a_cycle_through_any_of_several_holders_is_one() -> None:
@@ -283,8 +283,8 @@ def test_the_shortest_of_several_cycles_is_told() -> None:
     assert scene.error().cycle == ("a", "orders", "a")
 
 
-def test_waiting_for_a_name_that_one_holds_oneself_is_a_cycle_of_one() -> None:
-    """By another client, or as a reader who wants to write."""
+def test_waiting_for_a_name_that_the_waiter_itself_holds_is_a_cycle_of_one() -> None:
+    """By another client, or as a reader that wants to write."""
     scene = Scene()
     scene.graph.holders["orders"] = (owner("mine"),)
     scene.look()

@@ -1,4 +1,4 @@
-"""Who gives up; and that the wait goes on, whatever comes of a run, and leaves nothing published."""
+"""Which member gives up; the wait goes on, whatever the result of a run, and leaves nothing published."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_publication_that_may_have_arrived_is_taken_back(stop: BaseException) 
 
 
 @pytest.mark.parametrize("withdrawal", [1, SENT, KeyboardInterrupt()])
-def test_who_is_interrupted_withdraws_first_and_takes_back_then(withdrawal: Any) -> None:
+def test_an_interrupted_waiter_withdraws_first_and_takes_its_note_back_then(withdrawal: Any) -> None:
     scene = Scene()
     scene.look()
     scene.run.answer(KeyboardInterrupt())
@@ -204,7 +204,7 @@ def test_an_interruption_while_taking_back_gives_the_new_grant_away_again() -> N
 
 
 @pytest.mark.parametrize("failure", [SENT, LOADING])
-def test_what_cannot_be_taken_back_keeps_nobody_from_his_lock(failure: Exception) -> None:
+def test_a_note_that_cannot_be_taken_back_keeps_no_waiter_from_its_lock(failure: Exception) -> None:
     scene = Scene(held=("mine", "other"))
     scene.look()
     scene.run.answer(Bell())

@@ -79,7 +79,7 @@ def test_the_undo_waits_only_for_nodes_that_are_known_to_have_voted() -> None:
     assert not run.fans().certain([None, None, None, 1, None])
 
 
-def test_who_is_denied_looks_again_soon_or_when_any_node_rings() -> None:
+def test_a_denied_waiter_asks_again_soon_or_when_any_node_rings() -> None:
     run = Election()
     run.nodes(NO, NO, NO, NO, NO)
     park = run.sleeps()

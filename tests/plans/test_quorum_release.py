@@ -1,4 +1,4 @@
-"""A quorum's release, fed with the answers of five nodes that are not there."""
+"""A quorum's release, with the scripted answers of five nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the answer to a renewal means, and which ttl to ask for next."""
+"""The meaning of the answers to a renewal, and which ttl to ask for next."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Both colours behind one face, so that every scenario is written once.
+"""Both colours behind one interface, so that every scenario is written once.
 
-A scenario is an `async def` that speaks to `AsyncLocks`. In the asyncio colour that is what it gets, on an event loop
-of its own: asyncio's or, as servers like uvicorn prefer it, uvloop's. In the blocking colour it gets `Locks` dressed to
-look alike: every `await` of a dressed object calls the blocking method and comes back at once, so that the coroutine
-runs in its thread from beginning to end without a loop. Whoever acts is an *actor*: a task in one colour, a thread in
+A scenario is an `async def` that speaks to `AsyncLocks`. In the asyncio colour it gets one, on an event loop
+of its own: asyncio's or, as servers like uvicorn prefer, uvloop's. In the blocking colour it gets a wrapper around
+`Locks`: every `await` of a wrapped object calls the blocking method and comes back at once, so that the coroutine
+runs in its thread from beginning to end without a loop. What acts is an *actor*: a task in one colour, a thread in
 the other.
 """
 
@@ -41,13 +41,13 @@ __all__ = ["COLOURS", "PATIENCE", "Actor", "Colour", "bare"]
 T = TypeVar("T")
 Scene = Coroutine[Any, Any, T]
 PATIENCE = 30.0
-"""Seconds after which somebody who waits for an actor has waited in vain."""
+"""Seconds after which a wait for an actor fails."""
 LONGEST = 90.0
 """Seconds after which a scenario hangs."""
 
 
 class Actor(ABC, Generic[T]):
-    """Somebody who acts on his own."""
+    """Acts on its own: a task or a thread."""
 
     @property
     @abstractmethod
@@ -55,7 +55,7 @@ class Actor(ABC, Generic[T]):
 
     @abstractmethod
     async def result(self, within: float = PATIENCE) -> T:
-        """What came of it: the value, or the exception raised here."""
+        """Its result: returns the value, or raises the exception here."""
 
 
 class Colour(ABC):
@@ -63,7 +63,7 @@ class Colour(ABC):
 
     @abstractmethod
     def run(self, scene: Scene[T]) -> T:
-        """The whole scenario, from outside. AssertionError if it hangs."""
+        """Runs the whole scenario. AssertionError if it hangs."""
 
     @abstractmethod
     def open(self, target: Any, **options: Any) -> AsyncLocks: ...
@@ -76,7 +76,7 @@ class Colour(ABC):
 
     @abstractmethod
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Calls what belongs to this colour."""
+        """Calls a function of this colour."""
 
     @abstractmethod
     def function(self, scene: Callable[..., Scene[Any]]) -> Callable[..., Any]:
@@ -237,7 +237,7 @@ class Blocking(Colour):
         def plain(*args: Any, **kwargs: Any) -> Any:
             return _finish(scene(*args, **kwargs))
 
-        del plain.__wrapped__  # it is not the coroutine function that inspect would find there
+        del plain.__wrapped__  # otherwise inspect would find a coroutine function there
         return plain
 
     def dressed(self, what: Any) -> Any:
@@ -247,7 +247,7 @@ class Blocking(Colour):
 
 
 class Dress:
-    """An object of the blocking colour. What is not written out below neither blocks nor awaits."""
+    """An object of the blocking colour. Methods that are not listed below neither block nor await."""
 
     def __init__(self, real: Any) -> None:
         self.real = real

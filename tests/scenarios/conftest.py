@@ -1,9 +1,9 @@
 """Every scenario × colour × kind × server flavour, the memory store among them.
 
-What only a real server can show is marked `real_server("why")`, what is not for permits `locks_only("why")`. What no
-server decides is played in memory alone (`test_wrong_input.py`). The kinds that differ from the exclusive lock by their
-scripts alone are played on one real server or in memory, and what differs by its event loop alone with the exclusive
-lock on one real server; everywhere else by `make faults`.
+`real_server("why")` marks scenarios that only a real server can show, `locks_only("why")` those that are not for
+permits. Scenarios that no server decides run in memory alone (`test_wrong_input.py`). Kinds that differ from the
+exclusive lock only by their scripts run on one real server or in memory, and event loops with the exclusive lock on one
+real server; `make faults` runs all combinations.
 """
 
 import inspect
@@ -56,7 +56,7 @@ def world(server: RunningServer | MemoryStore, kind: str, colour: Colour) -> Wor
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Scenarios are coroutines, and it is their world that runs them."""
+    """Scenarios are coroutines; their world runs them."""
     world = pyfuncitem.funcargs.get("world")
     if not inspect.iscoroutinefunction(pyfuncitem.obj) or not isinstance(world, World):
         return None

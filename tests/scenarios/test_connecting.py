@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real_server("it is about addresses, logins and encrypti
 
 
 async def expect_a_working_lock(world: World, target: object, **options: Any) -> None:
-    """Taken, contended, handed over and renewed there."""
+    """Takes, contends, hands over and renews there."""
     client = world.locks(target, **options)
     lock = world.lock(of=client, ttl=10)
     lease = await lock.acquire(wait=5)
@@ -144,7 +144,7 @@ async def test_under_a_name_that_the_server_shows(world: World) -> None:
 
 @pytest.fixture
 def user(server: RunningServer) -> Iterator[str]:
-    """An ACL user who may touch our keys and channels only."""
+    """An ACL user that may touch our keys and channels only."""
     rights = ("~ht:*", "resetchannels", "&ht:*", "+@all", "-@admin", "-@dangerous")
     server.add_user("worker", "pass:w/rd", *rights)
     yield "worker"

@@ -1,4 +1,4 @@
-"""Those who hold one lock and wait for another: a deadlock is found, told readably, one gives up, the rest go on."""
+"""Holders of one lock that wait for another: a deadlock is found and reported, one gives up, the rest go on."""
 
 import os
 import pickle
@@ -13,17 +13,17 @@ from tests.scenarios.colours import Actor
 from tests.scenarios.world import Stopwatch, World
 
 SOON = 0.1
-"""Seconds after which a waiter looks: long enough to be in line, short enough for a test."""
+"""Seconds after which a waiter searches: long enough to be in line, short enough for a test."""
 
 
 @pytest.fixture
 def kind() -> str:
-    """It is about several locks, and what other kinds do is said elsewhere."""
+    """These scenarios need several locks; other files cover the other kinds."""
     return "exclusive"
 
 
 class Circle:
-    """So many who each hold a lock and wait for the next one's."""
+    """That many actors each hold a lock and wait for the next one's."""
 
     def __init__(self, world: World, locks: Sequence[AsyncLock]) -> None:
         self.world, self.locks = world, locks
@@ -63,7 +63,7 @@ async def test_a_circle_through_a_reader_is_found(world: World) -> None:
     """The writer waits for every reader; one of them waits for the writer."""
     client = detecting(world)
     book, desk = client.rwlock("book", ttl=20), client.lock("desk", ttl=20)
-    other = await book.read().acquire()  # one more reader, who is in no circle
+    other = await book.read().acquire()  # one more reader, which is in no circle
     inside: list[str] = []
 
     async def read_then_take_the_desk() -> DeadlockDetected | None:
@@ -91,7 +91,7 @@ async def test_a_circle_through_a_reader_is_found(world: World) -> None:
     assert nothing_published(world)
 
 
-async def test_who_waits_for_one_of_many_permits_is_in_no_circle(world: World) -> None:
+async def test_a_waiter_for_one_of_many_permits_is_in_no_circle(world: World) -> None:
     client = detecting(world)
     gate, desk = client.semaphore("gate", permits=2, ttl=20), client.lock("desk", ttl=20)
     other = await gate.acquire()
@@ -173,7 +173,7 @@ async def test_it_is_told_as_an_event_too(world: World) -> None:
     assert [event.owner for event in ended] == [found.owner]
 
 
-async def test_who_gave_up_can_try_again(world: World) -> None:
+async def test_a_member_that_gave_up_can_try_again(world: World) -> None:
     client = detecting(world)
 
     async def stubborn(mine: str, others: str) -> int:
@@ -232,7 +232,7 @@ async def test_a_name_that_one_holds_by_way_of_another_client_is_a_circle_of_one
     assert nothing_published(world)
 
 
-# What is no deadlock.
+# No deadlock.
 
 
 async def hold_and_wait(world: World, client: AsyncLocks, mine: str, others: str, wait: float) -> str:
@@ -254,7 +254,7 @@ async def wait_for(client: AsyncLocks, name: str, wait: float) -> str:
 
 
 async def test_leases_outside_of_blocks_do_not_count(world: World) -> None:
-    """Anybody may release them."""
+    """Any thread or task may release them."""
     client = detecting(world)
     actors = [
         world.start(hold_and_wait(world, client, "a", "b", 0.6)),
@@ -282,7 +282,7 @@ async def test_what_hold_holds_does_not_count(world: World) -> None:
     assert client.deadlocks.found == 0
 
 
-async def test_who_holds_nothing_asks_nothing(world: World) -> None:
+async def test_a_waiter_that_holds_nothing_asks_nothing(world: World) -> None:
     client = world.locks(deadlock_after=0)
     lease = await world.lock("a").acquire()
     assert await wait_for(client, "a", 0.5) == "timeout"
@@ -328,7 +328,7 @@ async def test_a_circle_that_ends_by_itself_in_time_is_a_timeout(world: World) -
 
 
 async def test_a_long_wait_without_a_circle_goes_on(world: World) -> None:
-    """It looks again and again, keeps saying that it waits, and gets the lock."""
+    """It searches repeatedly, keeps its note published, and gets the lock."""
     client = detecting(world)
     lease = await world.lock("b").acquire()
 

@@ -1,4 +1,4 @@
-"""Deadlocks through readers and writers, who wait for all of them; and permits, which nobody follows."""
+"""Deadlocks through readers, and writers that wait for all of them; and permits, which are not followed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parametrize("kind", ["exclusive"], indirect=True)
 
 
 class Play:
-    """Those who hold one thing in a block and then, when all of them do, wait for another."""
+    """Actors that each hold one lock in a block and then, when all of them do, wait for another."""
 
     def __init__(self, world: World, client: AsyncLocks, members: int) -> None:
         self.world, self.client, self.members = world, client, members
@@ -34,7 +34,7 @@ class Play:
 
 
 async def test_a_writer_waits_for_every_reader_and_one_of_them_for_it(world: World) -> None:
-    """Others read as well and are innocent: the circle is found while they read on."""
+    """Other readers are no members: the circle is found while they read on."""
     client = detecting(world)
     book, play = client.rwlock("book"), Play(world, client, 2)
     innocents = [await book.read().acquire() for _ in range(3)]
@@ -50,7 +50,7 @@ async def test_a_writer_waits_for_every_reader_and_one_of_them_for_it(world: Wor
     assert not await book.locked()
 
 
-async def test_a_reader_behind_a_waiting_writer_waits_for_those_who_read(world: World) -> None:
+async def test_a_reader_behind_a_waiting_writer_waits_for_the_holding_readers(world: World) -> None:
     """One reads and waits for a lock; its holder wants to read too, but a writer came first."""
     client = detecting(world)
     book, play = client.rwlock("book"), Play(world, client, 2)
@@ -73,7 +73,7 @@ async def test_a_reader_behind_a_waiting_writer_waits_for_those_who_read(world: 
     assert nothing_published(world)
 
 
-async def test_readers_who_wait_for_each_others_locks_are_a_circle_too(world: World) -> None:
+async def test_readers_that_wait_for_each_others_locks_are_a_circle_too(world: World) -> None:
     client = detecting(world)
     one, other, play = client.rwlock("one"), client.rwlock("other"), Play(world, client, 2)
     actors = [
@@ -86,7 +86,7 @@ async def test_readers_who_wait_for_each_others_locks_are_a_circle_too(world: Wo
 
 
 async def test_permits_are_not_followed(world: World) -> None:
-    """Any of their holders may let one in: a circle through them is left to the waits."""
+    """Any of their holders may free a permit: only the waits' limits end a circle through them."""
     client = detecting(world)
     seats, play = client.semaphore("seats", permits=1), Play(world, client, 2)
     actors = [

@@ -1,4 +1,4 @@
-"""The stream of events: what is told, in which order, with which contents."""
+"""The stream of events: which come, in which order, with which contents."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ def kinds(events: Sequence[Event]) -> list[type[Event]]:
 
 async def test_a_free_lock_is_acquired_and_released(world: World) -> None:
     heard = world.listen()
-    for _ in range(2):  # by way of a new connection, and of one that is there
+    for _ in range(2):  # on a new connection, and on an open one
         async with world.lock("a") as lease:
             (acquired,) = heard
             assert isinstance(acquired, Acquired)
@@ -69,14 +69,14 @@ async def test_a_wait_in_vain_names_the_holder(world: World) -> None:
     assert not waited.acquired
 
 
-async def test_who_did_not_wait_timed_out_but_did_not_wait(world: World) -> None:
+async def test_a_caller_that_did_not_wait_timed_out_but_did_not_wait(world: World) -> None:
     waiting = world.locks()
     heard = world.listen(waiting)
     async with world.lock() as lease:
         with pytest.raises(LockTimeout):
             await world.lock(of=waiting).acquire(wait=0)
         assert await world.lock(of=waiting).try_acquire() is None
-    (timed_out,) = heard  # None is an answer, and nothing happened
+    (timed_out,) = heard  # None is an answer, so there is no event
     assert isinstance(timed_out, TimedOut)
     assert timed_out.holder == lease.owner
 

@@ -1,7 +1,7 @@
 """Keys that are not ours are left as they are, and the error that a client raises says so.
 
-Which keys a script refuses, and in which situation, is said in `tests/scripts/test_foreign.py`. Here it is what a
-client makes of that: the scripts word it in one way, and each server words a key of another type in its own.
+`tests/scripts/test_foreign.py` shows which keys a script refuses, and in which situation. This file shows the client's
+errors: the scripts have one text, and each server has its own for a key of another type.
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ async def refused(world: World, lock: AsyncLock, key: str, *, look: bool = True)
     await lease.release()
 
 
-async def test_a_key_of_somebody_else_is_never_taken_for_a_lock(world: World) -> None:
+async def test_a_key_of_another_program_is_never_taken_for_a_lock(world: World) -> None:
     for found in FOREIGN:
         key = main_key(found)
         put(world, key, found)
@@ -64,7 +64,7 @@ async def test_a_foreign_key_where_the_waiters_are_kept_is_left_alone(world: Wor
 @pytest.mark.locks_only("permits stand in that key themselves, and are refused")
 @pytest.mark.parametrize("place", [":q", ":w"])
 async def test_a_foreign_key_in_the_way_of_a_queue_harms_nobody(world: World, place: str) -> None:
-    """Nobody can wait there, but the holder is well, and everything is as it was."""
+    """No waiter can queue there, but the holder keeps its lease, and nothing changes."""
     for found in ("string", "list", "set", "stream"):
         lock = world.lock(found, ttl=20)
         main, key = main_key(found), main_key(found) + place

@@ -1,4 +1,4 @@
-"""A held lock goes from hand to hand: between threads and tasks, and by detach and adopt."""
+"""A held lock changes its holder: between threads and tasks, and by detach and adopt."""
 
 import base64
 import json
@@ -39,7 +39,7 @@ async def test_a_detached_lease_is_at_an_end(world: World) -> None:
         lease.check()
     with pytest.raises(NotOwner):
         await lease.renew()
-    await lease.release()  # nothing to release, and nothing is
+    await lease.release()  # nothing to release
     adopted = await world.client.adopt(text)
     await lease.release()
     assert await world.lock().locked()
@@ -72,7 +72,7 @@ async def test_the_second_adopter_comes_too_late(world: World) -> None:
 async def test_the_ttl_of_detach_is_the_time_for_adopting(world: World) -> None:
     lock = world.lock(ttl=20)
     text = await (await lock.acquire()).detach(0.05)
-    async with world.lock(wait=10):  # nobody renews: it is free within that time
+    async with world.lock(wait=10):  # nothing renews it: it is free within that time
         pass
     with pytest.raises(LeaseLost) as caught:
         await world.client.adopt(text)

@@ -1,4 +1,4 @@
-"""Who is who: re-entry, and the deadlock with oneself. What a thread or task starts is somebody else."""
+"""Identity: re-entry, and a caller that waits for itself. What a thread or task starts is another caller."""
 
 import re
 
@@ -16,7 +16,7 @@ async def test_the_holder_enters_again_on_the_same_grant(world: World) -> None:
     before = sent()
     second = await lock.acquire()
     third = await lock.try_acquire()
-    assert sent() == before  # the server is asked nothing
+    assert sent() == before  # no request is sent
     assert third is not None
     assert first.fence == second.fence == third.fence
     assert first.owner == second.owner == third.owner
@@ -92,7 +92,7 @@ async def test_what_is_lost_cannot_be_entered_again(world: World) -> None:
     await (await lock.acquire(wait=10)).release()  # that grant is over; this is a new one
 
 
-async def test_waiting_for_oneself_is_an_error_at_once(world: World) -> None:
+async def test_a_task_that_waits_for_itself_gets_an_error_at_once(world: World) -> None:
     lock = world.lock("mine")
     async with lock:
         clock = Stopwatch()
@@ -113,7 +113,7 @@ async def test_waiting_for_oneself_is_an_error_at_once(world: World) -> None:
 
 
 async def test_waiting_for_a_lease_without_a_block_is_no_deadlock(world: World) -> None:
-    """Somebody else may release it."""
+    """Another thread or task may release it."""
     lock = world.lock()
     lease = await lock.acquire()
     with pytest.raises(LockTimeout):
@@ -186,7 +186,7 @@ async def test_an_actor_that_ended_leaves_no_identity_behind(world: World) -> No
     await lease.release()
 
 
-# A lease without a block: another may release it, so waiting for it is no deadlock. But one is told.
+# A lease without a block: another may release it, so waiting for it is no deadlock. But a log line says so.
 
 
 def very(world: World) -> str:
@@ -194,7 +194,7 @@ def very(world: World) -> str:
 
 
 @pytest.mark.parametrize("first", ["acquire", "try_acquire"])
-async def test_a_timeout_says_that_oneself_is_the_holder(world: World, first: str) -> None:
+async def test_a_timeout_says_that_the_caller_itself_is_the_holder(world: World, first: str) -> None:
     lock = world.lock()
     lease = await getattr(lock, first)()
     for wait in (0, 0.05):
@@ -225,7 +225,7 @@ async def test_others_are_told_who_holds_it(world: World) -> None:
     await theirs.release()
 
 
-async def test_what_is_carried_by_hold_or_handed_over_is_not_held_by_oneself(world: World) -> None:
+async def test_a_lease_of_hold_or_one_handed_over_is_not_held_by_the_caller_itself(world: World) -> None:
     lock = world.lock()
     async with lock.hold():
         with pytest.raises(LockTimeout) as caught:
@@ -233,7 +233,7 @@ async def test_what_is_carried_by_hold_or_handed_over_is_not_held_by_oneself(wor
     assert "this very" not in str(caught.value)
 
 
-async def test_a_log_line_tells_who_waits_for_oneself(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_log_line_warns_a_caller_that_waits_for_itself(world: World, caplog: pytest.LogCaptureFixture) -> None:
     lock = world.lock("mine", of=world.locks(deadlock_after=0.2))
     lease = await lock.acquire()
 
@@ -251,7 +251,9 @@ async def test_a_log_line_tells_who_waits_for_oneself(world: World, caplog: pyte
     assert re.search(very(world), said.message)
 
 
-async def test_nobody_is_told_who_waits_for_somebody_else(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_caller_that_waits_for_another_holder_gets_no_log_line(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     lock = world.lock("mine", of=world.locks(deadlock_after=0.01))
     lease = await lock.acquire()
     await world.until(lambda: lease.remaining() > 0)
@@ -263,7 +265,7 @@ async def test_nobody_is_told_who_waits_for_somebody_else(world: World, caplog: 
     assert not [each for each in caplog.records if "waits for itself" in each.message]
 
 
-async def test_several_that_were_taken_together_are_held_by_oneself(world: World) -> None:
+async def test_several_that_were_taken_together_are_held_by_the_caller_itself(world: World) -> None:
     locks = world.locks()
     lease = await locks.multi("a", "b").acquire()
     with pytest.raises(LockTimeout, match="'b'.*" + very(world)):
@@ -275,7 +277,7 @@ async def test_several_that_were_taken_together_are_held_by_oneself(world: World
     await lease.release()
 
 
-async def test_readers_and_permits_are_in_ones_own_way_only_if_they_must_be(world: World) -> None:
+async def test_readers_and_permits_block_their_own_holder_only_if_they_must(world: World) -> None:
     locks = world.locks()
     shared = locks.rwlock("shared")
     reading = await shared.read().acquire()

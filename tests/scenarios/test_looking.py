@@ -1,4 +1,4 @@
-"""Looking at a lock from outside: who holds it, who waits."""
+"""Looking at a lock from outside: its holders and waiters."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""A holder learns that its lease is lost, by every way there is, and once."""
+"""A holder learns of a lost lease in every possible way, and once."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ async def test_a_callback_for_what_is_lost_already_is_called_at_once(world: Worl
 async def test_a_callback_that_fails_harms_neither_the_next_nor_the_lease(world: World) -> None:
     called: list[Any] = []
     lease = await world.lock(ttl=0.1, renew=False).acquire()
-    if world.blocking:  # on a loop, what happens with its exceptions is the loop's affair
+    if world.blocking:  # the loop handles exceptions of callbacks by itself
         lease.on_lost(lambda lease: 1 / 0)
     lease.on_lost(called.append)
     lease.on_lost(called.append)
@@ -109,13 +109,13 @@ async def test_a_server_that_lost_its_data_is_noticed_at_the_next_renewal(world:
     clock = Stopwatch()
     world.server.flushall()
     assert await lease.wait_lost(10)
-    assert clock.seconds < ttl / 3 + 1.2  # its own clock alone would say so after the ttl
+    assert clock.seconds < ttl / 3 + 1.2  # by its own clock alone it would know after the ttl
     assert lease.reason is LossReason.EXPIRED
     async with world.lock() as other:
         assert other.fence > lease.fence
 
 
-@pytest.mark.locks_only("who else has a permit has not taken ours")
+@pytest.mark.locks_only("another owner with a permit has not taken ours")
 async def test_a_lock_that_another_took_meanwhile_is_lost_as_taken(world: World) -> None:
     lease = await world.lock(ttl=1.5).acquire()
     world.server.flushall()
@@ -165,7 +165,7 @@ async def test_the_bodys_own_exception_goes_through_with_the_loss_as_a_note(worl
     with pytest.raises(ZeroDivisionError) as caught:  # noqa: PT012
         async with lock if by == "with" else lock.hold() as lease:
             while not lease.lost:
-                time.sleep(0.01)  # without a look at the loop, which would cancel the body
+                time.sleep(0.01)  # without a turn of the loop, which would cancel the body
             raise ZeroDivisionError
     (note,) = caught.value.__notes__
     assert "'thing'" in note

@@ -1,4 +1,4 @@
-"""Clients and locks travel as settings; a lease does not travel."""
+"""Clients and locks are pickled as settings; a lease cannot be pickled."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Read-write locks: readers share, writers are alone, and nobody overtakes."""
+"""Read-write locks: readers share, writers are alone, and no waiter overtakes."""
 
 from functools import partial
 
@@ -83,7 +83,7 @@ async def test_a_run_of_readers_is_let_in_at_once(world: World) -> None:
     behind = world.start(lock.read().acquire())
     await world.in_line(lock.read(), 7)
     await writer.release()
-    leases = [await reader.result() for reader in readers]  # all five, though none of them has given back
+    leases = [await reader.result() for reader in readers]  # all five, though none of them has released
     assert not last.done
     assert not behind.done
     for lease in leases:
@@ -156,7 +156,7 @@ async def test_a_write_lease_becomes_a_read_lease_with_no_gap(world: World) -> N
     reader = await writer.downgrade()
     assert reader.kind is Kind.SHARED
     assert reader.fence > writer.fence
-    other = await waiting[0].result()  # whoever waited to read comes in
+    other = await waiting[0].result()  # a waiting reader comes in
     assert not last.done
     writer_over = writer.remaining()
     assert writer_over == 0
@@ -195,7 +195,7 @@ async def test_a_block_gives_back_what_it_was_downgraded_to(world: World) -> Non
         assert await world.apart(_can_read(lock))
         reader.check()
     assert not await lock.locked()
-    await reader.release()  # once more does no harm
+    await reader.release()  # a second release does no harm
 
 
 async def _can_read(lock: object) -> bool:

@@ -1,4 +1,4 @@
-"""A lease goes on by itself, as long as it should and no longer."""
+"""A lease is renewed by itself, as long as it should be and no longer."""
 
 import pytest
 
@@ -39,7 +39,7 @@ async def test_the_time_left_falls_and_is_never_more_than_the_servers(world: Wor
     await lease.release()
 
 
-@pytest.mark.locks_only("the keys of those who share never end early, see test_semaphores.py")
+@pytest.mark.locks_only("the keys of sharers never end early, see test_semaphores.py")
 async def test_renew_sets_the_time_left_and_never_adds_to_it(world: World) -> None:
     lease = await world.lock(ttl=20).acquire()
     await lease.renew(40)
@@ -57,7 +57,7 @@ async def test_renew_sets_the_time_left_and_never_adds_to_it(world: World) -> No
     await lease.release()
 
 
-@pytest.mark.locks_only("the keys of those who share never end early, see test_semaphores.py")
+@pytest.mark.locks_only("the keys of sharers never end early, see test_semaphores.py")
 async def test_a_shorter_ttl_is_what_is_renewed_with_from_then_on(world: World) -> None:
     lease = await world.lock(ttl=20).acquire()
     await lease.renew(1.5)
@@ -67,7 +67,7 @@ async def test_a_shorter_ttl_is_what_is_renewed_with_from_then_on(world: World) 
     await lease.release()
 
 
-@pytest.mark.locks_only("the keys of those who share never end early, see test_semaphores.py")
+@pytest.mark.locks_only("the keys of sharers never end early, see test_semaphores.py")
 async def test_renewing_by_hand_keeps_what_is_not_renewed_by_itself(world: World) -> None:
     lease = await world.lock(ttl=3, renew=False).acquire()
     for _ in range(3):
@@ -136,11 +136,11 @@ async def test_max_hold_ends_the_lease_but_releases_nothing_under_the_body(world
     assert lease.remaining() <= 0.4
     other = await world.lock().acquire(wait=15)
     assert 0.4 <= clock.seconds < 10
-    assert lease.lost  # before anybody else could have it
+    assert lease.lost  # before another owner could have it
     assert lease.reason is LossReason.MAX_HOLD
     assert other.fence > lease.fence
     await world.until(lambda: len(heard) >= 5)  # two of them took it
-    # It ended by its time: nobody released it.
+    # It ended by its ttl: no release came.
     assert {type(event) for event in heard} == {Acquired, Lost, PreviousExpired, Waited}
     with pytest.raises(NotOwner) as caught:
         await lease.release()

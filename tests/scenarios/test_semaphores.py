@@ -1,4 +1,4 @@
-"""Semaphores: so many permits and never more, first come, first served."""
+"""Semaphores: never more permits than the limit, first come, first served."""
 
 import pytest
 
@@ -49,7 +49,7 @@ async def test_a_large_request_is_not_starved_by_small_ones(world: World) -> Non
     await world.in_line(semaphore, 2)
     await leases[0].release()
     await leases[1].release()
-    assert await semaphore.try_acquire() is None  # two are free, and kept for who came first
+    assert await semaphore.try_acquire() is None  # two are free, and kept for the first waiter
     assert not small.done
     await leases[2].release()
     lease = await large.result()
@@ -93,13 +93,13 @@ async def test_each_in_line_waits_with_the_limit_it_brought(world: World) -> Non
     leases = [await many.acquire() for _ in range(3)]
     lowered, old = await world.line_up(many, few.acquire(), many.acquire())
     await leases.pop().release()
-    assert await many.try_acquire() is None  # one is free by the old limit, but none by that of who came first
+    assert await many.try_acquire() is None  # one is free by the old limit, but none by that of the first waiter
     assert not lowered.done
     assert not old.done
     await leases.pop().release()
     leases += [await lowered.result(), await old.result()]
     raised = await world.client.semaphore("gate", permits=4, ttl=20).try_acquire()
-    assert raised is not None  # a higher limit counts at once when nobody waits
+    assert raised is not None  # a higher limit counts at once when no waiter is there
     for lease in (raised, *leases):
         await lease.release()
 
@@ -120,7 +120,7 @@ async def test_permits_are_renewed(world: World) -> None:
         assert await world.apart(semaphore.try_acquire()) is None
 
 
-async def test_one_may_hold_several_in_blocks_but_not_wait_for_oneself(world: World) -> None:
+async def test_a_task_may_hold_several_in_blocks_but_not_wait_for_itself(world: World) -> None:
     semaphore = world.client.semaphore("gate", permits=2, ttl=20)
     async with semaphore, semaphore:
         with pytest.raises(DeadlockDetected):
@@ -195,7 +195,7 @@ async def test_permits_are_not_detached(world: World) -> None:
         lease.check()
 
 
-async def test_renew_sets_the_time_left_of_ones_own_permits_alone(world: World) -> None:
+async def test_renew_sets_the_time_left_of_its_own_permits_alone(world: World) -> None:
     semaphore = world.client.semaphore("gate", permits=2, ttl=20)
     lease, other = await semaphore.acquire(), await semaphore.acquire()
     await lease.renew(40)

@@ -1,4 +1,4 @@
-"""Taking a lock and giving it back, in every way there is."""
+"""All ways to take a lock and to give it back."""
 
 import pytest
 

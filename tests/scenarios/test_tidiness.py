@@ -1,4 +1,4 @@
-"""Nothing is left behind: not by those who forget, not by those who close, not on the server."""
+"""Nothing is left behind, in the process or on the server: by dropped clients, and by closed ones."""
 
 import gc
 import warnings

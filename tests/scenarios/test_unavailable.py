@@ -1,4 +1,4 @@
-"""When the server cannot be reached: raise, go on in this process, or go on without; said each time."""
+"""When the server cannot be reached: raise, lock in this process, or continue without a lock; each is reported."""
 
 import logging
 
@@ -9,7 +9,7 @@ from holdtight.events import Degraded
 from tests.scenarios.world import World
 from tests.support.memory import MEMORY
 
-# Where nobody answers, all flavours are alike; the one that answers in some of these need be no special one.
+# Servers that do not answer are all alike; where one answers in these scenarios, any flavour will do.
 pytestmark = pytest.mark.parametrize("shared_server", [MEMORY], ids=repr, indirect=True)
 
 NOBODY = "redis://127.0.0.1:1/0"
@@ -17,7 +17,7 @@ NOBODY = "redis://127.0.0.1:1/0"
 
 @pytest.fixture
 def kind() -> str:
-    """It is about what stands in for all of them."""
+    """These scenarios are about the stand-in, which is the same for all kinds."""
     return "exclusive"
 
 

@@ -1,4 +1,4 @@
-"""Waiting: who, how long, in which order, and what is left of it."""
+"""Waiting: how long, in which order, and what a wait leaves behind."""
 
 import os
 import socket
@@ -52,7 +52,7 @@ async def test_pollers_and_rung_waiters_stand_in_one_line(world: World) -> None:
 
 
 async def count_together(world: World, clients: list[AsyncLocks], actors: int, rounds: int) -> None:
-    """A counter that loses updates as soon as two are at it at the same time."""
+    """A counter that loses updates if two actors change it at the same time."""
     count = inside = 0
 
     async def work(lock: AsyncLock) -> None:
@@ -133,7 +133,7 @@ async def test_a_timeout_names_the_holder_and_leaves_no_entry(world: World, wait
     await lease.release()
 
 
-async def test_one_who_gives_up_is_not_in_the_way_of_the_next(world: World) -> None:
+async def test_a_waiter_that_gives_up_is_not_in_the_way_of_the_next(world: World) -> None:
     lock = world.lock()
     lease = await lock.acquire()
 
@@ -170,7 +170,7 @@ def test_a_holder_that_cannot_be_made_out_spoils_no_message(found: object) -> No
     assert exclusive_holder(b"x1-" + OWNER + b"%016d" % 12, OWNER[::-1]) is None
 
 
-async def test_an_expired_holder_makes_room_for_who_waits(world: World) -> None:
+async def test_an_expired_holder_makes_room_for_a_waiter(world: World) -> None:
     lock = world.lock(ttl=0.2, renew=False)
     lost = await lock.acquire()
     waiter = world.lock(of=world.locks())
@@ -191,7 +191,7 @@ async def test_a_full_queue_turns_the_next_away(world: World) -> None:
         await lock.acquire()
     assert (caught.value.code, caught.value.name) == ("QUEUE_FULL", "narrow")
     assert len((await lock.inspect()).waiters) == 2
-    assert await lock.try_acquire() is None  # does not queue, so a full queue is nothing to it
+    assert await lock.try_acquire() is None  # does not queue, so a full queue does not matter
     await lease.release()
     for waiter in waiters:
         await (await waiter.result()).release()

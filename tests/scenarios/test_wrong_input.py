@@ -1,7 +1,7 @@
-"""Input that is wrong is refused before anything is sent: no server has a say, so none is asked.
+"""The client refuses wrong input before it sends anything.
 
-The scenarios play in memory. One test plays all wrong names and options once more on a server and on a quorum which
-nobody can reach, and which notice whoever tries.
+The scenarios play in memory. One test plays all wrong names and options once more on a server and on a quorum
+that do not answer, and that notice a connection attempt.
 """
 
 import select
@@ -137,7 +137,7 @@ async def test_durations_are_written_in_many_ways(world: World) -> None:
 
 @pytest.fixture
 def unreachable() -> Iterator[tuple[list[str], Callable[[], bool]]]:
-    """Three addresses at which nobody answers, and whether anybody has come there."""
+    """Three addresses that do not answer, and whether a client has connected there."""
     with ExitStack() as stack:
         listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
         urls = [f"redis://127.0.0.1:{each.getsockname()[1]}/0" for each in listeners]

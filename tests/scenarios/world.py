@@ -1,7 +1,7 @@
-"""The world a scenario plays in: a server of one flavour, one colour, one kind of lock, and who acts there.
+"""The world a scenario plays in: a server of one flavour, one colour, one kind of lock, and its actors.
 
-Times in scenarios are short where something is to end, and long where it must not: on a machine that is busy
-with other things, a lease of 300 ms is lost for good reason.
+Times in scenarios are short where something is to end, and long where it must not: on a busy
+machine, a lease of 300 ms is rightly lost.
 """
 
 import secrets
@@ -24,7 +24,7 @@ RECORD_MS = 60_000
 
 
 class Factory(Protocol):
-    """Makes the lock-like object of one kind that excludes everybody else under that name."""
+    """Makes the lock-like object of one kind that excludes all others under that name."""
 
     def __call__(self, locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock: ...
 
@@ -49,7 +49,7 @@ def main_key(name: str) -> str:
 
 
 class World:
-    """Whatever is opened or started here has to be at an end when the scenario is, on the server too."""
+    """Everything that a scenario opens or starts must have ended with it, on the server too."""
 
     def __init__(self, colour: Colour, kind: str, server: RunningServer | MemoryStore) -> None:
         self.colour = colour
@@ -75,7 +75,7 @@ class World:
                 proxy.close()
         for actor in self._actors:
             assert actor.done, f"{actor} was left running"
-        # A holder gives up a little before the server does: that margin is waited for.
+        # A lease ends for its holder a little before it ends on the server: wait for that margin too.
         await self.until(lambda: not self.overstaying(), within=1, what=f"keys to go: {self.overstaying()}")
 
     # Locks.
@@ -92,7 +92,7 @@ class World:
 
     @property
     def client(self) -> AsyncLocks:
-        """The client of all who need none of their own."""
+        """The client of all actors that need none of their own."""
         if self._default is None:
             self._default = self.locks()
         return self._default
@@ -110,7 +110,7 @@ class World:
         return actor
 
     async def apart(self, scene: Scene[T]) -> T:
-        """Done by another thread or task, and awaited."""
+        """Runs it in another thread or task, and waits for it."""
         return await self.start(scene).result()
 
     async def sleep(self, seconds: float) -> None:
@@ -120,7 +120,7 @@ class World:
         return await self.colour.until(condition, within=within, what=what)
 
     async def in_line(self, lock: AsyncLock, count: int) -> None:
-        """Until so many wait for the lock."""
+        """Waits until that many wait for the lock."""
 
         async def arrived() -> bool:
             return len((await lock.inspect()).waiters) == count
@@ -128,7 +128,7 @@ class World:
         await self.until(arrived, what=f"{count} to wait for {lock}")
 
     async def line_up(self, lock: AsyncLock, *scenes: Scene[T]) -> list[Actor[T]]:
-        """Starts those who will wait for the lock, each when the one before stands in line."""
+        """Starts waiters for the lock, each when the one before stands in line."""
         actors: list[Actor[T]] = []
         for count, scene in enumerate(scenes, 1):
             actors.append(self.start(scene))
@@ -136,7 +136,7 @@ class World:
         return actors
 
     async def renewed(self, lease: AsyncLease, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Until the lease has been renewed once more: the time left, which only falls, has risen."""
+        """Waits until the lease has been renewed once more: until the time left has risen."""
         left = lease.remaining()
 
         def look() -> bool:
@@ -151,7 +151,7 @@ class World:
     # What can be seen.
 
     def listen(self, client: AsyncLocks | None = None, *, renewals: bool = False) -> list[Event]:
-        """Everything that the client tells from now on; of renewals only if asked for, and not of a busy machine."""
+        """All events of the client from now on; renewals only if asked for, and none about a busy machine."""
         heard: list[Event] = []
 
         def hear(event: Event) -> None:
@@ -162,7 +162,7 @@ class World:
         return heard
 
     def overstaying(self, *, tombstone_ms: int = TOMBSTONE_MS, db: int = 0) -> dict[str, int]:
-        """Keys that stay longer than what is promised once nobody holds or waits; -1 for ever."""
+        """Keys that stay longer than promised after the last holder and waiter; -1 for ever."""
         found: dict[str, int] = {}
         for key, left in self.server.time_left(db).items():
             limit = RECORD_MS if ":client:" in key else tombstone_ms
@@ -171,7 +171,7 @@ class World:
         return found
 
     def tap(self) -> Callable[[], int]:
-        """How many requests the client has sent; to be asked for before it is used."""
+        """Counts the client's requests; call it before the client is used."""
         assert self._default is None
         if self._store is not None:
             return self._store.tap()

@@ -1,4 +1,4 @@
-"""A copy of a script that runs by a clock of the test's own.
+"""A copy of a script that uses the test's own clock.
 
 The text is the script's own but for this: `redis.call` and `redis.pcall` go through a few lines of Lua that
 answer TIME from the key `~clock` (µs) and keep every expiry themselves, as points of that clock's time in
@@ -84,7 +84,7 @@ def on_test_clock(text: bytes, sweep: int = SWEEP) -> bytes:
 
 
 class ClockworkDesk(Desk):
-    """A desk whose scripts run by the clock that `set_clock` sets."""
+    """A desk whose scripts use the clock that `set_clock` sets."""
 
     sweep = SWEEP
 
@@ -98,7 +98,7 @@ class ClockworkDesk(Desk):
         return int(self.wire.call("GET", "~clock"))
 
     def expire_due(self) -> None:
-        """What a server does by and by on its own."""
+        """Removes expired keys, as a server does by itself in time."""
         for key in self.keys:
             due = self.expiry(key)
             if due is not None and self.now() > due:

@@ -36,7 +36,7 @@ class ComparedMachine(RuleBasedStateMachine):
         self.was_shared = False
 
     def _holding(self) -> list[bytes]:
-        """Dead or alive."""
+        """The holders, dead or alive."""
         alone = [self.model.main.owner] if self.model.main and self.model.main.owner else []
         return [*alone, *(holder.owner for holder in self.model.holders)]
 
@@ -108,7 +108,7 @@ class ComparedMachine(RuleBasedStateMachine):
         if model.shared:
             self.shared_end = max(self.shared_end, model.holders_until)
         elif self.was_shared and model.main:
-            self.shared_end = min(self.shared_end, soon)  # whoever ends it leaves nothing for longer
+            self.shared_end = min(self.shared_end, soon)  # the script that ends it leaves nothing for longer
         elif self.was_shared:
             self.hash_end = max(self.hash_end, self.shared_end)
         self.was_shared = model.shared != ""
@@ -117,7 +117,7 @@ class ComparedMachine(RuleBasedStateMachine):
         if state.line or state.markers or state.floor:
             assert state.side_until is not None
             assert state.side_until <= max(self.hash_end, self.shared_end)
-            # Nor is the line there for longer; an entry's own time may be an hour ahead once the clock was set back.
+            # The line is not kept longer either; an entry's own time may be an hour ahead once the clock was set back.
             assert all(min(entry.expiry, model.line_until) <= state.side_until for entry in state.line)
 
     def _is_told_by_an_inspection(self) -> None:

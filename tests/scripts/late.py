@@ -1,15 +1,15 @@
-"""A world in which requests come late: one name, its owners as real clients are, and a runtime that keeps some back.
+"""A world in which requests come late: one name, its owners as real clients are, and a network that holds some back.
 
     world = World(store)
     writer = world.owner("x")
-    writer.ask(lost=1)                  # the first request is kept back, the second is answered
+    writer.ask(lost=1)                  # the network holds the first request back and delivers the second
     writer.renew_to(60)
-    world.deliver(0)                    # what was kept back arrives
+    world.deliver(0)                    # the held-back request arrives
     world.check()                       # and no promise is broken
 
 The owners are made of the client's own parts: its plans (attempt, release, withdraw, downgrade, adopt), its Tenure
-and its Renewal, so that what they send is what clients send, byte for byte. Time is the test's: the scripts run by it
-on a real server (see clockwork.py), and so does the memory store. Nobody listens: waiters look when the test says.
+and its Renewal, so that what they send is what clients send, byte for byte. Time is the test's: the scripts use it
+on a real server (see clockwork.py), and so does the memory store. No waiter listens: waiters ask when the test says.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class World:
         self._backend = backend
         self.now = 0.0
         self.held: list[bytes] = []
-        """What was kept back, in the order in which it was sent."""
+        """The requests that the network holds back, in the order in which they were sent."""
         self.owners: list[Owner] = []
         backend.begin()
         self.client = Client("ht", lambda: self.now)
@@ -72,19 +72,19 @@ class World:
         self.owners.append(made)
         return made
 
-    # The runtime
+    # The network
 
     def send(self, request: bytes) -> Any:
         self.pass_time(MOMENT)
         return self._backend.execute(request)
 
     def deliver(self, which: int) -> Any:
-        """What was kept back arrives; on a connection that nobody reads any more."""
+        """A held-back request arrives, on a connection that no client reads any more."""
         request, self.held[which] = self.held[which], b""
         return self.send(request) if request else None
 
     def run(self, plan: Plan[Any], lost: int = 0) -> Any:
-        """What a driver does. The first `lost` requests are kept back. Returns the plan once it stands in line."""
+        """Runs a plan as a driver does, the first `lost` requests held back. Returns the plan once it is queued."""
         value: Any = None
         error: BaseException | None = None
         linked = True
@@ -109,7 +109,7 @@ class World:
                 linked = False
                 self.held.append(request)
                 self.pass_time(MOMENT)
-                if wish.undo:  # the keeper sees to it
+                if wish.undo:  # the keeper sends it later
                     self.send((wish.otherwise or wish).packed(NO_INBOX))
                 else:
                     error = LinkDown("no answer", sent=True, silent=True)
@@ -123,7 +123,7 @@ class World:
     # The promises
 
     def look(self, name: str) -> tuple[dict[bytes, tuple[str, int]], list[bytes]]:
-        """Who holds it, how and until when (ms); and who stands in line."""
+        """The holders, how and until when (ms); and the waiters."""
         names = keys.keys_of("ht", name)
         now, value, left, sharing, line, *_ = self._backend.execute(script.INSPECT.request(names, 100))
         if value[:2] == b"x1" and left > 0:
@@ -152,12 +152,12 @@ class World:
         assert not ghosts, f"{ghosts} in line, and nobody is behind"
 
     def end(self) -> None:
-        """Whatever came of it: no plan is left under way."""
+        """Ends all plans."""
         for each in self.owners:
             each.vanish()
 
     def everybody_goes(self) -> None:
-        """And what was kept back arrives at last: nothing is left but bookkeeping."""
+        """Delivers all held-back requests: only bookkeeping may be left."""
         for each in self.owners:
             each.go()
             self.check()
@@ -168,7 +168,7 @@ class World:
             holding, line = self.look(name)
             assert not line
             lost = {each.id for each in self.owners if each.left_to_the_ttl}
-            assert set(holding) <= lost, "somebody holds it, and nobody is behind"
+            assert set(holding) <= lost, "it is held, but no client knows of it"
         for key, left in self._backend.time_left().items():
             assert left is not None, f"{key!r} stays for ever"
             assert left <= 10_000 or any(each.left_to_the_ttl for each in self.owners), f"{key!r} stays for {left} ms"
@@ -177,7 +177,7 @@ class World:
 
 
 class Owner:
-    """One acquisition, from its first request to its last. `lost`: so many of a verb's requests are kept back."""
+    """One acquisition, from its first request to its last. `lost`: that many of a verb's requests are held back."""
 
     _numbers = itertools.count(1)
 
@@ -188,7 +188,7 @@ class Owner:
         self.tenure: Any = None
         self._plan: Plan[Any] | None = None
         self.left_to_the_ttl = False
-        """It has ended in a way that leaves what it had to the ttl: that is known, and no promise."""
+        """It has ended in a way that leaves its grant to the ttl: a known limit."""
         self._set_kind(kind)
 
     def _set_kind(self, kind: str) -> None:
@@ -237,7 +237,7 @@ class Owner:
             self._go_on(lambda: self.world.run(_resumed(plan, None), lost))
 
     def give_up(self, lost: int = 0) -> None:
-        """Of one in line: it withdraws."""
+        """A waiter withdraws."""
         plan, self._plan = self._plan, None
         if plan is not None:
             try:
@@ -336,7 +336,7 @@ class Owner:
             self._send(step.packed(NO_INBOX), 0)
 
     def detach(self, ttl: float, lost: int = 0) -> Owner | None:
-        """Another that may adopt it."""
+        """Another owner, which may adopt it."""
         if self.mode == "x" and self.renew_to(ttl, lost, last=True):
             self.left_to_the_ttl = True
             return self.world.owner("x", name=self.name)
@@ -366,7 +366,7 @@ class Owner:
 
 
 def take_several(world: World, names: list[str], lost: int = 0) -> list[Owner]:
-    """Owners of all of them, which are one; none if they have to be had one by one."""
+    """Owners of all names, with one id; none if the names must be taken one by one."""
     owners = [world.owner("x", name=name) for name in names]
     for each in owners:
         each.id = owners[0].id
@@ -378,7 +378,7 @@ def take_several(world: World, names: list[str], lost: int = 0) -> list[Owner]:
 
 
 def _resumed(plan: Plan[Any], error: BaseException | None) -> Plan[Any]:
-    """The same plan, from where it stands in line: it is rung, or interrupted."""
+    """Continues the plan of a waiter: it is rung, or interrupted."""
     try:
         wish = plan.send(Bell()) if error is None else plan.throw(error)
         while True:

@@ -1,4 +1,4 @@
-"""Which names a Lua text uses without having declared them: a tokeniser and just enough of the language's scoping."""
+"""Finds names that a Lua text uses without a declaration: a tokeniser, and the language's scoping as far as needed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tokens(text: str) -> Iterator[tuple[str, str, int]]:
 def free_names(text: str, known: frozenset[str]) -> dict[str, int]:
     """Names that are used where neither `known` nor a local of that scope has them, and the first line of each.
 
-    A local counts from its declaration on, its own initial value included: `local x = x` is not told.
+    A local counts from its declaration on, its own initial value included: `local x = x` is not reported.
     """
     read = list(tokens(text))
     scopes: list[set[str]] = [set(known)]

@@ -44,7 +44,7 @@ class Node:
         vouching: bool = False,
         not_after: int = FAR,
     ) -> Any:
-        """`vouching`: the guard is said to have let a vote by this connection pass before."""
+        """`vouching`: the request says that the guard has let a vote on this connection pass."""
         fence = self.now() if proposal is None else proposal
         rung = who if waiter is None else waiter
         names = (MAIN, STAMP)
@@ -75,17 +75,17 @@ class Node:
 
 
 class ClockworkNode(Node):
-    """By a clock that the test sets, in seconds."""
+    """A node with a clock that the test sets, in seconds."""
 
     cut = False
-    """Votes are asked for without the script's short cut."""
+    """Sends votes without the script's short cut."""
 
     def run(self, asked: Script, names: tuple[bytes, ...], *args: Any) -> Any:
         text = asked.body.replace(SHORT_CUT, b"if false and mode") if self.cut else asked.body
         return self.wire.call("EVAL", on_test_clock(text), len(names), *names, *args)
 
     def everything(self) -> dict[bytes, Any]:
-        """All that the server has, but for the clock."""
+        """Everything on the server except the clock."""
         reads = {b"string": ("GET",), b"hash": ("HGETALL",), b"zset": ("ZRANGE", 0, -1, "WITHSCORES")}
         found: dict[bytes, Any] = {}
         for key in self.wire.call("KEYS", "*"):
@@ -103,7 +103,7 @@ class ClockworkNode(Node):
 
 
 def as_list(reply: Any) -> Any:
-    """The usual yes is a text of the same meaning."""
+    """Turns the usual yes, a text, into the long form."""
     return [1, reply[:16], int(reply[16:]) // 1000, b""] if isinstance(reply, bytes) else reply
 
 

@@ -1,4 +1,4 @@
-"""What must be true of a name whatever the model says: seen on the server alone, after each step.
+"""What must be true of a name without any model: checked on the server alone, after each step.
 
     promises.asked(who, permits, reply)    # after each request for permits
     promises.forgotten()                   # the server may know no fence any more
@@ -22,7 +22,7 @@ class Promises:
     def __init__(self) -> None:
         self._wished: dict[bytes, int] = {}
         self._limits: dict[tuple[bytes, int], int] = {}
-        """By owner and fence: the limit that the request brought which was granted."""
+        """By owner and fence: the limit in the request that was granted."""
         self._seen: set[tuple[bytes | None, int]] = set()
         self._highest = 0
         self._revived: set[int] = set()
@@ -36,7 +36,7 @@ class Promises:
         self._highest = 0
 
     def clock_set_back(self, state: State, now: int) -> None:
-        """Who was dead may seem alive again: an exclusion that nobody promises while clocks are stepped."""
+        """A dead holder may seem alive again: while clocks are stepped, no exclusion is promised."""
         self._revived |= {holder.fence for holder in state.holders if holder.expiry <= now}
 
     def kept(self, state: State, now: int) -> None:

@@ -79,7 +79,7 @@ def test_after_an_adoption_the_line_is_served_as_ever(desk: Desk) -> None:
 
 
 def test_an_adoption_that_was_withdrawn_is_refused_when_it_comes(desk: Desk) -> None:
-    """It would be held by nobody, until its ttl ends."""
+    """No client would hold it, and it would stay until its ttl ends."""
     desk.attempt(ALICE)
     desk.withdraw(BOB, desk.now() + 2_000)
     before = desk.dump()

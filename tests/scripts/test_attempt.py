@@ -36,7 +36,7 @@ def test_asking_again_after_a_lost_reply_brings_the_same_grant(desk: Desk, queue
     assert [entry.owner for entry in desk.state().line] == ([BOB] if queue else [])
 
 
-def test_who_only_asks_is_told_of_the_holder_and_leaves_no_trace(desk: Desk) -> None:
+def test_a_caller_that_only_asks_is_told_of_the_holder_and_leaves_no_trace(desk: Desk) -> None:
     desk.attempt(ALICE, ttl=20_000)
     before = desk.dump()
     no, _, holder, left, position, look = desk.ask(BOB)
@@ -45,7 +45,7 @@ def test_who_only_asks_is_told_of_the_holder_and_leaves_no_trace(desk: Desk) -> 
     assert desk.dump() == before
 
 
-def test_who_waits_joins_the_end_of_the_line(desk: Desk) -> None:
+def test_a_waiter_joins_the_end_of_the_line(desk: Desk) -> None:
     desk.attempt(ALICE, ttl=20_000)
     main = desk.time_left(desk.keys.main)
     first = desk.attempt(BOB, ttl=400, inbox=b"bob's", label="büro")
@@ -138,8 +138,8 @@ def test_a_holder_that_asks_after_its_time_gets_a_new_grant(desk: Desk) -> None:
     assert fence_of(desk.attempt(ALICE)) > fence
 
 
-def test_who_missed_a_hand_over_is_not_called_an_expired_holder(desk: Desk) -> None:
-    """It never held the lock, and the taker would count a lost lease that nobody had."""
+def test_a_waiter_that_missed_a_hand_over_is_not_called_an_expired_holder(desk: Desk) -> None:
+    """It never held the lock, and the taker would count a lost lease that did not exist."""
     desk.attempt(ALICE)
     desk.attempt(BOB)
     desk.attempt(CAROL)
@@ -149,7 +149,7 @@ def test_who_missed_a_hand_over_is_not_called_an_expired_holder(desk: Desk) -> N
     assert (granted, expired) == (1, b"")
 
 
-def test_who_missed_its_own_hand_over_is_not_told_that_it_expired(desk: Desk) -> None:
+def test_a_waiter_that_missed_its_own_hand_over_is_not_told_that_it_expired(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB)
     desk.release(ALICE)
@@ -161,7 +161,7 @@ def test_who_missed_its_own_hand_over_is_not_told_that_it_expired(desk: Desk) ->
 # A full line
 
 
-def test_a_full_line_takes_nobody_else_but_keeps_those_who_stand_in_it(desk: Desk) -> None:
+def test_a_full_line_takes_no_newcomer_but_keeps_its_waiters(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB, limit=2)
     desk.attempt(CAROL, limit=2)
@@ -182,8 +182,8 @@ def test_the_dead_do_not_fill_a_line(desk: Desk) -> None:
 # A line that is gone
 
 
-def test_who_has_an_entry_but_no_line_any_more_joins_anew(desk: Desk) -> None:
-    """Markers and a fence's floor can keep the hash longer than the line. The waiter must not stumble."""
+def test_a_waiter_with_an_entry_but_no_line_any_more_joins_anew(desk: Desk) -> None:
+    """Markers and a fence's floor can keep the hash longer than the line. The waiter must not fail."""
     desk.attempt(ALICE)
     desk.attempt(BOB)
     desk.withdraw(CAROL, desk.now() + 60_000)

@@ -1,4 +1,4 @@
-"""blockers.lua: who keeps a waiter from a name, and nobody unless that is sure. retract.lua: only one's own."""
+"""blockers.lua: the owners that block a waiter, as far as that is sure. retract.lua: only the owner's own note."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_holder_keeps_everybody_in_line_from_the_name(desk: Desk) -> None:
     assert desk.dump() == before
 
 
-def test_who_does_not_stand_in_line_is_kept_by_nobody(desk: Desk) -> None:
+def test_an_owner_that_is_not_in_line_has_no_blockers(desk: Desk) -> None:
     assert desk.blockers(BOB) == []
     desk.attempt(ALICE)
     assert [desk.blockers(who) for who in (ALICE, BOB)] == [[], []]
@@ -55,7 +55,7 @@ def test_a_waiter_where_nobody_listens_any_more_is_none(desk: Desk, inbox: Inbox
     assert desk.blockers(BOB) == []
 
 
-def test_who_polls_counts_as_long_as_its_entry_lives(desk: Desk) -> None:
+def test_a_polling_waiter_counts_as_long_as_its_entry_lives(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB, inbox=b"")
     assert desk.blockers(BOB) == [ALICE]
@@ -71,7 +71,7 @@ def test_a_passed_over_waiter_waits_all_the_same(desk: Desk, inbox: Inbox) -> No
     assert desk.blockers(BOB) == [CAROL]
 
 
-def test_who_was_handed_the_name_and_has_not_confirmed_keeps_nobody(desk: Desk) -> None:
+def test_a_waiter_that_was_handed_the_name_and_has_not_confirmed_blocks_no_other(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB)
     desk.attempt(CAROL)
@@ -97,7 +97,7 @@ def test_what_is_no_exclusive_lock_keeps_nobody(desk: Desk, value: bytes) -> Non
     assert desk.blockers(BOB) == []
 
 
-def test_without_the_right_to_ask_who_listens_a_waiter_counts_as_there(desk: Desk) -> None:
+def test_without_the_right_to_count_listeners_a_waiter_counts_as_there(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB, inbox=b"nobody listens here")
     assert desk.blockers(BOB) == []
@@ -153,8 +153,8 @@ def test_readers_keep_a_reader_out_only_behind_a_live_writer(desk: Desk, inbox: 
     desk.pass_time(HEARTBEAT - 1_000)
     desk.touch(CAROL, INBOX)
     desk.pass_time(1_001)
-    assert desk.blockers(BOB) == [], "he has died"
-    assert desk.blockers(CAROL) == [], "nothing keeps her out: she has only to ask"
+    assert desk.blockers(BOB) == [], "it has died"
+    assert desk.blockers(CAROL) == [], "nothing blocks it: it only has to ask"
 
 
 def test_a_writer_keeps_readers_out(desk: Desk) -> None:
@@ -163,7 +163,7 @@ def test_a_writer_keeps_readers_out(desk: Desk) -> None:
     assert desk.blockers(BOB) == [ALICE]
 
 
-def test_who_waits_for_permits_is_kept_out_by_nobody_alone(desk: Desk) -> None:
+def test_a_waiter_for_permits_has_no_single_blocker(desk: Desk) -> None:
     desk.permit(ALICE, 2, of=2)
     desk.permit(BOB, 1, of=2)
     assert desk.blockers(BOB) == []

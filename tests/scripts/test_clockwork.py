@@ -1,4 +1,4 @@
-"""That the scripts on the test's clock (clockwork.py) see the same server as the scripts as they are."""
+"""The scripts on the test's clock (clockwork.py) see the same server as the original scripts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_bound_of_a_sweep_can_be_made_smaller() -> None:
     assert b", %d\n" % SWEEP in on_test_clock(script.RELEASE.body)
 
 
-# The same Lua, with and without: everything that scripts do with time and with keys that vanish
+# The same Lua with and without the test's clock: everything that scripts do with time and with keys that vanish
 
 PROBES = {
     "pttl of a missing key": "return call('PTTL', KEYS[1])",
@@ -77,7 +77,7 @@ PROBES = {
 
 
 def alike(found: Any, expected: Any) -> bool:
-    """The same; but a time to live, alone or in a list, may have become less: the real clock goes on."""
+    """Compares; but a time to live, alone or in a list, may be smaller: the real clock goes on."""
     if isinstance(found, list) and isinstance(expected, list):
         return len(found) == len(expected) and all(map(alike, found, expected))
     if isinstance(found, int) and isinstance(expected, int) and expected > 0:

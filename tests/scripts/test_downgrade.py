@@ -54,18 +54,18 @@ def test_a_writer_at_the_head_of_the_line_goes_on_waiting(desk: Desk, inbox: Inb
     desk.downgrade(ALICE)
     assert inbox.bells() == []
     assert sharing(desk) == [ALICE]
-    assert desk.read(DAVE)[0] == 0, "and still stops those who come after him"
+    assert desk.read(DAVE)[0] == 0, "and still stops those behind it"
     desk.release(ALICE)
     assert inbox.bells()[0] == b"g" + BOB
 
 
-@pytest.mark.parametrize("how", ["his place has lapsed", "he is passed over"])
-def test_a_writer_in_line_who_cannot_come_keeps_no_reader_out(desk: Desk, inbox: Inbox, how: str) -> None:
+@pytest.mark.parametrize("how", ["its place has lapsed", "it is passed over"])
+def test_a_dead_writer_in_line_keeps_no_reader_out(desk: Desk, inbox: Inbox, how: str) -> None:
     desk.attempt(DAVE)
     desk.attempt(BOB, inbox=b"nobody listens")
     desk.release(DAVE)
     desk.attempt(ALICE)
-    if how == "his place has lapsed":
+    if how == "its place has lapsed":
         desk.attempt(BOB, inbox=INBOX)
         desk.pass_time(HEARTBEAT - 1_000)
         desk.read(CAROL, inbox=INBOX)
@@ -74,7 +74,7 @@ def test_a_writer_in_line_who_cannot_come_keeps_no_reader_out(desk: Desk, inbox:
     desk.downgrade(ALICE)
     assert inbox.bells() == [b"g" + CAROL]
     assert sharing(desk) == [ALICE, CAROL]
-    assert in_line(desk) == ([CAROL] if how == "his place has lapsed" else [BOB, CAROL])
+    assert in_line(desk) == ([CAROL] if how == "its place has lapsed" else [BOB, CAROL])
 
 
 @pytest.mark.parametrize("queue", [False, True])
@@ -92,7 +92,7 @@ def test_asking_again_after_a_lost_reply_brings_the_same_grant(desk: Desk, queue
 @pytest.mark.parametrize(
     "situation", ["nothing", "tombstone", "lapsed", "another's", "readers", "permits", "my lapsed"]
 )
-def test_who_does_not_hold_it_alone_cannot(desk: Desk, situation: str) -> None:
+def test_an_owner_that_does_not_hold_it_alone_cannot(desk: Desk, situation: str) -> None:
     if situation in ("tombstone", "lapsed", "another's"):
         desk.attempt(ALICE if situation != "another's" else BOB, ttl=1_000)
     if situation == "tombstone":
@@ -147,7 +147,7 @@ def test_after_it_a_renewal_is_that_of_a_reader(desk: Desk) -> None:
 
 @pytest.mark.parametrize("ordinal", ["", "3"])
 def test_with_a_marker_late_requests_of_the_writer_are_refused(desk: Desk, ordinal: str) -> None:
-    """An attempt would put a writer in line whom nobody is behind, and readers would wait for it."""
+    """An attempt would put a writer in line that no client waits for, and readers would wait for it."""
     desk.attempt(ALICE)
     desk.downgrade(ALICE, marker=f"{desk.now() + 2_000}{ordinal}")
     before = desk.dump()

@@ -1,4 +1,4 @@
-"""What is left when everybody has gone: nothing without an expiry, nothing for longer than promised."""
+"""What is left when all owners have gone: nothing without an expiry, nothing for longer than promised."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def readers_let_in_but_dead(desk: Desk) -> None:
 
 
 def a_long_lease_among_markers(desk: Desk) -> None:
-    """What is in the hash must not stay for as long as a reader might have."""
+    """The hash must not stay for as long as a reader might have stayed."""
     desk.read(ALICE, ttl=3_600_000)
     desk.withdraw(BOB, desk.now() + 2_000)
     desk.release(ALICE)
@@ -172,7 +172,7 @@ def a_semaphore_that_became_a_lock(desk: Desk) -> None:
 
 
 def told_its_time(desk: Desk) -> None:
-    """By ordinals, which are remembered for a while."""
+    """By ordinals, which the server remembers for a while."""
     desk.attempt(ALICE, ttl=3_600_000)
     for ordinal in (1, 2, 3):
         desk.renew(ALICE, ttl=TTL, ordinal=ordinal)
@@ -248,7 +248,7 @@ histories = pytest.mark.parametrize("history", everything, ids=lambda function: 
 def test_what_is_left_goes_by_itself_in_time(desk: Desk, history: Callable[[Desk], None]) -> None:
     history(desk)
     assert desk.dump(), "something is left, or this test shows nothing"
-    # Beside holders whose time is up the hash stays with them, so that the next taker learns who it was.
+    # Beside holders whose time is up the hash stays with them, so that the next taker learns their names.
     waiters = TAIL if desk.state().holders else HEARTBEAT
     for key, longest in zip(desk.keys, (TAIL, HEARTBEAT, waiters, TAIL), strict=True):
         left = desk.time_left(key)

@@ -154,7 +154,7 @@ def released_with_a_line_nobody_of_which_listens(desk: Desk) -> int:
     return fence
 
 
-# … and those who share
+# … and sharers
 
 
 def read_from_a_tombstone(desk: Desk) -> int:

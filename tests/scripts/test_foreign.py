@@ -1,4 +1,4 @@
-"""Keys of ours that are somebody else's: an error that says so, and no script ever overwrites anything."""
+"""Keys of ours that another program uses: an error that says so, and no script ever overwrites anything."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ TELLING = [
     (permits_with_a_line, BOB),
     (held_ahead_of_the_clock, ALICE),
 ]
-"""In one of these every script meets each key that it ever uses."""
+"""In at least one of these situations, every script meets each key that it uses."""
 UNUSED = {("renew", "queue"), ("adopt", "queue"), ("adopt", "holders")}
 
 
@@ -271,8 +271,8 @@ def others_of(which: str) -> list[tuple[str, ...]]:
 @companions
 @pytest.mark.parametrize("shared_server", [FLAVOURS[0]], ids=repr, indirect=True)
 def test_a_companion_key_of_another_type_in_every_situation(desk: Desk, verb: str, which: str) -> None:
-    """Which way a script goes depends on what it finds and who asks, and not on the flavour of its server: what is
-    written on that way before the foreign key is met is seen on any. Each way meets another type of key."""
+    """The path of a script depends on what it finds and on the caller, and not on the flavour of its server: what it
+    writes on that path before it meets the foreign key shows on any. Each path meets another type of key."""
     types = itertools.cycle(others_of(which))
     for situation in SITUATIONS:
         for who in (ALICE, BOB, CAROL):  # the holder, the first in line, a stranger
@@ -282,7 +282,7 @@ def test_a_companion_key_of_another_type_in_every_situation(desk: Desk, verb: st
 @verbs
 @companions
 def test_a_companion_key_of_every_other_type(desk: Desk, verb: str, which: str) -> None:
-    """What a command does that meets a key of another type is up to the server: this is played on every flavour."""
+    """The server decides what a command does with a key of another type: this runs on every flavour."""
     met = False
     for situation, who in TELLING:
         refused = {left_alone(desk, verb, who, which, situation, foreign) for foreign in others_of(which)}

@@ -1,5 +1,5 @@
 """No script uses a name that it has not declared: a fragment that expects a local which its script does not have would
-fail only when a server comes to that line."""
+fail only when a server reaches that line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.scripts.lua import free_names
 
 FOLDER = Path(scripts.__file__).parent / "lua"
 GIVEN = frozenset(["KEYS", "ARGV", "redis", "string", "math", "table", "tonumber", "type", "unpack"])
-"""What the server gives to a script."""
+"""The globals that the server gives to a script."""
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.lua")))
@@ -24,7 +24,7 @@ def test_a_script_uses_only_what_it_declares(name: str) -> None:
 
 FRAGMENTS = sorted((FOLDER / "lib").glob("*.lua"))
 LOADED = frozenset(["K", "A", "call", "sub"])
-"""What the loader declares in every script."""
+"""The names that the loader declares in every script."""
 
 
 def said(source: str, word: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Who gets a lock that is free, who is rung, and who is passed over: all scripts together."""
+"""Which waiter gets a free lock, which are rung, and which are passed over: all scripts together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOBODY_LISTENS = b"an inbox without a listener"
 
 
 def line_up(desk: Desk, *waiters: bytes, inbox: bytes = INBOX) -> int:
-    """ALICE holds, the others stand in line; returns her fence."""
+    """ALICE holds, the others stand in line; returns its fence."""
     fence = fence_of(desk.attempt(ALICE))
     for who in waiters:
         assert desk.attempt(who, inbox=inbox)[0] == 0
@@ -25,7 +25,7 @@ def line_up(desk: Desk, *waiters: bytes, inbox: bytes = INBOX) -> int:
 
 
 def holder(desk: Desk) -> bytes | None:
-    """Who holds it now, live."""
+    """The live holder."""
     return desk.state().owner if desk.time_left(desk.keys.main) > TAIL else None
 
 
@@ -33,7 +33,7 @@ def in_line(desk: Desk) -> list[tuple[bytes, bool]]:
     return [(entry.owner, entry.passed_over) for entry in desk.state().line]
 
 
-def test_a_release_gives_the_lock_to_the_first_in_line_and_rings_him_first(desk: Desk, inbox: Inbox) -> None:
+def test_a_release_gives_the_lock_to_the_first_in_line_and_rings_it_first(desk: Desk, inbox: Inbox) -> None:
     fence = line_up(desk, BOB, CAROL, DAVE)
     assert desk.release(ALICE) in HANDED_ON
     assert inbox.bells()[0] == b"g" + BOB
@@ -43,7 +43,7 @@ def test_a_release_gives_the_lock_to_the_first_in_line_and_rings_him_first(desk:
     assert state.flagged
 
 
-def test_the_one_who_was_given_it_confirms_and_keeps_the_fence(desk: Desk, inbox: Inbox) -> None:
+def test_the_waiter_that_was_given_it_confirms_and_keeps_the_fence(desk: Desk, inbox: Inbox) -> None:
     line_up(desk, BOB, CAROL)
     desk.release(ALICE)
     fence = desk.state().fence
@@ -89,7 +89,7 @@ def test_a_claim_that_is_missed_costs_one_window_once(desk: Desk, inbox: Inbox) 
     assert in_line(desk)[0] == (BOB, True)
 
 
-def test_the_one_who_missed_may_still_come_first(desk: Desk) -> None:
+def test_the_waiter_that_missed_its_turn_may_still_come_first(desk: Desk) -> None:
     line_up(desk, BOB, CAROL, inbox=b"")
     desk.release(ALICE)
     desk.pass_time(CLAIM + 1)
@@ -131,7 +131,7 @@ def test_a_touch_keeps_the_place_of_one_passed_over_but_gives_no_turn(desk: Desk
     assert holder(desk) is None
 
 
-def test_if_nobody_can_be_reached_the_lock_is_free_for_the_next_who_asks(desk: Desk) -> None:
+def test_if_no_waiter_can_be_reached_the_lock_is_free_for_the_next_caller(desk: Desk) -> None:
     line_up(desk, BOB, CAROL, inbox=NOBODY_LISTENS)
     assert desk.release(ALICE) == 1
     assert holder(desk) is None
@@ -139,7 +139,7 @@ def test_if_nobody_can_be_reached_the_lock_is_free_for_the_next_who_asks(desk: D
     assert in_line(desk) == [(BOB, True), (CAROL, True)]
 
 
-def test_who_polls_counts_as_reached(desk: Desk) -> None:
+def test_a_polling_waiter_counts_as_reached(desk: Desk) -> None:
     line_up(desk, BOB, inbox=b"")
     desk.release(ALICE)
     assert holder(desk) == BOB
@@ -157,7 +157,7 @@ def test_without_the_right_to_publish_the_waiter_counts_as_reached(server: Runni
         server.command("ACL", "DELUSER", "mute")
 
 
-def test_the_first_in_line_who_finds_it_free_takes_it(desk: Desk) -> None:
+def test_the_first_in_line_that_finds_it_free_takes_it(desk: Desk) -> None:
     desk.attempt(ALICE, ttl=2_000)
     desk.attempt(BOB)
     desk.attempt(CAROL)
@@ -167,7 +167,7 @@ def test_the_first_in_line_who_finds_it_free_takes_it(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("join", [False, True])
-def test_a_stranger_who_finds_it_free_hands_it_to_the_first_in_line(desk: Desk, inbox: Inbox, join: bool) -> None:
+def test_a_newcomer_that_finds_it_free_hands_it_to_the_first_in_line(desk: Desk, inbox: Inbox, join: bool) -> None:
     desk.attempt(ALICE, ttl=2_000)
     desk.attempt(BOB, inbox=INBOX)
     desk.pass_time(2_001)
@@ -177,7 +177,7 @@ def test_a_stranger_who_finds_it_free_hands_it_to_the_first_in_line(desk: Desk, 
     assert inbox.bells() == [b"g" + BOB]
 
 
-def test_a_waiter_who_finds_it_free_hands_it_to_the_one_before_him(desk: Desk, inbox: Inbox) -> None:
+def test_a_waiter_that_finds_it_free_hands_it_to_the_one_before_it(desk: Desk, inbox: Inbox) -> None:
     desk.attempt(ALICE, ttl=2_000)
     desk.attempt(BOB, inbox=INBOX)
     desk.attempt(CAROL, inbox=INBOX)
@@ -187,7 +187,7 @@ def test_a_waiter_who_finds_it_free_hands_it_to_the_one_before_him(desk: Desk, i
     assert in_line(desk) == [(BOB, True), (CAROL, False)]
 
 
-def test_a_waiter_who_leaves_and_finds_it_free_hands_it_on(desk: Desk, inbox: Inbox) -> None:
+def test_a_waiter_that_leaves_and_finds_it_free_hands_it_on(desk: Desk, inbox: Inbox) -> None:
     desk.attempt(ALICE, ttl=2_000)
     desk.attempt(BOB, inbox=INBOX)
     desk.attempt(CAROL, inbox=INBOX)
@@ -206,7 +206,7 @@ def test_after_the_main_key_is_gone_the_line_still_counts(desk: Desk, inbox: Inb
 
 
 @pytest.mark.parametrize("verb", ["release", "withdraw"])
-def test_who_was_given_it_and_does_not_want_it_passes_it_on(desk: Desk, inbox: Inbox, verb: str) -> None:
+def test_a_waiter_that_was_given_it_and_does_not_want_it_passes_it_on(desk: Desk, inbox: Inbox, verb: str) -> None:
     line_up(desk, BOB, CAROL)
     desk.release(ALICE)
     fence = desk.state().fence
@@ -241,7 +241,7 @@ def test_waiters_with_their_own_inboxes_are_rung_there(desk: Desk, listen: Calla
 
 
 def test_a_waiter_is_rung_before_the_holder_has_its_answer(desk: Desk, listen: Callable[[bytes], Inbox]) -> None:
-    """The holder has what it wants; everybody else waits for the waiter."""
+    """The holder has what it wants; all others wait for the waiter."""
     bobs = listen(b"bob's")
     desk.wire.call("HELLO", 3)
     desk.wire.call("SUBSCRIBE", b"alice's")
@@ -255,7 +255,7 @@ def test_a_waiter_is_rung_before_the_holder_has_its_answer(desk: Desk, listen: C
         while not (ready := poller.poll(0)):
             pass
         assert bobs.wire.socket.fileno() in [fd for fd, _ in ready]
-        # Some servers keep what is not the answer back until after it.
+        # Some servers send pushed messages only after the reply.
         heard = [desk.wire.read(), desk.wire.read()]
         assert 3 in heard
         assert [b"message", b"alice's", b"r"] in heard

@@ -80,7 +80,7 @@ def test_permits_and_who_waits_for_how_many(desk: Desk) -> None:
     assert living == 1
 
 
-def test_the_dead_among_those_who_share_are_not_shown(desk: Desk) -> None:
+def test_dead_holders_among_sharers_are_not_shown(desk: Desk) -> None:
     desk.read(ALICE, ttl=1_000)
     desk.read(BOB, ttl=2_000)
     desk.pass_time(1_001)
@@ -91,7 +91,7 @@ def test_the_dead_among_those_who_share_are_not_shown(desk: Desk) -> None:
     assert (value[:2], left, sharing, living) == (b"s1", 0, [], 0)
 
 
-def test_only_so_many_who_share_are_shown_but_all_are_counted(desk: Desk) -> None:
+def test_only_so_many_sharers_are_shown_but_all_are_counted(desk: Desk) -> None:
     for who in (ALICE, BOB, CAROL):
         desk.read(who)
     _, _, _, sharing, *_, living = desk.inspect(most=2)

@@ -24,7 +24,7 @@ def is_a_name(text: str) -> bool:
         return False
 
 
-# What could confuse: braces, the escape and its own digits, the suffixes, and everything else.
+# Confusing names: braces, the escape and its own digits, the suffixes, and everything else.
 tricky = st.text("{}%:qwh257BD", min_size=1, max_size=12)
 names = tricky | st.text(min_size=1, max_size=40).filter(is_a_name)
 namespaces = st.text("abht:%7B-_.", min_size=1, max_size=8)
@@ -32,7 +32,7 @@ AWKWARD = ["{", "}", "{}", "}{", "{x}", "x}y", "%", "%7B", "%257B", "a:q", "{a}:
 
 
 def slot(key: bytes) -> int:
-    """As servers compute it: of what is between the first { and the next }, if there is something."""
+    """As servers compute it: from the text between the first { and the next }, if it is not empty."""
     _, brace, rest = key.partition(b"{")
     tag, end, _ = rest.partition(b"}")
     return binascii.crc_hqx(tag if brace and end and tag else key, 0) % 16384

@@ -1,13 +1,13 @@
-"""The late-packet matrix: whatever is given up and arrives later, after whatever else, breaks no promise.
+"""The late-packet matrix: a request that was given up and arrives later breaks no promise, whatever came in between.
 
 A history is how an owner comes to hold a name (START), what it and others do then (MIDDLE), and how it ends (END). In
-each cell requests are kept back and given up, as by a connection that hung or was reset, and arrive later: after each
-verb that follows, and after all. After each verb, and after each arrival, `World.check` looks: what a holder believes
-in is never more than what the server keeps, nobody holds beside a writer, nobody is in line whom nobody is behind. In
-the end nothing is left but bookkeeping. The same on a real server and on the memory store.
+each cell the client gives requests up, as if its connection hung or was reset, and they arrive later: after each
+verb that follows, and after all. After each verb, and after each arrival, `World.check` checks: a holder never
+believes in more time than the server keeps, no owner holds beside a writer, and every waiter in line has a client
+behind it. In the end nothing is left but bookkeeping. The same on a real server and on the memory store.
 
 What cannot happen has no cell: an owner is used for one acquisition, so that nothing of its own follows a release, a
-withdrawal or a detachment; only a writer downgrades, and is detached; who stands in line does not renew. Votes are in
+withdrawal or a detachment; only a writer downgrades, and is detached; a waiter does not renew. Votes are in
 test_late_votes.py; what real connections do is in tests/faults/test_late_packets.py.
 """
 
@@ -25,7 +25,7 @@ from tests.scripts.late_stores import Backend, MemoryBackend, ServerBackend
 from tests.support.servers import StartServer
 
 Verb: TypeAlias = Callable[["History", int], None]
-"""Is told how many of its first requests are kept back."""
+"""Gets the number of its first requests that are held back."""
 
 
 class History:
@@ -39,7 +39,7 @@ class History:
         return self.others[-1]
 
 
-# How one comes to hold it. Kind first.
+# How an owner comes to hold it. Kind first.
 
 
 def asks(history: History, lost: int) -> None:
@@ -204,7 +204,7 @@ TWO = list(histories(list(map(list, itertools.permutations(MIDDLE, 2)))))
 
 def play(world: World, kind: str, verbs: list[Verb], late: tuple[int, ...], arrives: int) -> bool:
     """The first requests of the verbs `late` are kept back, and arrive after verb `arrives`, in the order in which they
-    were sent and then, of two, the other way round. False if nothing was kept back."""
+    were sent and then, of two, the other way round. False if nothing was held back."""
     history = History(world, kind)
     for at, verb in enumerate(verbs):
         before = len(world.held)
@@ -221,7 +221,7 @@ def play(world: World, kind: str, verbs: list[Verb], late: tuple[int, ...], arri
 
 
 def play_all(backend: Backend, those: list[tuple[str, list[Verb]]], *, pairs: bool) -> None:
-    """One request late, and if `pairs` two."""
+    """With one late request, and if `pairs` with two."""
     cells, broken = 0, dict[str, str]()
     for kind, verbs in those:
         places = range(len(verbs))
@@ -257,7 +257,7 @@ def test_nothing_that_comes_late_breaks_a_promise(backend: Backend, part: int) -
 
 
 def test_nor_does_it_after_two_verbs_or_if_two_come_late(backend: Backend) -> None:
-    """Some of all histories, from everywhere; the rest is below."""
+    """A sample of all histories; the rest is below."""
     play_all(backend, TWO[::29], pairs=False)
     play_all(backend, ONE[::17], pairs=True)
 

@@ -1,7 +1,7 @@
 """The late-packet matrix for one node of a quorum: votes, renewals, agreed fences, and votes that are given back.
 
-An owner asks for its vote, and then it and another do up to three more things. One request of the first is kept back
-and arrives later. What the owner was told that it has, it has for at least as long; what it has given back stays so.
+An owner asks for its vote, and then it and another do up to three more things. One request of the first is held
+back and arrives later. An owner has its vote for at least the time that it was told; a vote that it gave back stays so.
 
 What cannot happen has no cell: after a vote was given back nothing of that owner follows, since every round has an
 owner of its own. A renewal never asks for less than before, and a node never shortens (see docs/safety.md).
@@ -34,7 +34,7 @@ class Election:
         self.kept: Callable[[], Any] | None = None
         self.limit = 0
         self.until: dict[bytes, int] = {}
-        """What each was told that it has, in ms of the node's time."""
+        """Until when each owner has its vote, as it was told, in ms of the node's time."""
         self.fence = 0
 
     def tick(self) -> None:
@@ -42,7 +42,7 @@ class Election:
         self.node.at(self._time)
 
     def send(self, request: Callable[[], Any], lost: bool) -> Any:
-        """The answer; None if it is kept back."""
+        """The answer; None if the request is held back."""
         self.tick()
         if not lost:
             return request()
@@ -51,7 +51,7 @@ class Election:
         return None
 
     def votes(self, who: bytes, lost: bool, *, ttl: int = TTL, mode: str | None = None, waiter: bytes = b"w") -> None:
-        """A first vote, or a renewal if there is nobody to ring."""
+        """A first vote, or a renewal if there is no waiter to ring."""
         asked = self.mode if mode is None else mode
         proposal = self.node.now() if waiter else self.fence
         not_after = self.node.now() + PATIENCE

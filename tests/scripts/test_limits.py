@@ -1,4 +1,4 @@
-"""The last moment at which something still counts, and the first at which it does not any more; to the µs."""
+"""The last moment at which something still counts, and the first at which it no longer does; to the µs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_lease_counts_through_the_last_microsecond_before_its_end(desk: Clockw
     at(desk, TTL)
     assert desk.renew(ALICE, ttl=TTL) == [0, b""]
     assert desk.adopt(ALICE, BOB)[0] == 0
-    assert desk.ask(BOB)[3] == ALICE, "who expired"
+    assert desk.ask(BOB)[3] == ALICE, "the expired holder"
 
 
 def test_a_lapsed_holder_is_seen_for_as_long_as_its_key_stays(desk: ClockworkDesk) -> None:
@@ -137,7 +137,7 @@ def test_the_line_goes_with_the_last_heartbeat(desk: ClockworkDesk) -> None:
     assert desk.wire.call("EXISTS", desk.keys.queue, desk.keys.waiters) == 0
 
 
-# Those who share
+# Sharers
 
 
 @pytest.mark.parametrize("mode", ["r", "p"])
@@ -153,11 +153,11 @@ def test_a_place_counts_through_the_last_microsecond_before_its_end(desk: Clockw
     at(desk, TTL)
     assert desk.renew(ALICE, ttl=TTL) == [0, b""]
     assert desk.inspect()[-1] == 0
-    assert rival()[3] == ALICE, "who expired"
+    assert rival()[3] == ALICE, "the expired holder"
 
 
 @pytest.mark.parametrize("mode", ["r", "p"])
-def test_who_expired_is_seen_for_as_long_as_the_keys_stay(desk: ClockworkDesk, mode: str) -> None:
+def test_an_expired_holder_is_reported_for_as_long_as_the_keys_stay(desk: ClockworkDesk, mode: str) -> None:
     for ms, expired in ((TTL + TAIL, ALICE), (TTL + TAIL + 1, None)):
         desk.wire.call("FLUSHALL")
         desk.set_clock(NOW)
@@ -202,7 +202,7 @@ def test_two_grants_in_one_microsecond_have_two_fences(desk: ClockworkDesk) -> N
 
 
 def test_a_fence_just_ahead_of_the_clock_outlives_a_short_lease(desk: ClockworkDesk) -> None:
-    """By one µs more than the key of the lease would remember it."""
+    """For one µs longer than the key of the lease would remember it."""
     for lead in (TTL * 1000, TTL * 1000 + 1, TTL * 1000 + 1_001):
         desk.wire.call("FLUSHALL")
         desk.set_clock(NOW + lead)
@@ -215,7 +215,7 @@ def test_a_fence_just_ahead_of_the_clock_outlives_a_short_lease(desk: ClockworkD
 
 
 def test_a_full_line_is_searched_for_dead_in_another_part_each_time(desk: ClockworkDesk) -> None:
-    """Where hundreds live before them, those behind are found too, in a while."""
+    """Dead waiters behind hundreds of live ones are found too, in time."""
     desk.attempt(ALICE)
     living, dead = 2 * SWEEP, SWEEP
     desk.crowd(living)

@@ -1,7 +1,7 @@
 """Random sequences of verbs and of passing time: the scripts on a real server against the model.
 
 The scripts use the test's clock (see clockwork.py) and stop after 8 looks instead of 200. `comparing.py` compares
-every reply and, after each step, the whole state with the model. What must be true without any model is in promises.py.
+every reply and, after each step, the whole state with the model. promises.py has what must be true without any model.
 `HOLDTIGHT_EXAMPLES=5000` makes a long run, with other examples each time.
 """
 
@@ -61,7 +61,7 @@ class Machine(ComparedMachine):
         self.inbox.rung()
         self.true_us, self.ahead, self.crowds = START + micros, 0, 0
         self.habit = habit
-        """What the name is mostly used for: two kinds that take turns refuse each other more than anything else."""
+        """The usual kinds of this name: two kinds that take turns would mostly refuse each other."""
         self.tick = tick
         """µs from one request to the next: a fast path is for requests that come after the last fence."""
         self.begin_comparing()
@@ -98,7 +98,7 @@ class Machine(ComparedMachine):
     @precondition(lambda self: self.model.line)
     @rule(which=turns, more=st.integers(0, 1))
     def one_in_line_asks(self, which: int, more: int) -> None:
-        """Mostly the first; for the same as before, or for more."""
+        """Mostly the first waiter; it asks for the same as before, or for more."""
         entry = self.model.line[which % len(self.model.line) if which > 6 else 0]
         amount = (entry.n + more, entry.permits + more)
         self._ask(entry.mode, entry.owner, amount, ttl=entry.ttl, inbox=entry.inbox)
@@ -188,7 +188,7 @@ class Machine(ComparedMachine):
 
     @rule(number=st.integers(SWEEP - 1, SWEEP + 3), inbox=inboxes, ttl=ttls, turn=turns)
     def many_come(self, number: int, inbox: bytes, ttl: int, turn: int) -> None:
-        """More than one script may look at, in line or, if they fit, among those who share it. They never touch."""
+        """More than one script may look at, in line or, if they fit, among the sharers. They never touch."""
         mode = self.habit[turn % len(self.habit)]
         for _ in range(number):
             self.crowds += 1
@@ -204,7 +204,7 @@ class Machine(ComparedMachine):
     @precondition(lambda self: not self.model.live_markers())
     @rule()
     def the_clock_is_set_an_hour_ahead_and_back(self) -> None:
-        """Not while a marker counts; which of those that do not any more are still stored is not modelled."""
+        """Not while a marker counts: the model does not know which lapsed markers are still stored."""
         state = self.desk.state()
         for field in [b"e", *(b"m" + who for who in state.markers)]:
             self.desk.wire.call("HDEL", self.desk.keys.waiters, field)
@@ -213,20 +213,22 @@ class Machine(ComparedMachine):
             self.promises.clock_set_back(state, self.model.now)
         self.ahead = HOUR - self.ahead
         self._set_clock()
-        if not self.model.last:  # nor is a floor that the clock had passed before it was set back
+        if not self.model.last:  # nor does it know a floor that the clock had passed before it was set back
             self.desk.wire.call("HDEL", self.desk.keys.waiters, "f")
 
     @precondition(lambda self: self.model.main)
     @rule()
     def the_main_key_is_lost(self) -> None:
-        """Evicted, or deleted by hand. A floor is all that is then known of fences."""
+        """Evicted, or deleted by hand. The floor is then all that the server knows of fences."""
         state = self.desk.state()
         self.desk.wire.call("DEL", self.desk.keys.main)
         self.desk.wire.call("HDEL", "~expiries", self.desk.keys.main)
         self.model.main = None
         self.model.last, self.model.last_until = state.floor, state.floor and (state.side_until or 0)
         self.promises.forgotten()
-        self.hash_end = max(self.hash_end, self.shared_end)  # whoever ends it now cannot tell that it was shared
+        self.hash_end = max(
+            self.hash_end, self.shared_end
+        )  # the script that ends it now cannot tell that it was shared
         self.time_passes(1_000)
 
     @rule(channel=st.sampled_from(INBOXES))

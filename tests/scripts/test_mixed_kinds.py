@@ -40,7 +40,7 @@ def test_a_name_that_is_held_as_another_kind_says_so_and_nothing_is_written(
 
 @clashes
 def test_so_does_one_that_others_wait_for(desk: Desk, there: str, asked: str) -> None:
-    """The holder's time is up: only the line tells what the name is."""
+    """The holder's time is up: only the line shows the kind of the name."""
     holder = "x" if there == "r" else there
     ASKS[holder](desk, ALICE, ttl=2_000, **({"of": 1} if holder == "p" else {}))
     assert ASKS[there](desk, BOB, **({"of": 1} if there == "p" else {}))[0] == 0
@@ -59,7 +59,7 @@ def test_so_does_one_whose_only_waiter_is_passed_over(desk: Desk, there: str, as
     assert is_refused(ASKS[asked](desk, CAROL), there)
 
 
-def test_the_first_of_a_line_who_lives_tells(desk: Desk) -> None:
+def test_the_first_live_waiter_of_a_line_decides(desk: Desk) -> None:
     desk.attempt(ALICE, ttl=HEARTBEAT)
     desk.attempt(BOB)
     desk.pass_time(HEARTBEAT - 100)
@@ -127,8 +127,8 @@ def test_writers_and_readers_wait_in_one_line(desk: Desk, inbox: Inbox) -> None:
 
 @pytest.mark.parametrize("asked", ["x", "r", "p"])
 @pytest.mark.parametrize("there", ["r", "p"])
-def test_after_the_main_key_is_gone_those_who_share_still_count(desk: Desk, there: str, asked: str) -> None:
-    """Evicted, or deleted by hand. What is left says what it was."""
+def test_after_the_main_key_is_gone_sharers_still_count(desk: Desk, there: str, asked: str) -> None:
+    """Evicted, or deleted by hand. The other keys show the kind of the name."""
     for who in (ALICE, BOB):
         ASKS[there](desk, who, ttl=20_000)
     desk.wire.call("DEL", desk.keys.main)
@@ -145,7 +145,7 @@ def test_after_the_main_key_is_gone_those_who_share_still_count(desk: Desk, ther
 
 
 @pytest.mark.parametrize("there", ["r", "p"])
-def test_after_the_main_key_is_gone_who_shares_can_withdraw(desk: Desk, there: str, inbox: Inbox) -> None:
+def test_after_the_main_key_is_gone_a_sharer_can_withdraw(desk: Desk, there: str, inbox: Inbox) -> None:
     who = ASKS[there]
     who(desk, ALICE, **({"of": 1} if there == "p" else {}))
     ASKS["x" if there == "r" else "p"](desk, BOB, inbox=INBOX, **({"of": 1} if there == "p" else {}))
@@ -163,7 +163,7 @@ def test_names_of_different_kinds_do_not_meet(desk: Desk) -> None:
         other.close()
 
 
-def test_an_owner_who_asks_in_another_mode_is_not_taken_for_the_holder(desk: Desk) -> None:
+def test_an_owner_that_asks_in_another_mode_is_not_taken_for_the_holder(desk: Desk) -> None:
     desk.read(ALICE)
     assert desk.attempt(ALICE)[:3:2] == [0, ALICE]
     desk.withdraw(ALICE)

@@ -45,7 +45,7 @@ def test_an_attempt_fails_and_changes_nothing(desk: Desk, situation: str) -> Non
 
 
 @pytest.mark.parametrize("queue", [False, True])
-def test_who_holds_can_renew(desk: Desk, queue: bool) -> None:
+def test_a_holder_can_renew(desk: Desk, queue: bool) -> None:
     desk.attempt(ALICE, ttl=1_000)
     if queue:
         desk.attempt(BOB)
@@ -54,7 +54,7 @@ def test_who_holds_can_renew(desk: Desk, queue: bool) -> None:
     assert desk.time_left(desk.keys.main) > 59_000
 
 
-def test_who_holds_can_renew_with_a_fence_ahead_of_the_clock_too(desk: Desk) -> None:
+def test_a_holder_can_renew_with_a_fence_ahead_of_the_clock_too(desk: Desk) -> None:
     fence = desk.now_us() + 3_600_000_000
     desk.put_held(ALICE, fence)
     with out_of_memory(desk):
@@ -63,7 +63,7 @@ def test_who_holds_can_renew_with_a_fence_ahead_of_the_clock_too(desk: Desk) -> 
     assert desk.state().floor == fence
 
 
-def test_who_was_given_it_can_confirm(desk: Desk) -> None:
+def test_a_waiter_that_was_given_it_can_confirm(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB)
     desk.release(ALICE)
@@ -72,13 +72,13 @@ def test_who_was_given_it_can_confirm(desk: Desk) -> None:
     assert desk.state().line == []
 
 
-def test_who_lost_a_reply_can_ask_again(desk: Desk) -> None:
+def test_an_owner_whose_reply_was_lost_can_ask_again(desk: Desk) -> None:
     fence = fence_of(desk.attempt(ALICE))
     with out_of_memory(desk):
         assert fence_of(desk.attempt(ALICE)) == fence
 
 
-def test_who_holds_can_release(desk: Desk) -> None:
+def test_a_holder_can_release(desk: Desk) -> None:
     fence = fence_of(desk.attempt(ALICE))
     with out_of_memory(desk):
         assert desk.release(ALICE) == 1
@@ -101,7 +101,7 @@ def test_a_release_hands_over_and_rings(desk: Desk, inbox: Inbox, verb: str) -> 
 
 @pytest.mark.parametrize("queue", [False, True])
 def test_a_grant_is_given_back_with_a_marker_too(desk: Desk, queue: bool) -> None:
-    """This is how a lease is released of which some attempt went unanswered."""
+    """A lease is released in this way if one of its attempts got no answer."""
     desk.attempt(ALICE)
     if queue:
         desk.attempt(BOB)

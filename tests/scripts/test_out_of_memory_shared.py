@@ -1,4 +1,4 @@
-"""A server out of memory, and those who share a name: nothing new is granted, and no lease suffers from it."""
+"""A server out of memory, and the sharers of a name: nothing new is granted, and no lease suffers from it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_writer_can_not_join_the_line_behind_readers(desk: Desk) -> None:
 @kinds
 @pytest.mark.parametrize("line", [False, True])
 @pytest.mark.parametrize(("ttl", "ordinal"), [(500, 1), (60_000, 0), (60_000, 1)])
-def test_who_shares_can_renew(desk: Desk, kind: str, line: bool, ttl: int, ordinal: int) -> None:
+def test_a_sharer_can_renew(desk: Desk, kind: str, line: bool, ttl: int, ordinal: int) -> None:
     ASKS[kind](desk, ALICE, ttl=1_000)
     ASKS[kind](desk, BOB, ttl=20_000)
     if line:
@@ -66,7 +66,7 @@ def test_who_shares_can_renew(desk: Desk, kind: str, line: bool, ttl: int, ordin
 
 @kinds
 @pytest.mark.parametrize("line", [False, True])
-def test_who_lost_a_reply_can_ask_again(desk: Desk, kind: str, line: bool) -> None:
+def test_an_owner_whose_reply_was_lost_can_ask_again(desk: Desk, kind: str, line: bool) -> None:
     fence = fence_of(ASKS[kind](desk, ALICE))
     if line:
         desk.withdraw(DAVE, desk.now() + 2_000)
@@ -76,7 +76,7 @@ def test_who_lost_a_reply_can_ask_again(desk: Desk, kind: str, line: bool) -> No
 
 
 @kinds
-def test_who_was_let_in_can_confirm(desk: Desk, kind: str) -> None:
+def test_a_waiter_that_was_let_in_can_confirm(desk: Desk, kind: str) -> None:
     holder = desk.attempt if kind == "reader" else lambda who: desk.permit(who, 6, of=6)
     holder(ALICE)
     for who in (BOB, CAROL):
@@ -91,7 +91,7 @@ def test_who_was_let_in_can_confirm(desk: Desk, kind: str) -> None:
 
 
 @kinds
-def test_who_shares_can_release(desk: Desk, kind: str) -> None:
+def test_a_sharer_can_release(desk: Desk, kind: str) -> None:
     fences = [fence_of(ASKS[kind](desk, who)) for who in (ALICE, BOB)]
     with out_of_memory(desk):
         assert desk.release(ALICE) == 1

@@ -1,4 +1,4 @@
-"""Readers who wait side by side come in together: who is rung, who confirms, and where a run ends."""
+"""Readers that wait side by side come in together: which are rung, which confirm, and where a run ends."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def test_a_claim_that_is_missed_frees_only_its_own_place(desk: Desk, inbox: Inbo
     assert inbox.bells() == [b"g" + DAVE]
 
 
-def test_who_cannot_be_reached_is_passed_over_and_the_rest_of_the_run_comes_in(desk: Desk, inbox: Inbox) -> None:
+def test_a_reader_that_cannot_be_reached_is_passed_over_and_the_rest_of_the_run_comes_in(
+    desk: Desk, inbox: Inbox
+) -> None:
     desk.attempt(ALICE)
     desk.read(BOB, inbox=INBOX)
     desk.read(CAROL, inbox=NOBODY_LISTENS)
@@ -76,11 +78,11 @@ def test_who_cannot_be_reached_is_passed_over_and_the_rest_of_the_run_comes_in(d
     desk.release(ALICE)
     assert inbox.bells() == [b"g" + BOB, b"g" + DAVE]
     assert sharing(desk) == [BOB, DAVE]
-    assert fence_of(desk.read(CAROL)), "who asks himself still finds readers only"
+    assert fence_of(desk.read(CAROL)), "a reader that asks still finds readers only"
 
 
-def test_the_first_of_a_run_who_finds_it_free_takes_the_others_along(desk: Desk, inbox: Inbox) -> None:
-    """The writer was killed: nobody released, and only the first of them looks at that moment."""
+def test_the_first_of_a_run_that_finds_it_free_lets_the_others_in_too(desk: Desk, inbox: Inbox) -> None:
+    """The writer was killed: no release came, and only the first of them asks at that moment."""
     desk.attempt(ALICE, ttl=1_000)
     for who in (BOB, CAROL, DAVE):
         desk.read(who, inbox=INBOX)
@@ -92,7 +94,7 @@ def test_the_first_of_a_run_who_finds_it_free_takes_the_others_along(desk: Desk,
     assert inbox.bells() == [b"g" + CAROL, b"g" + DAVE, b"n" + ERIN + b"%d" % CLAIM]
 
 
-def test_a_stranger_who_finds_it_free_lets_the_run_before_him_in_and_comes_in_too(desk: Desk, inbox: Inbox) -> None:
+def test_a_newcomer_that_finds_it_free_lets_the_run_before_it_in_and_comes_in_too(desk: Desk, inbox: Inbox) -> None:
     desk.attempt(ALICE, ttl=1_000)
     for who in (BOB, CAROL):
         desk.read(who, inbox=INBOX)

@@ -1,4 +1,4 @@
-"""release.lua: gives back what is one's own, and nothing else. To whom it goes is in test_handover.py."""
+"""release.lua: gives back the owner's own grant, and nothing else. test_handover.py shows the next holder."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_is_not_ours_stays_as_it_is(desk: Desk, situation: str) -> None:
     assert desk.dump() == before
 
 
-def test_who_comes_too_late_but_before_anybody_else_still_releases(desk: Desk) -> None:
+def test_a_late_release_before_any_other_request_still_releases(desk: Desk) -> None:
     desk.attempt(ALICE, ttl=2_000)
     desk.pass_time(2_001)
     assert desk.release(ALICE) == 1
@@ -58,7 +58,7 @@ def test_who_comes_too_late_but_before_anybody_else_still_releases(desk: Desk) -
 
 
 def test_the_tombstone_of_a_name_with_a_line_is_flagged(desk: Desk) -> None:
-    """All in line are passed over: nobody is given the lock, and the next who asks must still see them."""
+    """All waiters are passed over: none is given the lock, and the next attempt must still see them."""
     desk.attempt(ALICE)
     desk.attempt(BOB, inbox=b"nobody listens")
     desk.release(ALICE)

@@ -1,4 +1,4 @@
-"""renew.lua: gives time to what is held, takes some away if it can prove to be the latest; never creates or revives."""
+"""renew.lua: lengthens a grant, shortens it only if it is provably the latest request; never creates or revives one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_ordinal_is_the_owners_own(desk: Desk, kind: str) -> None:
 
 @KINDS
 def test_a_late_attempt_neither_gives_nor_takes_time(desk: Desk, kind: str) -> None:
-    """Of an owner that has been told its time, or of one that was detached."""
+    """A marker of an owner that shortened its lease, or of one that was detached."""
     take(desk, ALICE, kind)
     desk.renew(ALICE, ttl=5_000, ordinal=1)
     before = desk.dump()
@@ -122,7 +122,7 @@ def test_it_never_revives_what_has_expired_but_can_still_be_seen(desk: Desk, aft
     assert desk.time_left(desk.keys.main) <= left
 
 
-def test_a_marker_of_somebody_else_does_not_revive_it_either(desk: Desk) -> None:
+def test_a_marker_of_another_owner_does_not_revive_it_either(desk: Desk) -> None:
     """A marker far in the future: its client learned the time before the server's clock was set back."""
     desk.attempt(ALICE, ttl=1_000)
     desk.pass_time(1_001)
@@ -137,7 +137,7 @@ def test_what_another_holds_is_left_alone(desk: Desk) -> None:
 
 
 def test_a_late_renewal_is_refused_with_the_servers_time(desk: Desk) -> None:
-    """A renewal that was stuck in a frozen server must not prolong what its sender has long given up."""
+    """A renewal that was stuck in a frozen server must not prolong a lease that its sender has long given up."""
     desk.attempt(ALICE, ttl=1_000)
     now = desk.now()
     refused, told = desk.renew(ALICE, ttl=60_000, not_after=desk.now_us() - 1)

@@ -1,4 +1,4 @@
-"""attempt_shared.lua for semaphores: never more permits out than a request allows, and nobody is overtaken."""
+"""attempt_shared.lua for semaphores: never more permits in use than a request allows, and no waiter is overtaken."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ERIN, FRANK = owner("erin"), owner("frank")
 
 
 def out(desk: Desk) -> int:
-    """Permits that are out now."""
+    """The permits in use."""
     now = desk.now()
     return sum(holder.n for holder in desk.state().holders if holder.expiry > now)
 
 
 def calls(desk: Desk) -> dict[str, int]:
-    """Commands inside a permit taken and given back by FRANK."""
+    """The commands that scripts run while FRANK takes and gives back a permit."""
     desk.wire.call("CONFIG", "RESETSTAT")
     assert fence_of(desk.permit(FRANK, of=100_000))
     assert desk.release(FRANK) == 1
@@ -48,7 +48,7 @@ def test_permits_are_given_until_the_limit_is_reached(desk: Desk) -> None:
     assert sharing(desk) == [ALICE, BOB, CAROL]
 
 
-def test_who_waits_is_told_of_the_holder_who_expires_first(desk: Desk) -> None:
+def test_a_waiter_is_told_of_the_holder_that_expires_first(desk: Desk) -> None:
     desk.permit(ALICE, ttl=20_000)
     desk.permit(BOB, ttl=10_000)
     _, _, holder, left, _, look = desk.permit(CAROL)
@@ -56,7 +56,7 @@ def test_who_waits_is_told_of_the_holder_who_expires_first(desk: Desk) -> None:
     assert 9_000 < left == look <= 10_000
 
 
-def test_who_only_asks_leaves_no_trace(desk: Desk) -> None:
+def test_a_caller_that_only_asks_leaves_no_trace(desk: Desk) -> None:
     desk.permit(ALICE, of=1)
     before = desk.dump()
     assert desk.permit(BOB, of=1, limit=0)[:3:2] == [0, ALICE]
@@ -153,7 +153,7 @@ def test_a_small_request_behind_a_large_one_looks_again_after_a_heartbeat(desk: 
     desk.permit(ALICE, of=3, ttl=3_600_000)
     _, _, _, left, _, look = desk.permit(BOB, 3, of=3)
     assert look == left > 3_599_000, "which waits for permits"
-    assert desk.permit(CAROL, of=3)[5] == HEARTBEAT + 250, "this one only for BOB, who may die"
+    assert desk.permit(CAROL, of=3)[5] == HEARTBEAT + 250, "this one only for BOB, which may die"
 
 
 def test_what_comes_free_at_once_goes_to_as_many_as_it_serves(desk: Desk, inbox: Inbox) -> None:
@@ -174,7 +174,7 @@ def test_a_request_that_gives_up_lets_smaller_ones_behind_it_in(desk: Desk, inbo
     assert inbox.bells() == [b"g" + CAROL, b"g" + DAVE, b"n" + ERIN + b"%d" % CLAIM]
 
 
-def test_who_finds_some_free_takes_those_behind_along(desk: Desk, inbox: Inbox) -> None:
+def test_a_waiter_that_finds_permits_free_lets_those_behind_it_in_too(desk: Desk, inbox: Inbox) -> None:
     desk.permit(ALICE, 2, of=2, ttl=1_000)
     for who in (BOB, CAROL, DAVE):
         desk.permit(who, of=2, inbox=INBOX)
@@ -185,7 +185,7 @@ def test_who_finds_some_free_takes_those_behind_along(desk: Desk, inbox: Inbox) 
     assert inbox.bells() == [b"g" + CAROL, b"n" + DAVE + b"%d" % CLAIM]
 
 
-def test_the_holders_are_read_only_while_somebody_has_several(desk: Desk) -> None:
+def test_the_holders_are_read_only_while_one_of_them_has_several(desk: Desk) -> None:
     desk.permit(ALICE, 1, of=1_000)
     desk.crowd_in(500, mode="p")
     plain = calls(desk)
@@ -195,7 +195,7 @@ def test_the_holders_are_read_only_while_somebody_has_several(desk: Desk) -> Non
     assert calls(desk)["hmget"] >= 5
     desk.release(BOB)
     calls(desk)
-    assert not desk.state().value.endswith(b"+"), "whoever counts and finds one each, says so"
+    assert not desk.state().value.endswith(b"+"), "a script that counts and finds one each says so"
     assert calls(desk) == plain
 
 
@@ -214,7 +214,7 @@ def test_a_lower_limit_counts_for_new_grants_only(desk: Desk) -> None:
         desk.permit(who, of=3)
     assert desk.permit(DAVE, of=1)[0] == 0
     assert [desk.renew(who) for who in (ALICE, BOB, CAROL)] == [1, 1, 1]
-    assert desk.permit(CAROL, of=1)[0] == 1, "who has one keeps it"
+    assert desk.permit(CAROL, of=1)[0] == 1, "a holder keeps its permit"
     for who in (ALICE, BOB):
         desk.release(who)
         assert DAVE not in sharing(desk)
@@ -222,12 +222,12 @@ def test_a_lower_limit_counts_for_new_grants_only(desk: Desk) -> None:
     assert sharing(desk) == [DAVE]
 
 
-def test_a_higher_limit_counts_at_once_unless_somebody_waits_with_the_old_one(desk: Desk) -> None:
+def test_a_higher_limit_counts_at_once_unless_a_waiter_asked_with_the_old_one(desk: Desk) -> None:
     desk.permit(ALICE, of=1)
     assert fence_of(desk.permit(BOB, of=2))
     assert desk.permit(CAROL, of=2)[0] == 0
     assert desk.permit(DAVE, of=3)[0] == 0, "nobody is overtaken"
-    assert fence_of(desk.permit(CAROL, of=4)), "who asks again may bring another"
+    assert fence_of(desk.permit(CAROL, of=4)), "a repeated request may bring another limit"
     assert sharing(desk)[:3] == [ALICE, BOB, CAROL]
 
 
@@ -270,7 +270,9 @@ def test_a_claim_that_is_missed_gives_its_permits_back(desk: Desk, inbox: Inbox)
 
 
 @pytest.mark.parametrize("verb", ["release", "withdraw"])
-def test_who_was_given_one_and_does_not_want_it_passes_it_on(desk: Desk, inbox: Inbox, verb: str) -> None:
+def test_a_waiter_that_was_given_a_permit_and_does_not_want_it_passes_it_on(
+    desk: Desk, inbox: Inbox, verb: str
+) -> None:
     desk.permit(ALICE, of=1)
     for who in (BOB, CAROL):
         desk.permit(who, of=1, inbox=INBOX)

@@ -77,7 +77,7 @@ def test_the_keys_stay_for_as_long_as_the_last_reader_and_are_never_shortened(de
         assert desk.time_left(key) > 59_000 + TAIL
 
 
-def test_who_gives_it_back_leaves_the_others_in(desk: Desk) -> None:
+def test_a_release_leaves_the_other_readers_in(desk: Desk) -> None:
     desk.read(ALICE)
     desk.read(BOB)
     assert desk.release(ALICE) == 1
@@ -154,7 +154,7 @@ def test_the_last_reader_to_go_gives_it_to_the_writer(desk: Desk, inbox: Inbox) 
     assert state.fence > max(fences)
 
 
-def test_who_only_asks_for_the_whole_leaves_no_trace(desk: Desk) -> None:
+def test_a_caller_that_only_asks_for_the_whole_leaves_no_trace(desk: Desk) -> None:
     desk.read(ALICE, ttl=20_000)
     before = desk.dump()
     assert desk.ask(BOB)[:3:2] == [0, ALICE]
@@ -166,14 +166,14 @@ def test_a_waiting_writer_stops_later_readers(desk: Desk) -> None:
     desk.read(BOB, ttl=10_000)
     desk.attempt(CAROL)
     no, _, holder, left, position, look = desk.read(DAVE)
-    assert (no, holder, position) == (0, BOB, 2), "told of the reader who expires first"
+    assert (no, holder, position) == (0, BOB, 2), "told of the reader that expires first"
     assert 9_000 < left <= 10_000
     assert look == HEARTBEAT + 250, "for the writer may die, and nobody would tell"
     assert desk.read(ERIN, limit=0)[0] == 0
     assert sharing(desk) == [ALICE, BOB]
 
 
-def test_a_reader_waits_for_the_writer_who_holds_it(desk: Desk) -> None:
+def test_a_reader_waits_for_the_writer_that_holds_it(desk: Desk) -> None:
     desk.attempt(ALICE, ttl=20_000)
     no, _, holder, left, position, _ = desk.read(BOB)
     assert (no, holder, position) == (0, ALICE, 1)
@@ -187,12 +187,12 @@ def test_a_dead_writer_in_line_stops_nobody(desk: Desk) -> None:
     desk.pass_time(HEARTBEAT - 100)
     assert desk.read(CAROL)[0] == 0
     desk.pass_time(200)
-    assert fence_of(desk.read(DAVE)), "which finds that CAROL comes first, and lets her in too"
+    assert fence_of(desk.read(DAVE)), "which finds that CAROL comes first, and lets it in too"
     assert sharing(desk) == [ALICE, CAROL, DAVE]
 
 
-def test_a_reader_behind_a_writer_who_died_finds_out_by_himself(desk: Desk, inbox: Inbox) -> None:
-    """However long the one who reads has: nobody releases, and nobody else comes."""
+def test_a_reader_behind_a_dead_writer_finds_out_by_itself(desk: Desk, inbox: Inbox) -> None:
+    """However long the reader's lease is: no release comes, and no other request."""
     desk.read(ALICE, ttl=3_600_000)
     desk.attempt(BOB)
     looks = [desk.read(who, inbox=INBOX)[5] for who in (CAROL, DAVE)]
@@ -205,17 +205,17 @@ def test_a_reader_behind_a_writer_who_died_finds_out_by_himself(desk: Desk, inbo
     assert inbox.bells() == [b"g" + DAVE]
 
 
-def test_a_writer_who_is_passed_over_stops_nobody(desk: Desk) -> None:
+def test_a_writer_that_is_passed_over_stops_no_reader(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB, inbox=NOBODY_LISTENS)
     desk.release(ALICE)
     assert fence_of(desk.read(CAROL))
     assert fence_of(desk.read(DAVE))
-    assert desk.attempt(BOB)[4] == 1, "until he asks himself"
+    assert desk.attempt(BOB)[4] == 1, "until it asks"
     assert desk.read(ERIN)[0] == 0
 
 
-def test_a_writer_who_gives_up_lets_those_behind_him_in(desk: Desk, inbox: Inbox) -> None:
+def test_a_writer_that_gives_up_lets_those_behind_it_in(desk: Desk, inbox: Inbox) -> None:
     desk.read(ALICE)
     desk.attempt(BOB, inbox=INBOX)
     for who in (CAROL, DAVE):
@@ -249,7 +249,7 @@ def test_the_next_taker_learns_who_expired(desk: Desk) -> None:
     assert isinstance(desk.read(DAVE), bytes), "once"
 
 
-def test_who_missed_a_hand_over_is_not_called_an_expired_holder(desk: Desk) -> None:
+def test_a_waiter_that_missed_a_hand_over_is_not_called_an_expired_holder(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.read(BOB)
     desk.release(ALICE)
@@ -258,7 +258,7 @@ def test_who_missed_a_hand_over_is_not_called_an_expired_holder(desk: Desk) -> N
     assert (granted, expired) == (1, b"")
 
 
-def test_who_comes_too_late_but_before_anybody_has_looked_still_releases(desk: Desk) -> None:
+def test_a_late_release_before_any_check_still_releases(desk: Desk) -> None:
     desk.read(ALICE, ttl=1_000)
     desk.pass_time(1_001)
     assert desk.release(ALICE) == 1
@@ -272,7 +272,7 @@ def test_a_reader_that_asks_after_its_time_gets_a_new_grant(desk: Desk) -> None:
     assert sharing(desk) == [ALICE]
 
 
-# What else is asked of every attempt
+# What holds for every attempt
 
 
 @pytest.mark.parametrize("situation", ["free", "mine", "shared", "held", "in line"])
@@ -289,7 +289,7 @@ def test_a_late_request_is_refused_and_changes_nothing(desk: Desk, situation: st
 
 
 @pytest.mark.parametrize("situation", ["free", "shared", "shared with a line", "held", "its own"])
-def test_a_marker_refuses_the_reader_who_gave_up(desk: Desk, situation: str) -> None:
+def test_a_marker_refuses_the_reader_that_gave_up(desk: Desk, situation: str) -> None:
     if situation == "its own":
         desk.read(BOB)
     if situation.startswith("shared"):
@@ -316,7 +316,7 @@ def test_a_full_line_takes_no_reader(desk: Desk) -> None:
 
 
 def test_when_the_line_is_gone_readers_are_quick_again(desk: Desk) -> None:
-    """The flag costs time: the first who finds nobody in line clears it."""
+    """The flag costs time: the first script that finds an empty line clears it."""
     desk.read(ALICE)
     desk.attempt(BOB)
     desk.withdraw(BOB)

@@ -1,4 +1,4 @@
-"""Ten thousand dead or unreachable waiters: no script looks at more than some 200, and all are got past."""
+"""Ten thousand dead or unreachable waiters: no script checks more than some 200, and attempts get past all of them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.scripts.workbench import ALICE, BOB, CAROL, HANDED_ON, Desk, Inbox, f
 
 MANY = 10_000
 LOOKS = SWEEP + 10
-"""Into the hash; a few more for the caller's own entry, its marker, and the runner-up."""
+"""Reads of the hash; a few more for the caller's own entry, its marker, and the runner-up."""
 COMMANDS = 3 * SWEEP + 60
-"""A look, and two to remove what is dead."""
+"""One read, and two commands to remove a dead waiter."""
 
 
 def counted(desk: Desk, verb: Callable[[], Any]) -> tuple[Any, int, int]:
-    """Its reply, how often it looked into the hash, and how many commands it ran in all."""
+    """Its reply, its reads of the hash, and the number of its commands."""
     desk.wire.call("CONFIG", "RESETSTAT")
     reply = verb()
     stats = desk.server.info("commandstats")
@@ -87,10 +87,10 @@ def test_in_between_the_name_is_free_but_the_line_is_not_overtaken(desk: Desk) -
     desk.attempt(BOB, limit=20_000)
     assert desk.release(ALICE) == 2
     assert desk.state().owner is None
-    assert desk.ask(CAROL)[:3:2] == [0, BOB], "the stranger's look finds the one who waits"
+    assert desk.ask(CAROL)[:3:2] == [0, BOB], "the newcomer's attempt finds the waiter"
 
 
-def test_who_waits_behind_the_dead_is_told_to_look_again_at_once_and_gets_there(desk: Desk) -> None:
+def test_a_waiter_behind_the_dead_is_told_to_look_again_at_once_and_gets_there(desk: Desk) -> None:
     desk.attempt(ALICE, ttl=2_000)
     desk.crowd(3 * SWEEP + 50, dead=True)
     desk.pass_time(2_001)
@@ -117,7 +117,7 @@ def test_the_living_behind_many_unreachable_waiters_is_served_without_delay(desk
     assert len(desk.state().line) == 3 * SWEEP + 1, "they all keep their places"
 
 
-def test_who_waits_behind_many_unreachable_waiters_gets_there_itself(desk: Desk) -> None:
+def test_a_waiter_behind_many_unreachable_waiters_gets_there_itself(desk: Desk) -> None:
     desk.attempt(ALICE, ttl=2_000)
     desk.crowd(2 * SWEEP, inbox=b"nobody listens")
     desk.attempt(BOB, limit=20_000)
@@ -134,7 +134,7 @@ def test_a_stranger_gets_a_free_lock_past_many_unreachable_waiters(desk: Desk) -
     assert replies == [0, 1]
 
 
-def test_one_of_the_many_who_asks_himself_has_his_turn_back(desk: Desk, inbox: Inbox) -> None:
+def test_one_of_many_passed_over_waiters_that_asks_has_its_turn_back(desk: Desk, inbox: Inbox) -> None:
     desk.attempt(ALICE)
     crowd = desk.crowd(SWEEP + 50, inbox=b"nobody listens")
     assert [desk.release(ALICE), desk.withdraw(ALICE)] == [2, 1]
@@ -144,8 +144,8 @@ def test_one_of_the_many_who_asks_himself_has_his_turn_back(desk: Desk, inbox: I
     assert inbox.bells() == [b"g" + crowd[7]]
 
 
-def test_who_joins_after_a_stop_is_found(desk: Desk, inbox: Inbox) -> None:
-    """Behind the place where a sweep stopped, also when those who stood there last have left meanwhile."""
+def test_a_waiter_that_joins_after_a_stop_is_found(desk: Desk, inbox: Inbox) -> None:
+    """Behind the place where a sweep stopped, also when the last waiters there have left meanwhile."""
     desk.attempt(ALICE)
     crowd = desk.crowd(SWEEP, inbox=b"nobody listens")
     desk.attempt(BOB, limit=20_000)
@@ -164,7 +164,7 @@ def test_the_dead_do_not_fill_a_long_line_for_ever(desk: Desk) -> None:
     assert bounded(desk, lambda: desk.attempt(BOB, limit=SWEEP))[0] == 0
 
 
-def test_a_note_is_sent_past_a_few_who_cannot_take_it_but_not_past_many(desk: Desk, inbox: Inbox) -> None:
+def test_a_note_is_sent_past_a_few_waiters_that_cannot_take_it_but_not_past_many(desk: Desk, inbox: Inbox) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB, inbox=INBOX)
     desk.crowd(1_000, inbox=b"nobody listens")

@@ -1,4 +1,4 @@
-"""Ten thousand dead who shared a name, or a run of a thousand readers: no script does more than some 200 at once."""
+"""Ten thousand dead sharers of a name, or a run of a thousand readers: no script does more than some 200 at once."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_writer_gets_past_ten_thousand_dead_readers_by_and_by(desk: Desk) -> N
     assert set(desk.dump()) == {desk.keys.main}, "nothing is left of them"
 
 
-def test_whoever_stands_further_back_looks_again_at_once_too(desk: Desk) -> None:
+def test_a_waiter_further_back_asks_again_at_once_too(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.attempt(CAROL, inbox=b"nobody listens")
     desk.release(ALICE)
@@ -99,7 +99,7 @@ def test_a_permit_is_had_at_once(desk: Desk) -> None:
     assert bounded(desk, lambda: desk.permit(CAROL, of=1))[0] == 0
 
 
-def test_readers_in_constant_use_clear_away_those_who_died_among_them(desk: Desk) -> None:
+def test_readers_in_constant_use_clear_away_their_dead(desk: Desk) -> None:
     desk.read(ALICE, ttl=600_000)
     desk.crowd_in(1_000, mode="r", dead=True)
     for _ in range(6):

@@ -42,13 +42,13 @@ def test_it_never_grants(desk: Desk) -> None:
     assert desk.state().value == before.value
 
 
-def test_who_is_not_known_is_rung_to_come_and_look(desk: Desk, inbox: Inbox) -> None:
+def test_an_unknown_waiter_is_rung_so_that_it_asks(desk: Desk, inbox: Inbox) -> None:
     assert desk.touch(BOB, INBOX) == 0
     assert inbox.bells() == [b"g" + BOB]
     assert desk.dump() == {}
 
 
-def test_who_would_be_rung_elsewhere_is_rung_to_come_and_say_where(desk: Desk, inbox: Inbox) -> None:
+def test_a_waiter_with_another_inbox_is_rung_so_that_it_names_the_new_one(desk: Desk, inbox: Inbox) -> None:
     """An attempt that came late, by a connection that is gone, has put its inbox in the place of the newer one."""
     desk.attempt(ALICE)
     for there in (INBOX, NOBODY_LISTENS):
@@ -60,7 +60,7 @@ def test_who_would_be_rung_elsewhere_is_rung_to_come_and_say_where(desk: Desk, i
     assert inbox.bells() == []
 
 
-def test_who_polls_and_is_not_known_is_told(desk: Desk) -> None:
+def test_an_unknown_polling_waiter_is_told(desk: Desk) -> None:
     assert desk.touch(BOB, b"") == 0
     assert desk.dump() == {}
 
@@ -74,7 +74,7 @@ def test_after_flushall_every_waiter_is_rung(desk: Desk, inbox: Inbox) -> None:
     assert inbox.bells() == [b"g" + BOB, b"g" + CAROL]
 
 
-def test_who_has_an_entry_but_no_line_any_more_is_rung(desk: Desk, inbox: Inbox) -> None:
+def test_a_waiter_with_an_entry_but_no_line_any_more_is_rung(desk: Desk, inbox: Inbox) -> None:
     """Otherwise it would keep an entry alive for ever that nobody finds."""
     desk.attempt(ALICE)
     desk.attempt(BOB, inbox=INBOX)
@@ -93,7 +93,7 @@ def test_it_does_not_shorten_what_else_the_hash_is_kept_for(desk: Desk) -> None:
     assert desk.time_left(desk.keys.waiters) > 50_000
 
 
-# Those who should have told the waiter may be dead
+# The clients that should have rung the waiter may be dead
 
 
 def test_nobody_is_rung_while_the_holder_lives(desk: Desk, inbox: Inbox) -> None:
@@ -102,11 +102,11 @@ def test_nobody_is_rung_while_the_holder_lives(desk: Desk, inbox: Inbox) -> None
     desk.attempt(CAROL, inbox=INBOX)
     assert desk.touch(CAROL, INBOX) == 1
     assert inbox.bells() == []
-    assert not desk.state().line[0].passed_over, "who cannot be rung is found out when it comes free"
+    assert not desk.state().line[0].passed_over, "an unreachable waiter is noticed when the lock is free"
 
 
-def test_who_waits_for_a_holder_that_has_expired_is_rung(desk: Desk, inbox: Inbox) -> None:
-    """However many dead stand before him: his own attempt gets past them all, at once."""
+def test_a_waiter_for_a_holder_that_has_expired_is_rung(desk: Desk, inbox: Inbox) -> None:
+    """However many dead waiters stand before it: its own attempt gets past them all, at once."""
     desk.attempt(ALICE, ttl=1_000)
     desk.crowd(10, inbox=NOBODY_LISTENS)
     desk.attempt(BOB, inbox=INBOX)
@@ -118,7 +118,7 @@ def test_who_waits_for_a_holder_that_has_expired_is_rung(desk: Desk, inbox: Inbo
     assert fence_of(desk.attempt(BOB, inbox=INBOX))
 
 
-def test_who_waits_for_a_claim_that_was_missed_is_rung(desk: Desk, inbox: Inbox) -> None:
+def test_a_waiter_for_a_claim_that_was_missed_is_rung(desk: Desk, inbox: Inbox) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB, inbox=INBOX)
     desk.attempt(CAROL, inbox=INBOX)
@@ -132,7 +132,7 @@ def test_who_waits_for_a_claim_that_was_missed_is_rung(desk: Desk, inbox: Inbox)
 
 
 @pytest.mark.parametrize("value", [None, b"t1q1794000000000000", b"hello"])
-def test_who_waits_for_what_nobody_holds_is_rung(desk: Desk, inbox: Inbox, value: bytes | None) -> None:
+def test_a_waiter_for_a_free_lock_is_rung(desk: Desk, inbox: Inbox, value: bytes | None) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB, inbox=INBOX)
     if value is None:
@@ -143,7 +143,7 @@ def test_who_waits_for_what_nobody_holds_is_rung(desk: Desk, inbox: Inbox, value
     assert inbox.bells() == [b"g" + BOB]
 
 
-def test_a_main_key_of_another_type_is_for_his_attempt_to_say(desk: Desk, inbox: Inbox) -> None:
+def test_a_main_key_of_another_type_is_left_for_the_attempt_to_report(desk: Desk, inbox: Inbox) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB, inbox=INBOX)
     desk.wire.call("DEL", desk.keys.main)
@@ -153,9 +153,7 @@ def test_a_main_key_of_another_type_is_for_his_attempt_to_say(desk: Desk, inbox:
 
 
 @pytest.mark.parametrize("mode", ["r", "p"])
-def test_who_waits_for_those_who_share_is_rung_when_one_of_them_has_expired(
-    desk: Desk, inbox: Inbox, mode: str
-) -> None:
+def test_a_waiter_for_sharers_is_rung_when_one_of_them_has_expired(desk: Desk, inbox: Inbox, mode: str) -> None:
     for who, ttl in ((ALICE, 1_000), (BOB, 30_000)):
         desk.share(who, mode=mode, permits=2, ttl=ttl)
     if mode == "r":
@@ -174,8 +172,8 @@ def test_who_waits_for_those_who_share_is_rung_when_one_of_them_has_expired(
     assert inbox.bells() == [], "once: the attempt has cleared it away"
 
 
-def test_a_reader_behind_a_writer_who_was_killed_is_rung_and_comes_in(desk: Desk, inbox: Inbox) -> None:
-    """Well before the writer's place lapses; which he keeps, passed over, should it be his connection only."""
+def test_a_reader_behind_a_writer_that_was_killed_is_rung_and_comes_in(desk: Desk, inbox: Inbox) -> None:
+    """Well before the writer's place lapses. The writer keeps its place, passed over, if only its connection died."""
     desk.read(ALICE, ttl=3_600_000)
     desk.attempt(BOB, inbox=NOBODY_LISTENS)
     desk.read(CAROL, inbox=INBOX)
@@ -184,7 +182,7 @@ def test_a_reader_behind_a_writer_who_was_killed_is_rung_and_comes_in(desk: Desk
     assert inbox.bells() == [b"g" + DAVE]
     assert [entry.passed_over for entry in desk.state().line] == [True, False, False]
     assert fence_of(desk.read(DAVE, inbox=INBOX))
-    assert inbox.bells() == [b"g" + CAROL], "who came before him"
+    assert inbox.bells() == [b"g" + CAROL], "which came before it"
     assert sharing(desk) == [ALICE, CAROL, DAVE]
     assert in_line(desk) == [BOB, CAROL]
     assert desk.attempt(BOB, inbox=INBOX)[4] == 1, "the first again"
@@ -200,7 +198,7 @@ def test_a_small_request_behind_a_large_one_that_was_killed_is_rung_and_comes_in
 
 
 @pytest.mark.parametrize("there", [INBOX, b""])
-def test_a_writer_who_lives_or_polls_goes_on_keeping_readers_out(desk: Desk, inbox: Inbox, there: bytes) -> None:
+def test_a_writer_that_lives_or_polls_goes_on_keeping_readers_out(desk: Desk, inbox: Inbox, there: bytes) -> None:
     desk.read(ALICE)
     desk.attempt(BOB, inbox=there)
     desk.attempt(DAVE, inbox=NOBODY_LISTENS)
@@ -211,7 +209,7 @@ def test_a_writer_who_lives_or_polls_goes_on_keeping_readers_out(desk: Desk, inb
     assert not any(entry.passed_over for entry in desk.state().line)
 
 
-def test_a_writer_who_polled_and_died_is_noticed_when_his_place_has_lapsed(desk: Desk, inbox: Inbox) -> None:
+def test_a_writer_that_polled_and_died_is_noticed_when_its_place_has_lapsed(desk: Desk, inbox: Inbox) -> None:
     desk.read(ALICE, ttl=3_600_000)
     desk.attempt(BOB)
     desk.read(CAROL, inbox=INBOX)
@@ -223,8 +221,8 @@ def test_a_writer_who_polled_and_died_is_noticed_when_his_place_has_lapsed(desk:
     assert inbox.bells() == [b"g" + CAROL]
 
 
-def test_who_is_rung_for_nothing_is_not_rung_again(desk: Desk, inbox: Inbox) -> None:
-    """A mark stays, and stands for the one look that it is worth."""
+def test_a_waiter_that_was_rung_for_nothing_is_not_rung_again(desk: Desk, inbox: Inbox) -> None:
+    """The mark stays, so that the waiter is rung once and not again."""
     desk.read(ALICE)
     desk.attempt(BOB, inbox=NOBODY_LISTENS)
     desk.attempt(CAROL, inbox=INBOX)
@@ -234,7 +232,7 @@ def test_who_is_rung_for_nothing_is_not_rung_again(desk: Desk, inbox: Inbox) -> 
 
 
 @pytest.mark.parametrize("number", [7, 8, 9, SWEEP - 1])
-def test_one_touch_gets_past_many_who_were_killed(desk: Desk, inbox: Inbox, number: int) -> None:
+def test_one_touch_gets_past_many_dead_waiters(desk: Desk, inbox: Inbox, number: int) -> None:
     desk.read(ALICE)
     desk.crowd(number, inbox=NOBODY_LISTENS)
     desk.read(BOB, limit=1_000, inbox=INBOX)
@@ -243,7 +241,7 @@ def test_one_touch_gets_past_many_who_were_killed(desk: Desk, inbox: Inbox, numb
     assert fence_of(desk.read(BOB, inbox=INBOX))
 
 
-def test_without_the_right_to_ask_who_listens_nobody_is_taken_for_dead(desk: Desk, inbox: Inbox) -> None:
+def test_without_the_right_to_count_listeners_no_waiter_is_taken_for_dead(desk: Desk, inbox: Inbox) -> None:
     desk.read(ALICE)
     desk.attempt(BOB, inbox=NOBODY_LISTENS)
     desk.read(CAROL, inbox=INBOX)
@@ -258,8 +256,8 @@ def test_without_the_right_to_ask_who_listens_nobody_is_taken_for_dead(desk: Des
     assert not desk.state().line[0].passed_over
 
 
-def test_who_polls_marks_nobody(desk: Desk) -> None:
-    """He could not be rung: who comes by himself finds out then."""
+def test_a_polling_waiter_marks_no_other(desk: Desk) -> None:
+    """It could not be rung; it finds out when it asks by itself."""
     desk.read(ALICE)
     desk.attempt(BOB, inbox=NOBODY_LISTENS)
     desk.read(CAROL)

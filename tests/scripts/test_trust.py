@@ -1,4 +1,4 @@
-"""Who looks after a claim: the runner-up, or the one who released, where the taker was heard of just now."""
+"""Which client checks a claim: the runner-up, or the releaser if the taker was heard of just now."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pass_time(desk: ClockworkDesk, ms: int) -> None:
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("heard_by", [Desk.attempt, Desk.touch])
 @pytest.mark.parametrize(("ago", "reply"), [(0, 3), (FRESH - 1, 3), (FRESH, 1), (HEARTBEAT - 1, 1)])
-def test_a_release_leaves_who_was_heard_of_just_now_to_its_caller(
+def test_a_release_leaves_the_check_of_a_recently_seen_waiter_to_its_caller(
     desk: ClockworkDesk, inbox: Inbox, heard_by: Callable[..., object], shared: bool, ago: int, reply: int
 ) -> None:
     desk.read(ALICE) if shared else desk.attempt(ALICE)
@@ -46,7 +46,7 @@ def test_a_release_leaves_who_was_heard_of_just_now_to_its_caller(
 
 @pytest.mark.parametrize("verb", [Desk.withdraw, Desk.ask])
 def test_all_others_tell_the_runner_up(desk: ClockworkDesk, inbox: Inbox, verb: Callable[..., object]) -> None:
-    """Who withdraws may be on the way out, and who asks has handed over nothing of his own."""
+    """A client that withdraws may be closing, and one that asks has handed over no grant of its own."""
     desk.attempt(ALICE, ttl=2_000)
     for who in (BOB, CAROL):
         desk.attempt(who, inbox=INBOX)

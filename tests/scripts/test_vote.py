@@ -92,7 +92,7 @@ def test_a_fence_that_a_clock_ahead_has_agreed_to_is_not_forgotten_before_the_cl
 
 
 def test_an_old_lease_heals_a_node_with_the_fence_that_it_has(timed: ClockworkNode, mode: str) -> None:
-    """However old the lease is. And the fence that the node has forgotten is none that it gives to anybody else."""
+    """However old the lease is. And the node does not give the fence that it has forgotten to another owner."""
     old = timed.at(0)
     forgotten = fence_of(timed.vote(BOB, mode=mode, proposal=timed.at(100)))
     timed.resign(BOB)
@@ -128,7 +128,7 @@ def test_what_is_ours_is_never_shortened(node: Node, mode: str) -> None:
         assert float(node.wire.call("ZSCORE", HOLDERS, ALICE)) > node.now() / 1000 + 15_000
 
 
-def test_a_vote_for_one_is_a_no_to_others_and_says_who_and_how_long(node: Node) -> None:
+def test_a_vote_for_one_owner_denies_others_and_names_it_and_its_time_left(node: Node) -> None:
     node.vote(ALICE)
     verdict, _, holder, left = node.vote(BOB)
     assert (verdict, holder) == (0, ALICE)
@@ -179,7 +179,7 @@ def test_a_foreign_value_is_not_taken_for_ours(node: Node, key: bytes) -> None:
     assert node.wire.call("GET", key) == b"something else"
 
 
-# The usual case has a short cut: it must do what the rest of the script would
+# The usual case has a short cut: it must do the same as the rest of the script
 
 SETTINGS: dict[str, Callable[[ClockworkNode], object]] = {
     "nothing": lambda node: None,
@@ -240,7 +240,7 @@ def test_the_short_cut_does_what_the_whole_script_does(timed: ClockworkNode, set
     ]
     run = b"" if guard == "without" else RUN
     for each in [*asked, {"proposal": 0, "not_after": -1}]:
-        # What is there may have been left by votes under the guard, and the client may have seen it pass.
+        # The value may come from votes under the guard, and the client may have seen the guard let one pass.
         marked = [(run, False), (run, True)] if guard in ("blessed", "waited") else []
         for before, vouching in [(b"", False), *marked]:
             answers: list[Any] = []
@@ -290,7 +290,7 @@ def test_a_fence_far_ahead_of_the_clock_outlives_its_holder(node: Node) -> None:
     assert fence_of(node.vote(BOB)) == ahead + 1
 
 
-# ReleasingLock back
+# Giving a vote back
 
 
 def test_a_vote_that_is_given_back_leaves_its_fence_for_a_while(node: Node, mode: str) -> None:
@@ -301,7 +301,7 @@ def test_a_vote_that_is_given_back_leaves_its_fence_for_a_while(node: Node, mode
     assert node.resign(ALICE) == [0, b""]
 
 
-def test_some_of_those_who_were_denied_are_rung_and_not_all(node: Node) -> None:
+def test_some_of_the_denied_waiters_are_rung_and_not_all(node: Node) -> None:
     inbox = Inbox(node.server, b"ht:inbox:test")
     node.vote(ALICE)
     waiters = [bytes([65 + number]) * 24 for number in range(6)]
@@ -366,7 +366,7 @@ def test_a_blessing_is_for_one_run_and_not_for_the_next(node: Node) -> None:
 
 
 def test_a_late_blessing_does_nothing(node: Node) -> None:
-    """The node may have been flushed since it was meant."""
+    """The node may have been flushed since the operator sent it."""
     assert node.bless(RUN, not_after=node.now() - 1)[0] == -1
     assert node.vote(ALICE, run=RUN)[0] == -4
 
@@ -377,6 +377,6 @@ def test_without_a_run_there_is_no_guard(node: Node) -> None:
 
 
 def _age(node: Node, ms: int) -> None:
-    """The stamp becomes so much older."""
+    """Makes the stamp that much older."""
     value = node.wire.call("GET", STAMP)
     node.wire.call("SET", STAMP, value[:2] + b"%013d" % (int(value[2:15]) - ms) + value[15:])

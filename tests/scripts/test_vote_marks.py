@@ -1,4 +1,4 @@
-"""What a vote leaves behind says whether the guard had let it pass, and whether anybody is to be rung."""
+"""What a vote leaves behind says whether the guard had let it pass, and whether a waiter is to be rung."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def lose_the_stamp(node: Node) -> None:
     node.wire.call("DEL", STAMP)
 
 
-def test_on_top_of_a_vote_that_passed_the_guard_no_stamp_is_read_for_who_has_seen_it_pass(blessed: Node) -> None:
+def test_on_top_of_a_vote_that_passed_the_guard_no_stamp_is_read_for_a_client_that_saw_it_pass(blessed: Node) -> None:
     pair(blessed)
     lose_the_stamp(blessed)
     pair(blessed, BOB, vouching=True)
     pair(blessed, CAROL, vouching=True)
     assert blessed.wire.call("EXISTS", STAMP) == 0
-    assert blessed.vote(ALICE)[0] == GUARDED, "who has not seen it reads the stamp"
+    assert blessed.vote(ALICE)[0] == GUARDED, "a client that has not seen it pass needs the stamp"
 
 
-def test_who_has_seen_it_pass_is_refused_on_a_node_that_has_lost_everything(blessed: Node) -> None:
+def test_a_client_that_saw_it_pass_is_refused_on_a_node_that_has_lost_everything(blessed: Node) -> None:
     pair(blessed)
     blessed.wire.call("FLUSHALL")
     assert blessed.vote(BOB, vouching=True)[0] == GUARDED
@@ -49,7 +49,7 @@ def test_who_has_seen_it_pass_is_refused_on_a_node_that_has_lost_everything(bles
 
 
 def test_what_an_old_snapshot_brings_back_does_not_stand_for_the_guard_of_a_later_run(blessed: Node) -> None:
-    """Its tombstones are those of votes that had passed. Whose connection is new has seen nothing of this run."""
+    """Its tombstones are of votes that had passed. A client with a new connection has seen nothing of this run."""
     pair(blessed)
     assert blessed.vote(BOB, run=OTHER_RUN)[0] == GUARDED
 
@@ -71,7 +71,7 @@ def test_what_a_reader_leaves_is_nothing_to_vote_on_top_of(blessed: Node) -> Non
     assert blessed.vote(CAROL, vouching=True)[0] == GUARDED
 
 
-def test_what_somebody_leaves_who_knows_of_no_quorum_is_nothing_to_vote_on_top_of(blessed: Node) -> None:
+def test_a_vote_is_not_cast_on_top_of_the_remains_of_a_lock_on_one_server(blessed: Node) -> None:
     pair(blessed)
     attempt = script.ATTEMPT
     names = dict(zip(("main", "queue", "waiters", "holders"), NAMES, strict=True))
@@ -92,7 +92,7 @@ def test_what_is_withdrawn_is_nothing_to_vote_on_top_of(blessed: Node) -> None:
     assert blessed.vote(CAROL, vouching=True)[0] == GUARDED
 
 
-def test_who_vouches_is_asked_for_the_stamp_of_that_very_run_where_nothing_is_left(blessed: Node) -> None:
+def test_a_vouching_client_needs_the_stamp_of_that_very_run_where_nothing_is_left(blessed: Node) -> None:
     assert blessed.vote(ALICE, vouching=True)[0] == 1
     blessed.resign(ALICE)
     blessed.wire.call("DEL", MAIN)
@@ -111,7 +111,7 @@ def test_a_fence_that_is_ahead_of_the_clock_is_remembered_until_the_clock_has_pa
 
 
 @pytest.mark.parametrize("vouching", [False, True])
-def test_who_is_denied_is_rung_however_quiet_it_was_before(blessed: Node, vouching: bool) -> None:
+def test_a_denied_waiter_is_rung_however_quiet_it_was_before(blessed: Node, vouching: bool) -> None:
     inbox = Inbox(blessed.server, INBOX)
     for _ in range(3):
         pair(blessed, vouching=vouching)
@@ -124,7 +124,7 @@ def test_who_is_denied_is_rung_however_quiet_it_was_before(blessed: Node, vouchi
     inbox.close()
 
 
-def test_those_who_were_not_rung_are_rung_by_the_next_and_the_one_after(blessed: Node) -> None:
+def test_waiters_that_were_not_rung_are_rung_by_the_next_release_and_the_one_after(blessed: Node) -> None:
     inbox = Inbox(blessed.server, INBOX)
     pair(blessed)
     blessed.vote(ALICE, vouching=True)
@@ -141,7 +141,7 @@ def test_those_who_were_not_rung_are_rung_by_the_next_and_the_one_after(blessed:
     inbox.close()
 
 
-def test_a_fence_that_is_agreed_on_and_a_renewal_do_not_hide_who_wants_to_be_rung(blessed: Node) -> None:
+def test_a_fence_that_is_agreed_on_and_a_renewal_do_not_hide_waiters_to_be_rung(blessed: Node) -> None:
     inbox = Inbox(blessed.server, INBOX)
     pair(blessed)
     fence = int(blessed.vote(ALICE, vouching=True)[1])

@@ -146,7 +146,7 @@ def test_a_grant_that_nobody_waits_for_becomes_a_tombstone(desk: Desk, marked: b
     assert desk.state().value == (b"t1q" if marked else b"t1-") + b"%d" % fence
 
 
-def test_who_leaves_the_line_of_a_held_lock_disturbs_nobody(desk: Desk, inbox: Inbox) -> None:
+def test_a_waiter_that_leaves_the_line_of_a_held_lock_disturbs_no_other(desk: Desk, inbox: Inbox) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB, inbox=INBOX)
     desk.attempt(CAROL, inbox=INBOX)
@@ -158,7 +158,7 @@ def test_who_leaves_the_line_of_a_held_lock_disturbs_nobody(desk: Desk, inbox: I
 
 @pytest.mark.parametrize("queue", [False, True])
 @pytest.mark.parametrize("marker", [WHILE, 3_600_000])
-def test_a_marker_does_not_prolong_what_somebody_holds(desk: Desk, queue: bool, marker: int) -> None:
+def test_a_marker_does_not_prolong_a_grant(desk: Desk, queue: bool, marker: int) -> None:
     """An hour: the client learned the time before the server's clock was set back by as much."""
     desk.attempt(ALICE, ttl=1_000)
     if queue:
@@ -183,7 +183,7 @@ def test_a_repeated_withdrawal_does_no_harm(desk: Desk) -> None:
 
 
 def test_markers_do_not_pile_up_on_a_name_in_constant_use(desk: Desk) -> None:
-    """As long as somebody waits the hash does not expire: the markers in it must go in another way."""
+    """While a waiter is there the hash does not expire: its markers must be removed in another way."""
     desk.attempt(ALICE, ttl=600_000)
     desk.attempt(CAROL)
     for round_ in range(10):

@@ -1,7 +1,7 @@
 """One name on a real server, for tests of the scripts alone: no store, no plan, no transport in between.
 
     desk.attempt(ALICE)                      # runs attempt.lua as it is, and returns its reply as it is
-    desk.pass_time(600)                      # the name's past moves back: no test sleeps
+    desk.pass_time(600)                      # moves the name's past back: no test sleeps
     desk.state()                             # what the server has, decoded
 
 Time passes for one name only: `pass_time` takes that much off the time left of every key of the name, and
@@ -54,7 +54,7 @@ def owner(word: str) -> bytes:
 
 ALICE, BOB, CAROL, DAVE = owner("alice"), owner("bob"), owner("carol"), owner("dave")
 HANDED_ON = (1, 3)
-"""What a release that hands over answers; which of both has to do with time, see test_trust.py."""
+"""The replies of a release that hands over; test_trust.py says when which of them comes."""
 
 
 class Wire(RawClient):
@@ -105,7 +105,7 @@ class State:
     value: bytes = b""
     main_until: int | None = None
     holders: list[Holder] = field(default_factory=list[Holder])
-    """Those who share it, by expiry, dead or alive."""
+    """The sharers by expiry, dead or alive."""
     holders_until: int | None = None
     line: list[Entry] = field(default_factory=list[Entry])
     line_until: int | None = None
@@ -124,7 +124,7 @@ class State:
 
     @property
     def owner(self) -> bytes | None:
-        """Who holds it alone."""
+        """The exclusive holder."""
         return self.value[3:27] if self.value[:2] == b"x1" else None
 
     @property
@@ -133,7 +133,7 @@ class State:
 
 
 class Desk:
-    """The verbs, with arguments that a test seldom cares about filled in."""
+    """The verbs, with defaults for arguments that tests seldom need."""
 
     def __init__(self, server: RunningServer, name: str = "name", namespace: str = "ht") -> None:
         self.server = server
@@ -171,7 +171,7 @@ class Desk:
         inbox: bytes = b"",
         not_after: int = FAR,
     ) -> Any:
-        """By default joins the line as one who polls."""
+        """By default joins the line as a polling waiter."""
         return self.run(script.ATTEMPT, owner=who, ttl=ttl, limit=limit, label=label, inbox=inbox, not_after=not_after)
 
     def ask(self, who: bytes, **how: Any) -> Any:
@@ -211,7 +211,7 @@ class Desk:
         return self.run(script.RELEASE, owner=who, **own)
 
     def renew(self, who: bytes, *, ttl: int = 30_000, not_after: int = FAR, ordinal: int = 0, marker: int = 0) -> Any:
-        """With an ordinal, which is remembered up to `marker` (ms): two seconds if it is not said."""
+        """With an ordinal, which the server remembers until `marker` (ms): two seconds by default."""
         own: dict[str, Any] = {"marker": f"{marker or self.now() + 2_000:013d}{ordinal}"} if ordinal else {}
         return self.run(script.RENEW, owner=who, ttl=ttl, not_after=not_after, **own)
 
@@ -300,7 +300,7 @@ class Desk:
     def crowd(
         self, number: int, *, dead: bool = False, inbox: bytes = b"", ttl: int = 30_000, mode: str = "x"
     ) -> list[bytes]:
-        """That many more in line, by the shortest way; behind a holder, whose flag is set."""
+        """That many more waiters, written directly, behind a holder; sets its flag."""
         here = [owner(f"{'dead' if dead else 'crowd'} {n}") for n in range(number)]
         now = self.now()
         expiry = now - 1 if dead else now + HEARTBEAT
@@ -318,7 +318,7 @@ class Desk:
         return here
 
     def crowd_in(self, number: int, *, mode: str, dead: bool = False, ttl: int = 30_000) -> list[bytes]:
-        """That many more who share it, by the shortest way, each with one permit; beside one who does already."""
+        """That many more sharers, written directly, each with one permit; beside one that is there already."""
         here = [owner(f"{'late' if dead else 'inside'} {n}") for n in range(number)]
         expiry = self.now() - 1 if dead else self.now() + ttl
         text = b"%b%09d%d" % (mode.encode(), 1, self.state().fence)
@@ -327,7 +327,7 @@ class Desk:
         return here
 
     def put_tombstone(self, fence: int) -> None:
-        """As a release leaves it; with a fence ahead of the clock: after the clock was set back."""
+        """The state after a release. A fence ahead of the clock: as after the clock was set back."""
         memory = max(0, fence - self.now_us()) // 1000 + TAIL
         self.wire.call("SET", self.keys.main, b"t1-%d" % fence, "PX", memory)
 
@@ -366,7 +366,7 @@ def read_entry(who: bytes, text: bytes) -> Entry:
 
 
 def sharing(desk: Desk) -> list[bytes]:
-    """Who shares it now, live, in the order of their fences."""
+    """The live sharers in the order of their fences."""
     now = desk.now()
     alive = [holder for holder in desk.state().holders if holder.expiry > now]
     return [holder.owner for holder in sorted(alive, key=lambda holder: holder.fence)]
@@ -377,6 +377,6 @@ def in_line(desk: Desk) -> list[bytes]:
 
 
 def fence_of(reply: Any) -> int:
-    """Of a grant, in either of its shapes."""
+    """The fence of a grant, in either form."""
     assert isinstance(reply, bytes) or (isinstance(reply, list) and reply[0] == 1), f"no grant: {reply!r}"
     return int(reply if isinstance(reply, bytes) else reply[1])

@@ -1,1 +1,1 @@
-"""What tests are made with: real servers, a proxy that breaks connections, child processes to talk to."""
+"""Helpers for tests: real servers, a proxy that breaks connections, child processes to talk to."""

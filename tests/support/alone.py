@@ -1,8 +1,8 @@
-"""`@pytest.mark.alone(why)`: no other test runs at the same time, in whatever worker. And of those that are about time,
-with servers and processes of their own, no more than three run at once, so that two cores are enough for them.
+"""`@pytest.mark.alone(why)`: no other test runs at the same time, in whatever worker. And no more than
+three of the tests about time, with servers and processes of their own, run at once, so that two cores are enough.
 
 A read-write lock of two files: every test shares the room, one that is alone has it to itself. The door is there so
-that it need not wait for ever: who stands in it lets nobody else in.
+that it need not wait for ever: a process that waits in it lets no other in.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _OURS = str(Path(holdtight.__file__).parent)
 
 
 Moment = tuple[str, int, int]
-"""A function, an instruction of it, and for the how manieth time it is run: loops need not be walked to their end."""
+"""A function, an instruction of it, and how often it has run before: a test need not walk loops to their end."""
 TIMES = 2
 
 
@@ -63,7 +63,7 @@ def interrupted_at(moments: Moments, what: Callable[[], object], *, spared: froz
         return look
 
     before = sys.gettrace()
-    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks only here whether anybody wants to see instructions
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks only here whether to trace instructions
     sys.settrace(look)
     try:
         what()
@@ -92,7 +92,7 @@ def moments_of(code: CodeType, but_not_the_first: bool) -> frozenset[int]:
         if step.opname.startswith("CALL") and "INTRINSIC" not in step.opname:
             if not ends_a_block(steps[max(0, at - 3) : at]):
                 found.add(step.offset)
-            # A signal that came during the call is handled as part of it, by who handles what the call raises.
+            # A signal that came during the call is handled as part of it, by the handler of the call's own errors.
             if handler(code, step.offset) == handler(code, after.offset):
                 found.add(after.offset)
         elif step.opname.startswith("JUMP_BACKWARD"):

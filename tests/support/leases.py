@@ -1,4 +1,4 @@
-"""Waiting for what the keeper does to a lease, in place of sleeping for as long as it should take.
+"""Waits for what the keeper does to a lease, instead of sleeping for as long as it should take.
 
 A lease that must not end in a test is renewed every third of its ttl: with 3 seconds, it survives whatever keeps a busy
 machine for two.
@@ -15,7 +15,7 @@ __all__ = ["outlive", "renewed"]
 
 
 def renewed(lease: Any, times: int = 1) -> None:
-    """Until the lease has been renewed so many times more. Raises LeaseLost if it ends instead."""
+    """Waits until the lease has been renewed that many more times. Raises LeaseLost if it ends instead."""
     for _ in range(times):
         end = lease.tenure.deadline
 
@@ -27,6 +27,6 @@ def renewed(lease: Any, times: int = 1) -> None:
 
 
 def outlive(*leases: Any) -> None:
-    """Until the time that the leases have now is over: what is held then has been renewed."""
+    """Waits until the time that the leases have now is over: a lease that is held then has been renewed."""
     end = time.monotonic() + max(lease.remaining() for lease in leases)
     wait_for(lambda: time.monotonic() > end, within=end - time.monotonic() + 1)

@@ -1,4 +1,4 @@
-"""What a process still has that it ought to have let go: child processes, and threads that keep it alive."""
+"""Leftovers of a process: child processes, and threads that keep it alive."""
 
 from __future__ import annotations
 

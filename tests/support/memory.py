@@ -1,4 +1,4 @@
-"""A store in this process in the part of a server, for scenarios: what they look at, and what they do to it.
+"""A memory store in place of a server, for scenarios: what they read from it, and what they do to it.
 
 store = MemoryStore()
 Locks(store.url)
@@ -23,7 +23,7 @@ _numbers = itertools.count(1)
 
 
 class MemoryFlavour:
-    """Where there is Python, there is memory."""
+    """The memory store is always available."""
 
     name = "memory"
 

@@ -232,7 +232,7 @@ StartChild: TypeAlias = Callable[..., Child]
 def stop_process(pid: int) -> None:
     """SIGSTOP to a child of this process; returns when it has stopped. AssertionError if it has ended."""
     os.kill(pid, signal.SIGSTOP)
-    # WNOWAIT: an exit code is left for whoever asks for it.
+    # WNOWAIT: the exit code stays for a later wait.
     state = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     assert state is not None
     assert state.si_code == os.CLD_STOPPED, f"process {pid} has ended"

@@ -138,7 +138,7 @@ class RunningServer:
         self._process: subprocess.Popen[bytes] | None = None
         _living.append(self)
         try:
-            # Between asking for a free port and listening on it somebody else may take it: then, another.
+            # Another process may take a free port before the server listens on it: then try another port.
             for _ in range(10):
                 self.port = port or free_port()
                 self.tls_port = free_port() if tls else None
@@ -178,7 +178,7 @@ class RunningServer:
         return self.running
 
     def _answers_or_ended(self) -> bool:
-        """Answers as the process that we started; on a port that was taken, somebody else does."""
+        """Answers as the process that we started; on a port that was taken, another process does."""
         assert self._process is not None
         if self._process.poll() is not None:
             return True
@@ -265,7 +265,7 @@ class RunningServer:
         return {key: ms for key, ms in left.items() if ms != -2}
 
     def clients(self) -> list[dict[str, str]]:
-        """Who is connected, besides the connection that asks."""
+        """The connected clients, without the connection that asks."""
         with self.connect() as client:
             own = str(client.call("CLIENT", "ID"))
             lines = str(client.call("CLIENT", "LIST")).splitlines()

@@ -1,4 +1,4 @@
-"""A client behind the proxy, and what it sees."""
+"""A client behind the proxy."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """One client's connection through the proxy: two pipes, and what is known of the conversation.
 
-A pipe is one direction. What is read from its source is cut into RESP values, looked at, and queued as pieces
-with a due time for its sink; delays and splitting are nothing but due times. A paused pipe neither reads nor
-writes, so the kernel's buffers fill as on a broken network: nothing is lost, and the server still hears a
-client that has gone away meanwhile.
+A pipe is one direction. It cuts the data of its source into RESP values, checks them, and queues pieces with a due
+time for its sink; delays and splitting are just due times. A paused pipe neither reads nor
+writes, so the kernel's buffers fill as on a broken network: nothing is lost, and the server still gets
+the requests of a client that has gone away meanwhile.
 
-Replies belong to requests in order. What the server says of its own accord (RESP3 pushes, messages of a RESP2
-subscriber) is no reply, but the confirmation of a SUBSCRIBE is. What is not RESP (TLS) passes uncounted.
+Replies belong to requests in order. Messages that the server pushes (RESP3 pushes, messages of a RESP2
+subscriber) are no replies, but the confirmation of a SUBSCRIBE is one. Other data than RESP (TLS) passes uncounted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MESSAGES = {b"message", b"pmessage", b"smessage"}
 
 @dataclass
 class Conditions:
-    """What holds for all connections at the moment."""
+    """The current conditions of all connections."""
 
     delay: dict[Direction, float] = field(default_factory=lambda: {"requests": 0.0, "replies": 0.0})
     paused: set[Direction] = field(default_factory=set[Direction])
@@ -52,7 +52,7 @@ class Piece:
 
 @dataclass(eq=False)
 class Fate:
-    """What is to become of one request and its reply."""
+    """The fate of one request and its reply."""
 
     what: Literal["lose request", "lose reply", "hold request", "hold reply"]
     cut: bool = False
@@ -82,13 +82,13 @@ class _Pipe:
     unframed: bytearray = field(default_factory=bytearray)
     pieces: deque[Piece] = field(default_factory=deque[Piece])
     last_due: float = 0.0
-    ended: bool = False  # the source will say nothing more
-    blocked: bool = False  # the sink takes nothing more for now
+    ended: bool = False  # the source has ended
+    blocked: bool = False  # the sink's buffer is full
     closed: bool = False  # the sink has been told of the end
 
 
 class Wire:
-    """`on_request` hears of every request and decides its fate; `on_close` comes before the sockets close."""
+    """`on_request` gets every request and decides its fate; `on_close` is called before the sockets close."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Wire:
         return self._requests, self._replies
 
     def events(self, sock: socket.socket) -> int:
-        """What to wait for at this socket."""
+        """The events to poll for on this socket."""
         events = 0
         for pipe in self._pipes:
             if pipe.direction not in self._conditions.paused:
@@ -132,7 +132,7 @@ class Wire:
         return events
 
     def serve(self, sock: socket.socket, events: int) -> None:
-        """Something that was waited for is there."""
+        """Handles the events of a socket."""
         for pipe in self._pipes:
             if sock is pipe.sink and events & selectors.EVENT_WRITE:
                 pipe.blocked = False
@@ -160,7 +160,7 @@ class Wire:
             self._close()
 
     def _drop_client(self) -> None:
-        """The client gets a reset, the server hears nothing of it: what is still here goes to the server."""
+        """The client gets a reset, the server does not notice: queued data still goes to the server."""
         self._on_close(self)
         self.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.client.close()

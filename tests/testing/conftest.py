@@ -1,4 +1,4 @@
-"""A clock that a test moves, and blocking locks that go by it."""
+"""A clock that a test moves, and blocking locks that use it."""
 
 from __future__ import annotations
 

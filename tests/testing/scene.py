@@ -1,4 +1,4 @@
-"""A scene of tasks, with a clock that it moves and locks that go by it."""
+"""A scene of tasks, with a clock that it moves and locks that use it."""
 
 from __future__ import annotations
 

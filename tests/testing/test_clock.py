@@ -1,4 +1,4 @@
-"""Time that passes when the test says so, and what cannot be done with it."""
+"""Time that passes when the test says so, and its limits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_no_thread_of_ours_is_started(clock: Clock, locks: Locks) -> None:
     assert set(threading.enumerate()) == before
 
 
-# What cannot be.
+# Limits.
 
 
 def test_the_thread_that_moves_the_clock_cannot_wait_on_it(
@@ -81,7 +81,7 @@ def test_a_callback_cannot_move_the_clock(clock: Clock, locks: Locks, caplog: py
     assert "being advanced already" in caplog.text
 
 
-def test_who_is_not_there_is_not_waited_for_for_ever(clock: Clock) -> None:
+def test_a_missing_waiter_is_not_waited_for_for_ever(clock: Clock) -> None:
     with pytest.raises(AssertionError, match=r"0 threads and tasks wait .*, not 2"):
         clock.until_waiting(2, within="20ms")
 

@@ -16,7 +16,7 @@ def test_a_lease_is_renewed_without_any_task_being_concerned() -> None:
         heard: list[tuple[float, str]] = []
         locks.events.subscribe(lambda event: heard.append((clock.now(), type(event).__name__)))
         async with locks.lock("a") as lease:
-            clock.advance(10)  # nobody has to run: need not be awaited
+            clock.advance(10)  # no task has to run: it need not be awaited
             assert clock.now() == 10
             lease.check()
         assert heard == [(0.0, "Acquired"), (3.0, "Renewed"), (6.0, "Renewed"), (9.0, "Renewed"), (10.0, "Released")]

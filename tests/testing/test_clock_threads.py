@@ -51,7 +51,7 @@ def test_a_wait_ends_when_its_time_has_come(clock: Clock, locks: Locks, start: S
         assert ended == [5.0]
 
 
-def test_who_waits_gets_the_lock_when_it_is_released_and_when_it_expires(
+def test_a_waiter_gets_the_lock_when_it_is_released_and_when_it_expires(
     clock: Clock, locks: Locks, start: Start
 ) -> None:
     got: list[tuple[str, float]] = []
@@ -171,7 +171,7 @@ def test_a_thread_that_never_rests_is_left_alone_after_a_while(start: Start, clo
 
 
 def test_a_missed_claim_costs_half_a_second(clock: Clock, locks: Locks, start: Start) -> None:
-    """The lock is given to somebody who does not hear of it; the next looks when the claim window ends."""
+    """The lock goes to a waiter that does not hear of it; the next one asks when the claim window ends."""
     got: list[float] = []
     deaf = Locks(clock.store())
     opened = deaf.place.open
@@ -199,7 +199,7 @@ def test_a_missed_claim_costs_half_a_second(clock: Clock, locks: Locks, start: S
     deaf.close()
 
 
-def test_a_heartbeat_keeps_the_place_of_who_waits(clock: Clock, locks: Locks, start: Start) -> None:
+def test_a_heartbeat_keeps_the_place_of_a_waiter(clock: Clock, locks: Locks, start: Start) -> None:
     got: list[str] = []
 
     def take(name: str) -> None:

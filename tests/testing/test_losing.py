@@ -1,4 +1,4 @@
-"""Losses to order: the lock is really gone, and the holder is told as ever."""
+"""lose(): the lock is really gone, and the holder is told as usual."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def locks(target: Any) -> Iterator[Locks]:
         yield locks
 
 
-def test_a_lock_that_was_taken_is_somebody_elses(locks: Locks) -> None:
+def test_a_lock_that_was_taken_is_another_owners(locks: Locks) -> None:
     called: list[Any] = []
     heard: list[Any] = []
     locks.events.subscribe(heard.append)
@@ -65,7 +65,7 @@ def test_a_lock_that_was_lost_otherwise_is_free(locks: Locks, reason: LossReason
     assert caught.value.reason is reason
 
 
-def test_who_is_next_in_line_gets_it(locks: Locks) -> None:
+def test_the_next_in_line_gets_it(locks: Locks) -> None:
     got: list[int] = []
 
     def take() -> None:

@@ -59,7 +59,7 @@ def test_each_test_has_a_store_of_its_own_for_both_colours(pytester: pytest.Pyte
     )
 
 
-def test_who_asks_for_the_clock_has_the_locks_on_it(pytester: pytest.Pytester) -> None:
+def test_a_test_that_asks_for_the_clock_has_the_locks_on_it(pytester: pytest.Pytester) -> None:
     run(
         pytester,
         """
@@ -193,7 +193,7 @@ def test_a_clock_that_comes_too_late_is_an_error(pytester: pytest.Pytester) -> N
     assert "when locks or async_locks were there already" in output
 
 
-def test_who_still_waits_at_the_end_is_woken_with_an_error(pytester: pytest.Pytester) -> None:
+def test_a_thread_that_still_waits_at_the_end_is_woken_with_an_error(pytester: pytest.Pytester) -> None:
     output = run(
         pytester,
         """

@@ -1,4 +1,4 @@
-"""Time belongs to a client's place: whoever looks at another clock does not go by the test clock."""
+"""Time belongs to a client's place: code that reads another clock does not follow the test clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A keeper without its thread: the test says when, and what each server answers."""
+"""A keeper without its thread: the test decides the time and the servers' answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _fds = itertools.count(10_000)
 
 
 class Link:
-    """The keeper's connection, scripted: what was sent, and what comes in."""
+    """The keeper's connection, scripted: records what was sent, and delivers what the test puts in."""
 
     def __init__(self) -> None:
         self._fd = next(_fds)
@@ -85,7 +85,7 @@ class Place:
 
 
 class Charge:
-    """Keeps account of what the keeper did with it."""
+    """Records what the keeper did with it."""
 
     def __init__(self, place: Place, interval: float = 10.0, deadline: float = 1e9, name: str = "x") -> None:
         self.place: Any = place
@@ -123,7 +123,7 @@ class Charge:
 
 
 class Still(Keeper):
-    """The keeper, standing still: `turn(now)` does what its thread would do at that moment."""
+    """A keeper without a thread: `turn(now)` does what its thread would do at that moment."""
 
     def __init__(self) -> None:
         super().__init__(lambda: self.now)

@@ -1,4 +1,4 @@
-"""Who gives credentials, in tests."""
+"""Credential providers for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the keeper does beside renewing: deferred undos, and a look at locks that were handed on."""
+"""The keeper's other charges: deferred undos, and a check of locks that were handed on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_may_still_arrive_is_undone_until_it_cannot(now: list[float]) -> No
     assert not undo.alive
 
 
-# What was handed on.
+# Locks that were handed on.
 
 
 class Name:
@@ -61,7 +61,7 @@ class Name:
 
 
 class World:
-    """A keeper that stands still, and a place where names are handed on."""
+    """A keeper without a thread, and a place where names are handed on."""
 
     def __init__(self) -> None:
         self.keeper = Still()
@@ -73,7 +73,7 @@ class World:
 
     def pass_time(self, seconds: float) -> None:
         self.keeper.turn(self.keeper.now + seconds)
-        self.keeper.turn()  # what the first has posted
+        self.keeper.turn()  # runs what the first has requested
 
     def looks(self) -> list[bytes]:
         return [request for link in self.place.links for write in link.writes for request in write]

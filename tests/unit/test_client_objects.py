@@ -1,4 +1,4 @@
-"""Client objects of redis-py and valkey-py as targets: their settings are read, they themselves are not kept."""
+"""Client objects of redis-py and valkey-py as targets: holdtight reads their settings and does not keep them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def make(library: str) -> Callable[..., Any]:
     return CLIENTS[library]
 
 
-def test_a_client_says_where_and_who(make: Callable[..., Any]) -> None:
+def test_a_client_object_names_its_server_and_its_user(make: Callable[..., Any]) -> None:
     assert parse(make()) == Single(Address())
     client = make(host="h", port=7, db=2, username="u", password=SECRET, client_name="me", socket_timeout=1)
     assert parse(client) == Single(Address("h", 7, db=2, user="u", password=SECRET, client_name="me"))
@@ -215,7 +215,7 @@ def test_a_provider_that_gives_nothing_is_refused(make: Callable[..., Any]) -> N
 
 
 def test_clients_that_connect_in_their_own_way_are_refused(library: str, make: Callable[..., Any]) -> None:
-    """A fake for tests, for one, would otherwise be taken for the server at localhost."""
+    """Otherwise a fake for tests would count as the server at localhost."""
     connection: Any = MODULES[library].Connection
 
     class Fake(connection):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""A lock as a decorator refuses what would run without it: at decoration if that can be told, else at the call."""
+"""A lock as a decorator refuses functions that would run without it: at decoration if possible, else at the call."""
 
 from __future__ import annotations
 

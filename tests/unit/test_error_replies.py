@@ -1,4 +1,4 @@
-"""What an error reply means: which of our errors, and whether asking again can help."""
+"""The meaning of error replies: which of our errors, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdtight.errors import LockError, NotPermitted, OutOfMemory, ScriptError, 
 from holdtight.stores.redis.error_replies import is_passing, meaning
 
 IN_SCRIPT_6 = "ERR Error running script (call to f_4d1b): @user_script:32: @user_script: 32: -"
-"""How Redis 6.2 wraps what a command in a script was answered."""
+"""How Redis 6.2 wraps the error of a command in a script."""
 
 
 def mean(text: str) -> LockError:

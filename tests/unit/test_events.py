@@ -37,7 +37,7 @@ EVENTS = [value for value in vars(module).values() if isinstance(value, type) an
 
 @pytest.fixture
 def heard() -> Iterator[list[logging.LogRecord]]:
-    """What holdtight logs, whatever the level."""
+    """All log records of holdtight, at any level."""
     records: list[logging.LogRecord] = []
 
     class Collect(logging.Handler):
@@ -53,7 +53,7 @@ def heard() -> Iterator[list[logging.LogRecord]]:
 
 
 def callback_thread_is_idle(within: float = 10) -> None:
-    """All that was told before has been done."""
+    """Waits until all earlier callbacks have run."""
     done = threading.Event()
     tell(done.set)
     assert done.wait(within), "the callback thread does not run"
@@ -132,7 +132,7 @@ def test_what_cannot_be_called_cannot_subscribe() -> None:
         Events().subscribe(5)  # type: ignore[arg-type]
 
 
-def test_events_are_wanted_while_somebody_listens(heard: list[logging.LogRecord]) -> None:
+def test_events_are_wanted_while_a_subscriber_listens(heard: list[logging.LogRecord]) -> None:
     events, wanted = Events(), list[bool]()
     logger.setLevel(logging.INFO)
     wanted.append(events.wanted)
@@ -233,7 +233,7 @@ def test_an_error_in_a_callback_is_logged_and_the_next_is_still_called(
     assert any(record.exc_info and "own fault" in str(record.exc_info[1]) for record in heard)
 
 
-def test_who_tells_is_never_held_up_by_a_callback_that_blocks() -> None:
+def test_a_thread_that_queues_callbacks_is_never_held_up_by_one_that_blocks() -> None:
     blocked, let_go, seen = threading.Event(), threading.Event(), list[int]()
 
     def block() -> None:

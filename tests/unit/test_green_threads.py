@@ -1,4 +1,4 @@
-"""Programs whose threads or sockets are monkey-patched are refused, in words: the real gevent and eventlet."""
+"""Programs whose threads or sockets are monkey-patched are refused with a message: the real gevent and eventlet."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def said_by(script: str) -> str:
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("patcher", PATCHERS)
-def test_who_has_patched_before_the_import_is_refused(patcher: str, use: str) -> None:
+def test_a_program_that_patched_before_the_import_is_refused(patcher: str, use: str) -> None:
     said = said_by(SCRIPT.format(before=PATCHERS[patcher], after="", use=USES[use]))
     assert said.startswith("sockets are" if "only" in patcher else "threads are")
     assert patcher.split(",")[0] in said
@@ -48,7 +48,7 @@ def test_who_has_patched_before_the_import_is_refused(patcher: str, use: str) ->
 
 
 @pytest.mark.parametrize("patcher", PATCHERS)
-def test_who_has_patched_after_the_import_is_refused(patcher: str) -> None:
+def test_a_program_that_patched_after_the_import_is_refused(patcher: str) -> None:
     said = said_by(SCRIPT.format(before="", after=PATCHERS[patcher], use=USES["blocking"]))
     assert "monkey-patched" in said
 

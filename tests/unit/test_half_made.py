@@ -1,4 +1,4 @@
-"""An interrupt may come while an object is made: what was never finished ends without a complaint."""
+"""An interrupt may come while an object is made: an unfinished object is collected without an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is asking: the running task, else the thread; never a child of it."""
+"""The identity of a caller: the running task, else the thread; never a child of it."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def in_a_block(locks: Locks) -> None:
 
 
 @pytest.mark.parametrize("use", [by_hand, in_a_block])
-def test_who_could_not_have_several_locks_does_not_touch_what_another_task_holds(
+def test_a_task_that_could_not_have_several_locks_does_not_touch_what_another_task_holds(
     use: Callable[[Locks], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record of a task that holds nothing is used again, perhaps by a task in another thread, at any moment."""

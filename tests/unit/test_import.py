@@ -1,4 +1,4 @@
-"""What `import holdtight` costs and says: as little as can be."""
+"""The cost of `import holdtight`: little time, few modules, no output."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ NOT_AFTER_A_GRANT = {
     "ssl": "with a connection",
     "urllib.parse": "URLs",
 }
-"""Loaded inside of functions, and why no grant depends on it."""
+"""Modules that functions load, and why no grant depends on them."""
 
 
 def lazily_loaded() -> set[str]:
-    """What functions of ours import; of `from a import b`, both a and a.b may be the module."""
+    """The imports inside functions; of `from a import b`, both a and a.b may be the module."""
     root = Path(holdtight.__file__).parent
     found: set[str] = set()
     for path in root.rglob("*.py"):

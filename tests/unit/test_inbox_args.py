@@ -1,4 +1,4 @@
-"""What a client knows of the nodes of a quorum from their votes: if their guard has let it pass, and their time."""
+"""What votes tell a client about the nodes of a quorum: whether the guard has let it pass, and their time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_nothing_but_the_usual_yes_says_that_the_guard_has_let_it_pass(answer: A
     assert args.at(100.1) == [word(0)]
 
 
-def test_after_a_while_the_guard_is_asked_again_and_a_yes_to_one_who_vouched_does_not_count() -> None:
+def test_after_a_while_the_guard_is_asked_again_and_a_yes_to_a_vouching_request_does_not_count() -> None:
     args = InboxArgs([word(0)])
     args.learn(args.at(100.0), [YES])
     used = args.at(100.1)

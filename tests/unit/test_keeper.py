@@ -44,7 +44,7 @@ def test_a_charge_that_was_dropped_is_never_asked(keeper: Still) -> None:
     keeper.add(charge, 1000.0)
     keeper.drop(charge)
     keeper.drop(charge)
-    keeper.drop(Charge(place, interval=99))  # of a lane that never was
+    keeper.drop(Charge(place, interval=99))  # of a lane that does not exist
     keeper.turn(2000.0)
     assert place.opened == 0
     assert charge.log == []
@@ -146,7 +146,7 @@ def test_lanes_of_ttls_that_were_used_once_do_not_stay_for_ever(keeper: Still) -
     assert keeper.statistics()["lanes"] < 1000
 
 
-# What comes after an answer.
+# After an answer.
 
 
 def test_a_charge_that_went_well_is_due_one_interval_later(keeper: Still) -> None:
@@ -244,7 +244,7 @@ def test_one_function_that_fails_does_not_hold_up_the_next(keeper: Still) -> Non
 
 
 class PromptLink(Link):
-    """Has the answer as soon as it was asked, as the memory store has."""
+    """Answers at once, as the memory store does."""
 
     def push_out(self, data: bytes) -> bytes:
         self.incoming.append(1)
@@ -252,7 +252,7 @@ class PromptLink(Link):
 
 
 def test_what_its_own_turn_puts_on_a_lane_is_not_slept_through() -> None:
-    """A place that answers at once puts a charge back on its lane after the keeper has looked how long it may sleep."""
+    """A place that answers at once puts a charge back on its lane after the keeper has computed its sleep."""
     place = Place()
     place.at_once = True
     place.opening = PromptLink
@@ -278,9 +278,9 @@ def test_a_deadline_in_months_is_slept_towards(caplog: pytest.LogCaptureFixture)
     keeper.run_soon(lambda: keeper.at(keeper.clock() + 0.05, lambda now: turned.set()))
     assert turned.wait(10)
     slept = threading.Event()
-    keeper.run_soon(slept.set)  # done in a later turn, before which it has slept, or could not
+    keeper.run_soon(slept.set)  # runs in a later turn, after a sleep
     assert slept.wait(10)
     told = threading.Event()
-    tell(told.set)  # behind whatever it has to report
+    tell(told.set)  # after everything that it has to report
     assert told.wait(10)
     assert not caplog.records

@@ -79,7 +79,7 @@ def test_a_batch_that_is_not_answered_is_given_up_although_a_later_one_is_young(
     assert link.closed
 
 
-# What is late goes out in larger pieces.
+# A late keeper sends larger batches.
 
 
 def test_work_is_as_usual_until_a_twentieth_of_the_interval_and_quadruples_with_each_further_one() -> None:

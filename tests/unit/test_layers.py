@@ -109,7 +109,7 @@ def test_an_import_that_goes_up_is_seen(name: str, source: str) -> None:
     assert [each for each in imports_of(name, source, modules()) if is_upward(each)]
 
 
-# The store boundary: what is Redis stays below it.
+# The store boundary: Redis stays below it.
 
 CONNECTIONS = {
     "aio.broadcast",

@@ -1,4 +1,4 @@
-"""The handle of a grant: what it shows, and how its end is noticed."""
+"""The handle of a grant: its attributes, and how its end is noticed."""
 
 from __future__ import annotations
 

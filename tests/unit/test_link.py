@@ -70,7 +70,7 @@ REPLIES: list[tuple[bytes, Any]] = [
 def test_a_reply_is_the_same_whatever_came_before_it(
     ends: tuple[Link, socket.socket], first: bytes, a: Any, then: bytes, b: Any, bells: tuple[str, str]
 ) -> None:
-    """The usual two are read without the parser, if that has nothing left."""
+    """The two usual replies are read without the parser, if it has no data left."""
     link, server = ends
     for reply, meant, bell in ((b":1\r\n", 1, ""), (first, a, bells[0]), (then, b, bells[1]), (b":1\r\n", 1, "")):
         server.sendall((BELL if bell == "before" else b"") + reply + (BELL if bell == "after" else b""))
@@ -126,7 +126,7 @@ def test_a_request_that_does_not_go_in_one_piece_goes_whole(ends: tuple[Link, so
     assert b"".join(seen) == request
 
 
-def test_a_link_that_was_closed_does_not_touch_who_has_its_number_now(ends: tuple[Link, socket.socket]) -> None:
+def test_a_link_that_was_closed_does_not_touch_the_new_user_of_its_descriptor(ends: tuple[Link, socket.socket]) -> None:
     link, _ = ends
     number = link.fileno()
     link.set_timeout(1.0)
@@ -146,7 +146,7 @@ def test_a_link_that_was_closed_does_not_touch_who_has_its_number_now(ends: tupl
 
 
 def test_a_short_sleep_needs_no_other_deadline(ends: tuple[Link, socket.socket]) -> None:
-    """What was set for the last reply will do, and then the rest is slept."""
+    """The timeout of the last reply is kept, and the link sleeps for the rest."""
     link, _ = ends
     link.set_timeout(0.2)
     started = time.monotonic()

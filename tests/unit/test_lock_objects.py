@@ -1,4 +1,4 @@
-"""Lock objects: configuration, cached, immutable; and who may enter again."""
+"""Lock objects: configuration, cached, immutable; and re-entry."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def held(locks: Locks, who: Identity, *, block: bool, reentrant: bool, name: str
     return tenure
 
 
-def test_who_holds_nothing_asks_the_server(locks: Locks) -> None:
+def test_a_caller_that_holds_nothing_asks_the_server(locks: Locks) -> None:
     assert locks.lock("orders").entered_by(Identity()) is None
     assert locks.lock("orders", reentrant=True).entered_by(Identity()) is None
 

@@ -1,4 +1,4 @@
-"""Forking: who is told, in which order, and what becomes of descriptors."""
+"""Forking: which objects are told, in which order, and what becomes of descriptors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdtight.base import process
 
 @pytest.fixture(autouse=True)
 def undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What these tests register is for them alone."""
+    """Removes what these tests register."""
     monkeypatch.setattr(process, "_told", weakref.WeakSet())
     monkeypatch.setattr(process, "_functions", [])
     monkeypatch.setattr(process, "current", process._Process())

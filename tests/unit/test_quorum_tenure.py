@@ -33,7 +33,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def locks(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A client whose nodes are nowhere: nothing is sent, the test says what was answered, and the time."""
+    """A client without nodes: nothing is sent, and the test decides the answers and the time."""
     with Locks(URLS, ttl=10) as locks:
         monkeypatch.setattr(locks.place, "clock", clock)
         yield locks
@@ -104,7 +104,7 @@ def granted(fence: int = 7) -> list[Any]:
 
 
 class List:
-    """In place of a keeper: what it was given to keep."""
+    """Stands in for the keeper: records its charges."""
 
     def __init__(self) -> None:
         self.charges: list[Any] = []
@@ -258,7 +258,7 @@ def test_one_failure_is_forgiven_and_more_are_left_alone_for_a_while() -> None:
     breaker = Breaker()
     breaker.failed(1000.0, "gone")
     assert not breaker.is_open(1000.0)
-    assert not breaker.is_open(999.9), "who asks may have looked at the clock just before it failed"
+    assert not breaker.is_open(999.9), "the caller may have read the clock just before it failed"
     breaker.failed(1000.0, "gone")
     assert breaker.is_open(1000.0)
     assert not breaker.is_open(1000.05), "half open: a probe may go"

@@ -9,7 +9,7 @@ from holdtight.stores.redis.script import MULTI, RENEW, SCRIPTS, Script, with_sc
 
 
 class LoadedTwice(Script):
-    """Somebody else loads it as well, in the middle of it."""
+    """Another thread loads it as well, at the same time."""
 
     inside = False
 

@@ -1,4 +1,4 @@
-"""What a client can be opened with, and how it travels to other processes."""
+"""The settings of a client, and how they are pickled for other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking for an answer before one sleeps: only where it pays."""
+"""Spinning for a reply before sleeping: only where it pays."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ RESTS = 2, 8
 
 
 class Usage:
-    """What the system says of this thread."""
+    """The system's counters of this thread."""
 
     ru_nivcsw = 1000
 
 
 @pytest.fixture(autouse=True)
 def usage(monkeypatch: pytest.MonkeyPatch) -> Usage:
-    """Nobody has asked yet, and the processor is ours, however busy the machine is."""
+    """No thread has asked yet, and the processor is ours, however busy the machine is."""
     monkeypatch.setattr(spin, "_latest", [0])
     found = Usage()
     monkeypatch.setattr("resource.getrusage", lambda who: found)
@@ -66,7 +66,7 @@ class NodeConnection:
 
 @pytest.fixture(params=["read", "poll"])
 def ask(request: pytest.FixtureRequest) -> Any:
-    """Asks by a spin wait, where the answer comes after so many looks: how many were made, and whether one slept."""
+    """Asks through a spin wait whose answer comes after that many polls: returns the polls and the sleeps."""
     connection = NodeConnection()
 
     def by_read(out: SpinWait, after: int) -> tuple[int, int]:
@@ -81,7 +81,7 @@ def ask(request: pytest.FixtureRequest) -> Any:
 
 
 def rest_of(out: SpinWait) -> int:
-    """How many times it must be told that time has passed."""
+    """The number of acquisitions until it spins again."""
     times = 0
     while not out.looking:
         out.again()
@@ -168,7 +168,7 @@ def test_among_threads_that_take_turns_nobody_looks(ask: Any) -> None:
 
 
 @pytest.mark.parametrize(("taken_away", "looks_on"), [(0, True), (1, True), (2, False), (50, False)])
-def test_who_is_not_left_the_processor_does_not_waste_it(
+def test_a_thread_that_does_not_keep_the_processor_does_not_spin(
     ask: Any, usage: Usage, taken_away: int, looks_on: bool
 ) -> None:
     out = SpinWait(RESTS)

@@ -1,4 +1,4 @@
-"""The blocking driver and its pool, on links that are scripted: what they do when a connection misbehaves."""
+"""The blocking driver and its pool, on scripted links: what they do when a connection misbehaves."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_no_connection_at_all_is_unavailable_within_the_connect_timeout(server: 
         server.lock().try_acquire()
 
 
-# Waiting where nobody can ring.
+# Waiting where no bell can ring.
 
 
 def test_a_link_without_an_inbox_looks_now_and_then(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

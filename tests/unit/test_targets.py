@@ -160,7 +160,7 @@ def test_credentials_given_apart_replace_those_of_the_url() -> None:
         ),
     ],
 )
-def test_logging_in_asks_whoever_knows(address: Address, login: Login | None) -> None:
+def test_logging_in_uses_the_address_or_asks_the_provider(address: Address, login: Login | None) -> None:
     assert address.login() == login
 
 

@@ -1,4 +1,4 @@
-"""The state of one grant: when it is lost, to whom that is told, what is asked of the server."""
+"""The state of one grant: when it is lost, who is told of that, what is asked of the server."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_after_the_end_no_loss_is_told(world: World) -> None:
     assert world.delivered == []
 
 
-def test_who_asks_to_be_told_after_the_loss_is_told_at_once(world: World) -> None:
+def test_a_callback_that_is_added_after_the_loss_is_called_at_once(world: World) -> None:
     tenure = world.tenure()
     tenure.lose(LossReason.TAKEN)
     assert tenure.on_loss(hook := lambda: None) is False
@@ -196,7 +196,9 @@ def test_a_renewal_counts_with_the_ttl_that_it_asked_for(world: World) -> None:
     renewal = Renewal(tenure, 60.0, lambda: None)
     renewal.start()
     assert ttl_asked(renewal.request(world.now)) == 60_000
-    overtaken = tenure.request(world.now)  # it waited at the station, and goes out in the same batch if at all
+    overtaken = tenure.request(
+        world.now
+    )  # it waited in the keeper's connection, and goes out in the same batch if at all
     renewal.answered(1, world.now)
     if overtaken is None:
         assert tenure.deadline > world.now + 59
@@ -218,7 +220,7 @@ def test_a_lease_is_renewed_before_its_deadline_also_after_a_renewal_was_overtak
     assert world.keeper._do_due(world.now) < tenure.deadline
 
 
-# A renewal that somebody waits for.
+# A renewal that a caller waits for.
 
 
 def test_renew_sets_the_ttl_for_good(world: World) -> None:

@@ -148,7 +148,7 @@ def script_error(stage: Stage) -> None:
 
 
 def deadlock(stage: Stage) -> None:
-    """One of the two threads gives up, by lot: played until it is the one that the page shows."""
+    """Chance decides which of the two threads gives up: plays until it is the one that the page shows."""
     locks = stage.open(deadlock_after=0.05)
     for _ in range(30):
         both = threading.Barrier(2)
@@ -170,7 +170,7 @@ def queue_full(stage: Stage) -> None:
     turned_away: list[int] = []
     lock = locks.lock("order:42")
     waiter = threading.Thread(target=lambda: lock.acquire().release())
-    with lock.hold():  # by nobody in particular, so that this thread may ask for it too
+    with lock.hold():  # by another client, so that this thread may ask for it too
         waiter.start()
         wait_for(lambda: lock.inspect().waiting == 1)
         stage.run(locks, ship_order=_never, turn_away=turned_away.append)

@@ -45,7 +45,7 @@ def not_asking_whether_it_is_still_yours(world: World) -> bool:
         if letter == "a":
             world.forget()
             assert second.comes_to(sending, "send_all", "xyz")
-            lost.wait(TTL)  # a third of the ttl and a moment, where there is somebody to tell
+            lost.wait(TTL)  # a third of the ttl and a moment, where a holder is told
 
     first = world.program(send=send, ttl=TTL)
     first.locks.events.subscribe(lambda event: lost.set() if isinstance(event, Lost) else None)

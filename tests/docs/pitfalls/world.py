@@ -1,6 +1,6 @@
-"""Where a pitfall is played: servers, and programs that run the block of code as it stands on the page.
+"""The stage of a pitfall: servers, and programs that run the block of code as it stands on the page.
 
-A scene is a function of the world that says whether harm was done. It never looks at the code: the same scene is played
+A scene is a function of the world that returns whether harm was done. It never reads the code: the same scene is played
 with the wrong block and with the right one.
 """
 
