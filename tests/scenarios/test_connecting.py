@@ -12,6 +12,7 @@ import valkey
 import valkey.asyncio
 
 from holdtight import LockTimeout, NotPermitted, Unavailable
+from holdtight.events import Lost
 from tests.scenarios.world import World
 from tests.support.certificates import Certificates
 from tests.support.servers import DEBIAN_REDIS, RunningServer, StartServer
@@ -181,6 +182,89 @@ async def test_credentials_that_change_are_asked_for_at_every_connect(world: Wor
     world.server.command("ACL", "SETUSER", "worker", "resetpass", ">rotated")
     await expect_a_working_lock(world, world.server.url, credentials=credentials)
     assert asked[-1] == "rotated"
+
+
+class Vault:
+    """Gives the password that is valid; `expire` changes it, and ends every connection that used the one before."""
+
+    def __init__(self, server: RunningServer) -> None:
+        self.asked: list[str] = []
+        self.valid = self.given = "pass:w/rd"
+        self._server = server
+
+    def __call__(self) -> tuple[str, str]:
+        self.asked.append(self.given)
+        return "worker", self.given
+
+    @property
+    def connections(self) -> int:
+        return sum(each["user"] == "worker" for each in self._server.clients())
+
+    def expire(self, *, noticed: bool = True) -> int:
+        """Returns how many connections it has ended. Not noticed: the callable still gives the old password."""
+        self.valid = f"rotated-{len(self.asked)}"
+        if noticed:
+            self.given = self.valid
+        self._server.command("ACL", "SETUSER", "worker", "resetpass", f">{self.valid}")
+        return int(self._server.command("CLIENT", "KILL", "USER", "worker"))
+
+
+@pytest.mark.usefixtures("user")
+async def test_a_callable_is_asked_for_every_connection(world: World) -> None:
+    vault = Vault(world.server)
+    client = world.locks(world.server.url, credentials=vault)
+    lock = world.lock(of=client, ttl=3)
+    lease = await lock.acquire(wait=5)
+    (waiter,) = await world.line_up(lock, lock.acquire())  # on a second connection
+    await world.renewed(lease)
+    before = len(vault.asked)
+    assert before >= vault.connections >= (2 if world.blocking else 1)
+    ended = vault.expire()
+    assert ended >= (2 if world.blocking else 1)
+    await lease.release()
+    await (await waiter.result()).release()
+    assert len(vault.asked) > before
+    assert set(vault.asked[before:]) == {vault.valid}
+
+
+@pytest.mark.usefixtures("user")
+async def test_a_lease_outlives_credentials_that_expire_again_and_again(world: World) -> None:
+    vault = Vault(world.server)
+    client = world.locks(world.server.url, credentials=vault)
+    told = world.listen(client)
+    lock = world.lock(of=client, ttl=3)
+    async with lock as lease:
+        (waiter,) = await world.line_up(lock, lock.acquire())
+        for _ in range(2):
+            await world.renewed(lease)  # the keeper has a connection
+            assert vault.expire() >= 1
+            async with world.lock("other", of=client, wait=5):  # what was idle is replaced
+                pass
+        await world.renewed(lease)
+        assert not lease.lost
+    got = await waiter.result()
+    assert got.fence > lease.fence
+    assert vault.expire() >= 1
+    await got.release()
+    assert not await lock.locked()
+    assert [event for event in told if isinstance(event, Lost)] == []
+
+
+@pytest.mark.usefixtures("user")
+async def test_a_lease_outlives_a_callable_that_is_late_with_the_new_password(world: World) -> None:
+    vault = Vault(world.server)
+    client = world.locks(world.server.url, credentials=vault)
+    lock = world.lock(of=client, ttl=6)
+    lease = await lock.acquire(wait=5)
+    await world.renewed(lease)
+    before = len(vault.asked)
+    vault.expire(noticed=False)
+    with pytest.raises(NotPermitted):  # who asks for a lock meanwhile is told at once
+        await world.lock("other", of=client).acquire(wait=5)
+    await world.until(lambda: len(vault.asked) >= before + 3, what="the keeper to be refused, and to try again")
+    vault.given = vault.valid
+    await world.renewed(lease)
+    await lease.release()
 
 
 @pytest.mark.usefixtures("user")
