@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from holdtight.aio.awaiting import gives_a_lease
 from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
@@ -31,10 +32,12 @@ class AsyncSemaphore(AsyncLock):
 
     __slots__ = ()
 
+    @gives_a_lease
     async def acquire(self, n: int = 1, *, wait: Any = UNSET) -> AsyncLease:
         """Returns a lease on `n` permits at once. Raises as AsyncLock does; TypeError or ValueError for a bad `n`."""
         return await AsyncLock.acquire(self.asking_for(n), wait=wait)
 
+    @gives_a_lease
     async def try_acquire(self, n: int = 1) -> AsyncLease | None:
         """Returns a lease on `n` permits, or None if that many are not free. Never waits. Raises as `acquire`."""
         return await AsyncLock.try_acquire(self.asking_for(n))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdtight.base.clock import ttl_seconds, wait_seconds
 from holdtight.base.identity import Identity, Key, is_of, task_identity, tasks_inside
+from holdtight.base.wrong_with import AsyncOnly
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.grants.lease import BaseLease, Detached
 from holdtight.grants.tenure import Tenure
@@ -20,7 +21,7 @@ __all__ = ["AsyncLease", "Block", "end_block", "leave_elsewhere"]
 _GLANCE = 0.25
 
 
-class AsyncLease(BaseLease):
+class AsyncLease(BaseLease, AsyncOnly):
     """One grant, renewed automatically. Call `check()` before anything that must not run twice.
 
     Itself a context manager: `async with await lock.acquire() as lease:` releases at the end as `async with lock:`

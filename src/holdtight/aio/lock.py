@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+from holdtight.aio.awaiting import gives_a_lease
 from holdtight.aio.connection import Connection
 from holdtight.aio.degraded import without_the_server
 from holdtight.aio.driver import Driver
@@ -16,6 +17,7 @@ from holdtight.base.identity import Identity, identity, task_identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import current
 from holdtight.base.values import Grant, LockInfo, Owner, shared
+from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.degraded import may_degrade
 from holdtight.clients.lock import BaseLock
 from holdtight.config.settings import UNSET, Options
@@ -41,7 +43,7 @@ _current_task = asyncio.current_task
 _PATIENCE = 2.0
 
 
-class AsyncLock(BaseLock):
+class AsyncLock(BaseLock, AsyncOnly):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant."""
 
     __slots__ = ("_clock", "_lane", "_patience", "_runtime", "_unusual", "_wait")
@@ -59,6 +61,7 @@ class AsyncLock(BaseLock):
 
     # Acquiring.
 
+    @gives_a_lease
     async def acquire(self, *, wait: Any = UNSET) -> AsyncLease:
         """Returns a lease. Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, or
         RuntimeError on a closed client.
@@ -71,6 +74,7 @@ class AsyncLock(BaseLock):
         self._locks.took(self._name, lease.tenure, who)
         return lease
 
+    @gives_a_lease
     async def try_acquire(self) -> AsyncLease | None:
         """Returns a lease, or None if it is not free now. Never waits. Raises Unavailable, RuntimeError once closed."""
         who = identity()
@@ -150,9 +154,7 @@ class AsyncLock(BaseLock):
         lease = _new(AsyncLease)
         lease.lock = self
         lease.tenure = tenure
-        lease.witness = leak_warning_for(
-            tenure
-        )  # before the keeper renews it: an interrupt may come between any two statements
+        lease.witness = leak_warning_for(tenure)  # before the keeper has it: an interrupt may come anywhere
         lane = self._lane
         if lane.epoch != current.epoch:
             lane = self._lane = self._runtime.keeper.lane(tenure.interval)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from holdtight.aio.awaiting import gives_a_lease
 from holdtight.aio.hold import AsyncHold, under
 from holdtight.aio.lease import AsyncLease, Block, end_block
 from holdtight.aio.lock import AsyncLock
@@ -12,6 +13,7 @@ from holdtight.base import refusals
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, task_identity
 from holdtight.base.values import LockInfo
+from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
 from holdtight.config.settings import UNSET
 from holdtight.core.multi import at_once
@@ -93,13 +95,15 @@ class _Block(Block):
                 around.tell_lost()
 
 
-class AsyncMulti(BaseMulti[AsyncLock]):
+class AsyncMulti(BaseMulti[AsyncLock], AsyncOnly):
     """Several locks that are held together or not at all."""
 
+    @gives_a_lease
     async def acquire(self, *, wait: Any = UNSET) -> AsyncLease:
         """Returns one lease on all parts. Raises as `AsyncLock.acquire`, naming the part that could not be had."""
         return self.taken(await self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
 
+    @gives_a_lease
     async def try_acquire(self) -> AsyncLease | None:
         """Returns one lease on all parts, or None if any is not free. Never waits. Raises as AsyncLock does."""
         who = identity()

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from holdtight.base.identity import Identity, identity
+from holdtight.base.wrong_with import BlockingOnly
 from holdtight.sync.lease import Lease
 
 __all__ = ["Hold", "under"]
@@ -39,7 +40,7 @@ class Takes(Protocol):
     def take(self, wait: float | None, who: Identity) -> Lease: ...
 
 
-class Hold:
+class Hold(BlockingOnly):
     """The result of `lock.hold()`. Raises RuntimeError when it is entered twice."""
 
     def __init__(self, lock: Takes, wait: float | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdtight.base.clock import ttl_seconds, wait_seconds
 from holdtight.base.identity import identity
+from holdtight.base.wrong_with import BlockingOnly
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.grants.lease import BaseLease, Detached
 
@@ -19,7 +20,7 @@ __all__ = ["Lease"]
 _GLANCE = 0.25
 
 
-class Lease(BaseLease):
+class Lease(BaseLease, BlockingOnly):
     """One grant, renewed automatically. Call `check()` before anything that must not run twice.
 
     Itself a context manager: `with lock.acquire() as lease:` releases at the end as `with lock:` does.

@@ -8,6 +8,7 @@ from holdtight.base import refusals
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity
 from holdtight.base.values import LockInfo
+from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
 from holdtight.config.settings import UNSET
 from holdtight.core.multi import at_once
@@ -75,7 +76,7 @@ class MultiLease(MultiLeaseMixin, Lease):
             error.add_note(str(each))
 
 
-class Multi(BaseMulti[Lock]):
+class Multi(BaseMulti[Lock], BlockingOnly):
     """Several locks that are held together or not at all."""
 
     def acquire(self, *, wait: Any = UNSET) -> Lease:
