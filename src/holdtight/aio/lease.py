@@ -121,6 +121,7 @@ class AsyncLease(BaseLease, AsyncOnly):
             with suppress(LockError):
                 await self.lock.give_back(self.tenure)
             raise
+        self.detached = True
         return Detached(self.name, self.tenure.owner).text()
 
     async def downgrade(self) -> "AsyncLease":

@@ -27,13 +27,18 @@ UNSET = Unset()
 
 
 class Profile(NamedTuple):
-    """Defaults for locks whose names match a pattern. Fields that are left out come from the client."""
+    """Defaults for locks whose names match a pattern. Fields that are left out come from the client.
+
+    `warn_after`: a lock that is held and renewed for longer is told of, once for each grant, by the event `HeldLong`
+    and a warning in the log. None means ten times the ttl.
+    """
 
     ttl: Any = UNSET
     wait: Any = UNSET
     renew: Any = UNSET
     max_hold: Any = UNSET
     label: Any = UNSET
+    warn_after: Any = None
 
 
 _PLAIN = Profile()
@@ -69,6 +74,8 @@ def _check(pattern: str, profile: Profile) -> None:
         wait_seconds(profile.wait, f"{where}wait")
     if profile.max_hold is not UNSET and profile.max_hold is not None:
         seconds(profile.max_hold, f"{where}max_hold")
+    if profile.warn_after is not None:
+        seconds(profile.warn_after, f"{where}warn_after")
     if profile.label is not UNSET:
         check_label(profile.label)
 

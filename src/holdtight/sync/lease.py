@@ -116,6 +116,7 @@ class Lease(BaseLease, BlockingOnly):
             with suppress(LockError):
                 self.lock.give_back(self.tenure)
             raise
+        self.detached = True
         return Detached(self.name, self.tenure.owner).text()
 
     def downgrade(self) -> "Lease":
