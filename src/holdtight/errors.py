@@ -5,6 +5,7 @@ errors pickle completely, so that they can cross process pools and task queues.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from holdtight.base.values import Holder, LossReason, Member
 
@@ -86,6 +87,12 @@ class LockError(Exception):
     def message(self) -> str:
         """The text alone; `str()` adds where to read more."""
         return super().__str__()
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the error carries, as `json.dumps` takes it; `error` is the name of its class."""
+        from holdtight.base.showing import error_dict
+
+        return error_dict(self)
 
     def __str__(self) -> str:
         return pointed(self.message, self.code)

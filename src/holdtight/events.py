@@ -7,6 +7,7 @@ SystemExit, end the call that caused the event; a lock that it was acquiring is 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from holdtight.base.event_bus import Events
 from holdtight.base.values import LossReason
@@ -19,6 +20,7 @@ __all__ = [
     "Downgraded",
     "Event",
     "Events",
+    "HeldLong",
     "KeeperLate",
     "Lost",
     "PreviousExpired",
@@ -37,6 +39,12 @@ class Event:
 
     name: str
     owner: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, as `json.dumps` takes them; `event` is the name of the class."""
+        from holdtight.base.showing import event_dict
+
+        return event_dict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +112,21 @@ class KeeperLate(Event):
 
 @dataclass(frozen=True, slots=True)
 class Lost(Event):
-    """A lease was lost, for a `reason`. `fence` is the grant's."""
+    """A lease was lost, for a `reason`, after it was `held` for this many seconds. `fence` is the grant's."""
 
     fence: int
     reason: LossReason
+    held: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLong(Event):
+    """The lease has been `held` (seconds) for longer than `warn_after`: ten times its ttl, or what the profile says. A
+    body that hangs keeps its lock for ever, because the keeper renews it all the same. Emitted once for each grant;
+    `fence` is the grant's."""
+
+    fence: int
+    held: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def test_a_keeper_that_is_late_says_so_once_and_before_anything_is_lost(
     time.sleep(3.5)  # the fault itself: the renewals were due after 2 s, and the leases are lost after 6
     child.signal(signal.SIGCONT)
     said = [child.wait_line(), child.wait_line()]
-    assert any(line.startswith("logged: KeeperLate by ") for line in said), said
+    assert any(line.startswith("logged: keeper late by ") for line in said), said
     (event,) = (line for line in said if line.startswith("holder KeeperLate(name='', owner='', late="))
     assert 1 < float(event.partition("late=")[2].rstrip(")")) < 4
     child.expect("lost 0 True")

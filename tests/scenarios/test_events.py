@@ -6,8 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdtight import AsyncLocks, LeaseLost, LockTimeout, LossReason, QueueFull
-from holdtight.events import Acquired, Detached, Event, Lost, PreviousExpired, Released, Renewed, TimedOut, Waited
+from holdtight import AsyncLocks, LeaseLost, LockTimeout, LossReason, Profile, QueueFull
+from holdtight.events import (
+    Acquired,
+    Detached,
+    Event,
+    HeldLong,
+    Lost,
+    PreviousExpired,
+    Released,
+    Renewed,
+    TimedOut,
+    Waited,
+)
 from tests.scenarios.world import World
 
 
@@ -111,6 +122,7 @@ async def expect_loss(world: World, heard: list[Event], owner: str, fence: int, 
     lost = heard[-1]
     assert isinstance(lost, Lost)
     assert (lost.name, lost.owner, lost.fence, lost.reason) == ("thing", owner, fence, reason)
+    assert 0 < lost.held < 30
 
 
 async def test_an_expiry_is_told_once_and_by_the_next_taker_too(world: World) -> None:
@@ -207,6 +219,24 @@ async def test_a_subscription_ends_when_told_to(world: World) -> None:
         world.client.events.subscribe(None)  # type: ignore[arg-type]
 
 
+async def test_a_hold_that_lasts_long_is_told_once_a_grant(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    client = world.locks(profiles={"th*": Profile(ttl=3, warn_after="500ms")})
+    heard = world.listen(client)
+    for _ in range(2):
+        heard.clear()
+        async with world.lock(of=client) as lease:
+            await world.until(lambda: HeldLong in kinds(heard))
+            await world.renewed(lease)
+            await world.renewed(lease)
+        assert kinds(heard) == [Acquired, HeldLong, Released]
+        event = heard[1]
+        assert isinstance(event, HeldLong)
+        assert (event.name, event.owner, event.fence) == ("thing", lease.owner, lease.fence)
+        assert 0.5 <= event.held < 10
+    said = [record for record in caplog.records if "held thing for" in record.getMessage()]
+    assert [record.levelname for record in said] == ["WARNING", "WARNING"]
+
+
 async def test_clients_hear_of_their_own_locks_only(world: World) -> None:
     other: AsyncLocks = world.locks()
     heard = world.listen(other)
@@ -220,7 +250,10 @@ async def test_events_go_to_the_log(world: World, caplog: pytest.LogCaptureFixtu
     async with world.lock("logged") as lease:
         pass
     records = [record for record in caplog.records if record.name == "holdtight"]
-    assert [record.getMessage() for record in records] == ["Acquired logged", "Released logged"]
+    whose = f"fence {lease.fence}, owner {lease.owner}"
+    said = [record.getMessage() for record in records]
+    assert [line.split(" after ")[0] for line in said] == ["acquired logged", "released logged"]
+    assert all(line.endswith(f"s, {whose}") for line in said)
     acquired = records[0].__dict__["holdtight"]
     assert isinstance(acquired, Acquired)
     assert acquired.fence == lease.fence

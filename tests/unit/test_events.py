@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import queue
 import threading
@@ -18,20 +19,28 @@ from holdtight.base.callbacks import get_logger, tell
 from holdtight.base.values import LossReason
 from holdtight.events import (
     Acquired,
+    DeadlockFound,
+    Degraded,
+    Detached,
+    Downgraded,
     Event,
     Events,
+    HeldLong,
     KeeperLate,
     Lost,
     PreviousExpired,
     Released,
     ReleaseFailed,
     RenewalFailed,
+    Renewed,
+    TimedOut,
+    Waited,
 )
 
 logger = get_logger()
 
 ACQUIRED = Acquired("orders", "me", 7, 0.1)
-LOST = Lost("orders", "me", 7, LossReason.TAKEN)
+LOST = Lost("orders", "me", 7, LossReason.TAKEN, 12.34)
 EVENTS = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Event)]
 
 
@@ -182,33 +191,54 @@ def test_a_late_keeper_is_told_of_once_until_a_whole_ttl_has_passed_on_time() ->
 
 
 @pytest.mark.parametrize(
-    ("event", "level"),
+    ("event", "level", "line"),
     [
-        (ACQUIRED, logging.DEBUG),
-        (Released("orders", "me", 7, 1.0), logging.DEBUG),
-        (LOST, logging.WARNING),
-        (RenewalFailed("orders", "me", 7, 1.0, "down"), logging.WARNING),
-        (ReleaseFailed("orders", "me", 7, "down"), logging.WARNING),
-        (PreviousExpired("orders", "me", "you"), logging.WARNING),
+        (ACQUIRED, logging.DEBUG, "acquired orders after 0.1 s, fence 7, owner me"),
+        (Waited("orders", "me", 0.0021, False), logging.DEBUG, "waited 2.1 ms for orders, acquired: no, owner me"),
+        (TimedOut("orders", "me", 2.0, None), logging.DEBUG, "timed out on orders after 2 s, holder -, owner me"),
+        (Renewed("orders", "me", 7, 29.93), logging.DEBUG, "renewed orders: 29.9 s left, fence 7, owner me"),
+        (Released("orders", "me", 7, 1.0), logging.DEBUG, "released orders after 1 s, fence 7, owner me"),
+        (Detached("orders", "me", 7, 1.0), logging.DEBUG, "detached orders after 1 s, fence 7, owner me"),
+        (Downgraded("orders", "me", 7, 1.0), logging.DEBUG, "downgraded orders after 1 s, fence 7, owner me"),
+        (LOST, logging.WARNING, "lost orders: TAKEN after 12.3 s, fence 7, owner me"),
+        (HeldLong("orders", "me", 7, 86400.4), logging.WARNING, "held orders for 86400 s, and it is still renewed: "),
+        (DeadlockFound("a", "me", 1.0, ("b", "a", "b")), logging.WARNING, "deadlock on a after 1 s: b > a > b, owner"),
+        (Degraded("orders", "me", "open", "down"), logging.WARNING, "degraded orders: open, without the server: down"),
+        (RenewalFailed("orders", "me", 7, 1.0, "a\n b"), logging.WARNING, "renewal of orders failed: a b; 1 s left, "),
+        (ReleaseFailed("orders", "me", 0, "down"), logging.WARNING, "release of orders failed: down; it ends with "),
+        (PreviousExpired("orders", "me", "you"), logging.WARNING, "previous holder of orders never released it: you"),
+        (KeeperLate("", "", 0.711), logging.WARNING, "keeper late by 0.711 s: leases are renewed too late, "),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_an_event_is_one_log_line_with_the_event_itself_in_extra(
-    event: Event, level: int, heard: list[logging.LogRecord]
+    event: Event, level: int, line: str, heard: list[logging.LogRecord]
 ) -> None:
     Events().emit(event)
     (record,) = heard
     assert record.levelno == level
     assert record.name == "holdtight"
     assert vars(record)["holdtight"] is event
-    assert record.getMessage() == f"{type(event).__name__} orders"
+    assert record.getMessage().startswith(line)
+    assert "\n" not in record.getMessage()
+    prefixed = {f"holdtight_{word}": value for word, value in event.as_dict().items()}
+    assert prefixed.items() <= vars(record).items()
+    assert prefixed["holdtight_event"] == type(event).__name__
+    assert logging.Formatter("%(name)s %(holdtight_name)s").format(record) == f"holdtight {event.name}"
 
 
-def test_a_late_keeper_is_a_warning_that_says_how_late(heard: list[logging.LogRecord]) -> None:
-    Events().emit(KeeperLate("", "", 0.711))
+@pytest.mark.parametrize("cls", [cls for cls in EVENTS if cls is not Event], ids=lambda cls: str(cls.__name__))
+def test_every_event_has_a_line_of_its_own_and_goes_to_json(cls: type[Event], heard: list[logging.LogRecord]) -> None:
+    values: dict[str, Any] = {"str": "x", "int": 7, "float": float("inf"), "bool": True, "LossReason": LossReason.TAKEN}
+    hints = typing.get_type_hints(cls)
+    given = {word: values.get(getattr(hint, "__name__", ""), ("a", "b")) for word, hint in hints.items()}
+    event = cls(**given)
+    Events().emit(event)
     (record,) = heard
-    assert record.levelno == logging.WARNING
-    assert record.getMessage().startswith("KeeperLate by 0.71 s: ")
+    assert not record.getMessage().startswith(cls.__name__), "it has no line in base/showing.py"
+    found = json.loads(json.dumps(event.as_dict(), allow_nan=False))
+    assert found["event"] == cls.__name__
+    assert found.keys() == {"event", *hints}
 
 
 # The callback thread.

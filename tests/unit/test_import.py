@@ -73,7 +73,7 @@ from holdtight.base import values
 from holdtight.events import Events, Lost
 Events().emit(Lost("orders", "me", 7, values.LossReason.TAKEN))
 """
-    assert run(script).strip() == "WARNING:holdtight:Lost orders"
+    assert run(script).strip() == "WARNING:holdtight:lost orders: TAKEN after 0 s, fence 7, owner me"
 
 
 NOT_AFTER_A_GRANT = {

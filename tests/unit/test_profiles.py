@@ -88,11 +88,22 @@ def test_profiles_survive_pickling(locks: Locks) -> None:
         ({"a": Profile(renew=WRONG)}, TypeError, r"profiles\['a'\].renew"),
         ({"a": Profile(max_hold=True)}, ValueError, r"profiles\['a'\].max_hold"),
         ({"a": Profile(label=WRONG)}, TypeError, "label"),
+        ({"a": Profile(warn_after="later")}, ValueError, r"profiles\['a'\].warn_after"),
+        ({"a": Profile(warn_after=True)}, ValueError, r"profiles\['a'\].warn_after"),
     ],
 )
 def test_a_wrong_profile_is_refused_when_the_client_is_opened(profiles: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         Locks(URL, profiles=profiles)
+
+
+def test_how_long_a_hold_may_last_without_a_warning_is_ten_ttls_unless_the_profile_says() -> None:
+    profiles = {"a": Profile(warn_after="1h"), "b": Profile(ttl=5), "c": Profile(ttl=5, warn_after=0)}
+    with Locks(URL, ttl=30, profiles=profiles) as locks:
+        after = {name: locks.lock(name).terms.warn_after for name in "abcd"}
+        assert after == {"a": 3600.0, "b": 50.0, "c": 0.0, "d": 300.0}
+        for lock in (locks.rwlock("a").read(), locks.rwlock("a").write(), locks.semaphore("a", permits=2)):
+            assert lock.terms.warn_after == 3600.0
 
 
 def test_durations_may_be_written_in_every_way() -> None:

@@ -10,6 +10,8 @@ import pytest
 from holdtight import Locks, LossReason
 from holdtight.base.breaker import Breaker
 from holdtight.base.plan import LinkDown
+from holdtight.base.values import owner_text
+from holdtight.events import Event, HeldLong
 from holdtight.grants.quorum_tenure import FirstCharge, NodeCharge, QuorumTenure
 from holdtight.stores.redis.quorum_store import VoteReplies
 
@@ -242,6 +244,20 @@ def test_max_hold_bounds_it_whatever_the_nodes_say(locks: Any) -> None:
     for index in range(5):
         charge(tenure, index).answered(granted(), 1002.0)
     assert tenure.deadline == pytest.approx(1003.0)
+
+
+def test_a_grant_that_is_renewed_for_ten_ttls_is_told_of_once(locks: Any, clock: Clock) -> None:
+    told = list[Event]()
+    locks.events.emit_later = told.append
+    tenure = tenure_on(locks, 0, 1, 2, 3, 4)
+    for seconds in range(3, 300, 3):
+        clock.now = 1000.0 + seconds
+        for node in range(5):
+            tenure.renewed_on(node, clock.now, 10.0)
+        if seconds < 99:
+            assert told == []
+    assert told == [HeldLong("a", owner_text(OWNER), 7, 102.0)]
+    tenure.ended = True
 
 
 def test_set_terms_sets_the_time_left_and_never_adds(locks: Any) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from holdtight import NotOwner, Unavailable
 from holdtight.base import callbacks, process
-from holdtight.base.values import LossReason
-from holdtight.events import Lost, RenewalFailed, Renewed
+from holdtight.base.values import LossReason, owner_text
+from holdtight.events import HeldLong, Lost, RenewalFailed, Renewed
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.keeper import keeper as keeper_module
 from holdtight.stores.redis import script
@@ -47,7 +47,8 @@ def test_the_first_look_after_a_long_pause_finds_it_lost(world: World) -> None:
     assert tenure.lost()
     assert tenure.reason is LossReason.EXPIRED
     assert tenure.remaining() == 0.0
-    assert world.seen == [Lost("orders", world.lease(tenure).owner, 7, LossReason.EXPIRED)]
+    held = tenure.deadline - tenure.since
+    assert world.seen == [Lost("orders", world.lease(tenure).owner, 7, LossReason.EXPIRED, held)]
 
 
 def test_a_deadline_after_unanswered_renewals_is_unreachable(world: World) -> None:
@@ -304,3 +305,26 @@ def test_nothing_of_this_started_the_keeper_or_called_back(world: World) -> None
     assert world.keeper._thread is None
     assert keeper_module.keeper() is not world.keeper
     assert callbacks.get_logger().name == "holdtight"
+
+
+def held_long(world: World) -> list[HeldLong]:
+    return [event for event in world.seen if isinstance(event, HeldLong)]
+
+
+def test_a_grant_that_is_renewed_for_ten_ttls_is_told_of_once(world: World) -> None:
+    tenure = world.tenure(ttl=10)
+    for seconds in range(3, 99, 3):
+        world.now = 1000.0 + seconds
+        tenure.renewed(world.now, 10.0)
+    assert held_long(world) == []
+    for seconds in range(102, 300, 3):
+        world.now = 1000.0 + seconds
+        tenure.renewed(world.now, 10.0)
+    assert held_long(world) == [HeldLong("orders", owner_text(tenure.owner), 7, 102.0)]
+
+
+def test_a_lease_that_is_renewed_by_hand_alone_does_not_hang(world: World) -> None:
+    tenure = world.tenure(ttl=10, renew=False)
+    world.now += 500
+    tenure.renewed(world.now, 10.0)
+    assert held_long(world) == []

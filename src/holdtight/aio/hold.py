@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from holdtight.aio.lease import AsyncLease
 from holdtight.base.identity import Identity, identity
+from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.decorating import begun, check_decorated, is_async
 
 __all__ = ["AsyncHold", "Decorator"]
@@ -47,7 +48,7 @@ class Takes(Protocol):
     async def take(self, wait: float | None, who: Identity) -> AsyncLease: ...
 
 
-class AsyncHold:
+class AsyncHold(AsyncOnly):
     """The result of `lock.hold()`. Raises RuntimeError when it is entered twice."""
 
     def __init__(self, lock: Takes, wait: float | None) -> None:

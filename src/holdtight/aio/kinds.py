@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from holdtight.aio.awaiting import gives_a_lease
 from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
@@ -54,12 +55,14 @@ class AsyncSemaphore(AsyncLock):
 
     __slots__ = ()
 
+    @gives_a_lease
     async def acquire(self, n: int = 1, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncLease:
         """Returns a lease on `n` permits at once; `wait` is how long to wait for them. Raises as `AsyncLock.acquire`;
         TypeError or ValueError for a bad `n`.
         """
         return await AsyncLock.acquire(self.asking_for(n), wait=wait, **unknown)
 
+    @gives_a_lease
     async def try_acquire(self, n: int = 1) -> AsyncLease | None:
         """Returns a lease on `n` permits, or None if that many are not free. Never waits. Raises as `acquire`."""
         return await AsyncLock.try_acquire(self.asking_for(n))

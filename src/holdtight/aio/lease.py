@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdtight.base.clock import ttl_seconds, wait_seconds
 from holdtight.base.identity import Identity, Key, is_of, task_identity, tasks_inside
+from holdtight.base.wrong_with import AsyncOnly
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.grants.lease import BaseLease, Detached
 from holdtight.grants.tenure import Tenure
@@ -21,7 +22,7 @@ __all__ = ["AsyncLease", "Block", "end_block", "leave_elsewhere"]
 _GLANCE = 0.25
 
 
-class AsyncLease(BaseLease):
+class AsyncLease(BaseLease, AsyncOnly):
     """One grant in your hands, renewed automatically until it is released or lost. `await lock.acquire()` and `async
     with` blocks give one; it is a context manager itself. The body of an `async with` is cancelled when the lease is
     lost.
@@ -129,6 +130,7 @@ class AsyncLease(BaseLease):
             with suppress(LockError):
                 await self.lock.give_back(self.tenure)
             raise
+        self.detached = True
         return Detached(self.name, self.tenure.owner).text()
 
     async def downgrade(self) -> "AsyncLease":

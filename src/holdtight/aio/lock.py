@@ -4,6 +4,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
+from holdtight.aio.awaiting import gives_a_lease
 from holdtight.aio.connection import Connection
 from holdtight.aio.degraded import without_the_server
 from holdtight.aio.driver import Driver
@@ -15,6 +16,7 @@ from holdtight.base.identity import Identity, identity, task_identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import current
 from holdtight.base.values import Grant, LockInfo, Owner, shared
+from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.degraded import may_degrade
 from holdtight.clients.lock import BaseLock
 from holdtight.config.settings import UNSET, Options, unknown_options
@@ -41,7 +43,7 @@ _current_task = asyncio.current_task
 _PATIENCE = 2.0
 
 
-class AsyncLock(BaseLock, Decorator):
+class AsyncLock(BaseLock, Decorator, AsyncOnly):
     """An exclusive lock for asyncio, as configuration: cheap to make, safe to share, holds no grant.
 
     Example:
@@ -66,6 +68,7 @@ class AsyncLock(BaseLock, Decorator):
 
     # Acquiring.
 
+    @gives_a_lease
     async def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncLease:
         """Returns a lease. Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, or
         RuntimeError on a closed client.
@@ -80,6 +83,7 @@ class AsyncLock(BaseLock, Decorator):
         self._locks.took(self._name, lease.tenure, who)
         return lease
 
+    @gives_a_lease
     async def try_acquire(self) -> AsyncLease | None:
         """Returns a lease, or None if it is not free now. Never waits. Raises Unavailable, RuntimeError once closed."""
         who = identity()
@@ -159,9 +163,7 @@ class AsyncLock(BaseLock, Decorator):
         lease = _new(AsyncLease)
         lease.lock = self
         lease.tenure = tenure
-        lease.witness = leak_warning_for(
-            tenure
-        )  # before the keeper renews it: an interrupt may come between any two statements
+        lease.witness = leak_warning_for(tenure)  # before the keeper has it: an interrupt may come anywhere
         lane = self._lane
         if lane.epoch != current.epoch:
             lane = self._lane = self._runtime.keeper.lane(tenure.interval)

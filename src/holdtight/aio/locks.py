@@ -6,6 +6,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from holdtight.aio.awaiting import gives_a_lease
 from holdtight.aio.backend import backend_of
 from holdtight.aio.driver import Driver
 from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
@@ -18,6 +19,7 @@ from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift
 from holdtight.base.identity import identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.values import LockInfo, check_name
+from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.client import BaseLocks
 from holdtight.clients.multi import multi_of
 from holdtight.config.profiles import Profile
@@ -38,7 +40,7 @@ __all__ = ["AsyncLocks"]
 R = TypeVar("R")
 
 
-class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
+class AsyncLocks(BaseLocks[AsyncLock], PerLoop, AsyncOnly):
     """A client for asyncio code: locks on one server or a quorum. Works on several event loops, also at the same time.
     Make one and keep it: `await aclose()` it at the end, or use it in an `async with`.
 
@@ -233,6 +235,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop):
         """
         return await self.run(self._bless(), "")
 
+    @gives_a_lease
     async def adopt(
         self, text: str, *, ttl: "Duration | Unset" = UNSET, label: "str | Unset | None" = UNSET
     ) -> AsyncLease:

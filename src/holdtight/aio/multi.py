@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from holdtight.aio.awaiting import gives_a_lease
 from holdtight.aio.hold import AsyncHold, Decorator
 from holdtight.aio.lease import AsyncLease, Block, end_block
 from holdtight.aio.lock import AsyncLock
@@ -12,6 +13,7 @@ from holdtight.base import refusals
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, task_identity
 from holdtight.base.values import LockInfo
+from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
 from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.multi import at_once
@@ -96,7 +98,7 @@ class _Block(Block):
                 around.tell_lost()
 
 
-class AsyncMulti(BaseMulti[AsyncLock], Decorator):
+class AsyncMulti(BaseMulti[AsyncLock], Decorator, AsyncOnly):
     """Several locks that are held together or not at all. `locks.multi("a", "b")` makes one.
 
     Example:
@@ -107,6 +109,7 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator):
         ['a', 'b']
     """
 
+    @gives_a_lease
     async def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncLease:
         """Returns one lease on all parts, after at most `wait` for all of them together. Raises as `AsyncLock.acquire`,
         naming the part that could not be had.
@@ -115,6 +118,7 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator):
             raise unknown_options("acquire", unknown, ("wait",))
         return self.taken(await self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
 
+    @gives_a_lease
     async def try_acquire(self) -> AsyncLease | None:
         """Returns one lease on all parts, or None if any is not free. Never waits. Raises as AsyncLock does."""
         who = identity()

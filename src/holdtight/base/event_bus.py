@@ -17,7 +17,10 @@ __all__ = ["Events"]
 Subscriber = Callable[[Any], object]
 _DEBUG, _WARNING = 10, 30  # the values of logging, which may not be loaded
 _LOUD = frozenset(
-    {"Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"}
+    {
+        *("Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"),
+        "HeldLong",
+    }
 )
 
 
@@ -82,7 +85,10 @@ class Events:
         kind = type(event).__name__
         level = _WARNING if kind in _LOUD else _DEBUG
         if is_logged(level):
-            get_logger().log(level, "%s %s", kind, event.name or event, extra={"holdtight": event})
+            from holdtight.base.showing import log_line
+
+            line, filled, extra = log_line(event)
+            get_logger().log(level, line, filled, extra=extra)
         raised: BaseException | None = None
         for subscriber in self.subscribers:
             try:

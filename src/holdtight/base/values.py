@@ -5,7 +5,7 @@ Named tuples rather than dataclasses: each dataclass costs a millisecond at impo
 
 import base64
 import enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = [
     "Claim",
@@ -177,6 +177,10 @@ class Holder(NamedTuple):
         left = f", {self.expires_in:.3g} s left unless renewed" if self.expires_in is not None else ""
         return f"{who}{label}{left}"
 
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, as `json.dumps` takes them."""
+        return _plain(self)
+
 
 class Waiter(NamedTuple):
     """A waiter in line."""
@@ -190,10 +194,14 @@ class Waiter(NamedTuple):
     """What it waits for: to write, to read, or permits."""
     n: int = 1
 
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, as `json.dumps` takes them."""
+        return _plain(self)
+
 
 class LockInfo(NamedTuple):
     """The state of one name: its holders, and its waiters in order. `waiting` counts the whole line, also
-    waiters beyond the few hundred that are listed."""
+    waiters beyond the few hundred that are listed. `print` shows it as a table."""
 
     name: str
     kind: Kind | None = None
@@ -207,6 +215,15 @@ class LockInfo(NamedTuple):
     @property
     def locked(self) -> bool:
         return bool(self.holders)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, as `json.dumps` takes them."""
+        return _plain(self)
+
+    def __str__(self) -> str:
+        from holdtight.base.showing import table
+
+        return table(self)
 
 
 class Wait(NamedTuple):
@@ -235,6 +252,10 @@ class Member(NamedTuple):
         who = f", {self.who}" if self.who else ""
         label = f" ({self.label})" if self.label else ""
         return f"{place}{who}{label} holds {self.holds!r} and waits for {self.waits_for!r}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, as `json.dumps` takes them."""
+        return _plain(self)
 
 
 class Grant(NamedTuple):
@@ -281,6 +302,13 @@ class QueueIsFull(NamedTuple):
 
 
 Outcome = Grant | Denied | Queued | Late | Withdrawn | QueueIsFull
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    from holdtight.base.showing import plain
+
+    found: dict[str, Any] = plain(value)
+    return found
 
 
 def check_namespace(namespace: object) -> str:

@@ -13,6 +13,7 @@ _MODULES = (
     "json",
     "logging",
     "random",
+    "holdtight.base.showing",
     "holdtight.events",
     "holdtight.core.deadlock",
     "holdtight.core.inspect",

@@ -40,7 +40,12 @@ class BaseLock(PublicLock):
             Claim(name, options.ttl, options.label, options.kind, options.n, options.permits)
         )
         self.terms: Terms = Terms(
-            self.prepared, locks.place, locks.events, renew=options.renew, max_hold=options.max_hold
+            self.prepared,
+            locks.place,
+            locks.events,
+            renew=options.renew,
+            max_hold=options.max_hold,
+            warn_after=options.warn_after,
         )
         self.key = (locks, name)
 

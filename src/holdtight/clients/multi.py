@@ -250,10 +250,9 @@ class MultiLeaseMixin:
         for part in reversed(self.parts):
             part._not_if_lost(verb)
 
-    def __repr__(self) -> str:
-        lost = self.reason
-        state = f"lost ({lost.value})" if lost else "released" if self.closed else f"{self.remaining():.3g} s left"
-        return f"<{type(self).__name__} {self.name!r} {state}>"
+    def _what(self) -> str:
+        count = len(self.parts)
+        return f"{count} lock{'s'[: count > 1]}{' degraded' if self.degraded else ''}"
 
 
 def check_parts(leases: list[Any]) -> None:

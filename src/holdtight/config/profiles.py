@@ -30,13 +30,18 @@ UNSET = Unset()
 
 
 class Profile(NamedTuple):
-    """Defaults for locks whose names match a pattern. Fields that are left out come from the client."""
+    """Defaults for locks whose names match a pattern. Fields that are left out come from the client.
+
+    `warn_after`: a lock that is held and renewed for longer is told of, once for each grant, by the event `HeldLong`
+    and a warning in the log. None means ten times the ttl.
+    """
 
     ttl: "Duration | Unset" = UNSET
     wait: "Duration | Unset | None" = UNSET
     renew: "bool | Unset" = UNSET
     max_hold: "Duration | Unset | None" = UNSET
     label: "str | Unset | None" = UNSET
+    warn_after: "Duration | None" = None
 
 
 _PLAIN = Profile()
@@ -72,6 +77,8 @@ def _check(pattern: str, profile: Profile) -> None:
         wait_seconds(profile.wait, f"{where}wait")
     if profile.max_hold is not UNSET and profile.max_hold is not None:
         seconds(profile.max_hold, f"{where}max_hold")
+    if profile.warn_after is not None:
+        seconds(profile.warn_after, f"{where}warn_after")
     if profile.label is not UNSET:
         check_label(profile.label)
 

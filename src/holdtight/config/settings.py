@@ -226,6 +226,8 @@ class Options(NamedTuple):
     kind: Kind = Kind.EXCLUSIVE
     n: int = 1
     permits: int = 0
+    warn_after: float | None = None
+    """None for ten times the ttl."""
 
     @classmethod
     def checked(
@@ -271,6 +273,7 @@ class Options(NamedTuple):
             label=settings.label if label is UNSET else check_label(label),
             kind=kind,
             permits=check_permits(permits) if kind is Kind.PERMITS else 0,
+            warn_after=None if profile.warn_after is None else seconds(profile.warn_after, "warn_after"),
         )
 
     @staticmethod

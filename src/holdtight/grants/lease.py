@@ -65,6 +65,7 @@ class BaseLease(PublicLease):
     """The reader's lease that this one was downgraded to; the end of this lease's block releases it."""
     has_block = False
     """A block releases this lease at its end: `with lease`, `with lock` or `with lock.hold()`."""
+    detached = False
     block_key: OwnKey | None = None
     """The key of the block of `with lease`."""
 
@@ -284,13 +285,22 @@ class BaseLease(PublicLease):
         if self.who is not None:
             lease.share(self.who)
 
+    def _what(self) -> str:
+        """What is held: exclusive, read, or a number of permits, and the fence if there is one."""
+        claim = self.tenure.terms.prepared.claim
+        kind = {Kind.SHARED: "read", Kind.PERMITS: f"{claim.n} permit{'s'[: claim.n > 1]}"}.get(claim.kind, "exclusive")
+        return f"{kind} degraded" if self.degraded else f"{kind} fence={self.tenure.fence}"
+
+    def _state(self) -> str:
+        reason, left = self.reason, self.remaining()
+        if reason is not None:
+            return f"lost ({reason.value})"
+        if self.closed:
+            return "detached" if self.detached else "downgraded" if self.successor is not None else "released"
+        return f"{left:.3g} s left" if left < float("inf") else "until released"
+
     def __repr__(self) -> str:
-        tenure = self.tenure
-        if tenure.lost():
-            state = f"lost ({tenure.reason.value})" if tenure.reason else "lost"
-        else:
-            state = f"{tenure.remaining():.3g} s left" if not self.closed else "released"
-        return f"<{type(self).__name__} {tenure.name!r} fence={tenure.fence} {state}>"
+        return f"<{type(self).__name__} {self.name!r} {self._what()} {self._state()}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Lease cannot be pickled: two would own one grant. Hand it over with detach() and adopt()")

@@ -192,6 +192,8 @@ class QuorumTenure(Tenure):
         if self.deadline > self._told_until + self.interval / 2:
             self._told_until = self.deadline
             self.doubt = None
+            if sent - self.since >= terms.warn_after:
+                self.tell_held_long()
             if terms.events.loud:
                 from holdtight.events import Renewed
 

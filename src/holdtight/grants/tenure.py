@@ -27,6 +27,7 @@ from holdtight.stores.times import LONGEST_PATIENCE
 __all__ = ["Tenure", "Terms"]
 
 _SAME_MOMENT = 0.005
+_TTLS_UNTIL_WARNED = 10
 
 _deciding = threading.RLock()  # re-entrant: a signal handler may check a lease as well
 
@@ -44,10 +45,17 @@ Deliver = Callable[..., object]
 class Terms:
     """What all grants of one lock object have in common."""
 
-    __slots__ = ("events", "interval", "max_hold", "place", "prepared", "renew", "ttl", "valid")
+    __slots__ = ("events", "interval", "max_hold", "place", "prepared", "renew", "ttl", "valid", "warn_after")
 
     def __init__(
-        self, prepared: Prepared, place: Place, events: Events, *, renew: bool, max_hold: float | None
+        self,
+        prepared: Prepared,
+        place: Place,
+        events: Events,
+        *,
+        renew: bool,
+        max_hold: float | None,
+        warn_after: float | None = None,
     ) -> None:
         self.prepared = prepared
         self.place = place
@@ -57,6 +65,8 @@ class Terms:
         self.ttl = prepared.claim.ttl
         self.valid = prepared.valid
         self.interval = shared(self.ttl / 3) if renew else self.valid
+        self.warn_after = shared(self.ttl * _TTLS_UNTIL_WARNED) if warn_after is None else warn_after
+        """A grant that is renewed for longer than so many seconds is told of, once."""
 
 
 class Cancellable(Protocol):
@@ -97,6 +107,7 @@ class Tenure:
     """The number of the last renewal, counted from the first one that may shorten the time; 0 before that."""
     shortened: tuple[float, float] | None = None
     """When an unanswered renewal that shortens the time was sent, and the deadline that it may have set."""
+    told_held_long = False
     _hooks: list[Callable[[], object]] | None = None
 
     def __init__(self, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, marker: int) -> None:
@@ -172,7 +183,8 @@ class Tenure:
             hooks, self._hooks = self._hooks, None
         from holdtight.events import Lost
 
-        self.terms.events.emit_later(Lost(self.name, owner_text(self.owner), self.fence, reason))
+        held = self.place.clock() - self.since
+        self.terms.events.emit_later(Lost(self.name, owner_text(self.owner), self.fence, reason, held))
         block = self.block  # its own loop may reset it meanwhile
         if block is not None:
             block.tell_lost()
@@ -250,11 +262,22 @@ class Tenure:
         self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)
         if self.doubt is not None:
             self.doubt = None
+        if sent - self.since >= terms.warn_after and terms.renew:
+            self.tell_held_long()
         if terms.events.loud:
             from holdtight.events import Renewed
 
             event = Renewed(self.name, owner_text(self.owner), self.fence, self.remaining())
             self.terms.events.emit_later(event)
+
+    def tell_held_long(self) -> None:
+        if self.told_held_long:
+            return
+        self.told_held_long = True
+        from holdtight.events import HeldLong
+
+        held = self.place.clock() - self.since
+        self.terms.events.emit_later(HeldLong(self.name, owner_text(self.owner), self.fence, held))
 
     def unanswered(self, cause: str) -> None:
         from holdtight.events import RenewalFailed

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from holdtight.base.identity import Identity, identity
+from holdtight.base.wrong_with import BlockingOnly
 from holdtight.sync.lease import Lease
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Takes(Protocol):
     def take(self, wait: float | None, who: Identity) -> Lease: ...
 
 
-class Hold:
+class Hold(BlockingOnly):
     """The result of `lock.hold()`. Raises RuntimeError when it is entered twice."""
 
     def __init__(self, lock: Takes, wait: float | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdtight.base.clock import ttl_seconds, wait_seconds
 from holdtight.base.identity import identity
+from holdtight.base.wrong_with import BlockingOnly
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.grants.lease import BaseLease, Detached
 
@@ -20,7 +21,7 @@ __all__ = ["Lease"]
 _GLANCE = 0.25
 
 
-class Lease(BaseLease):
+class Lease(BaseLease, BlockingOnly):
     """One grant in your hands, renewed automatically until it is released or lost. `lock.acquire()` and `with` blocks
     give one; it is a context manager itself. Call `check()` before anything that must not run twice.
 
@@ -122,6 +123,7 @@ class Lease(BaseLease):
             with suppress(LockError):
                 self.lock.give_back(self.tenure)
             raise
+        self.detached = True
         return Detached(self.name, self.tenure.owner).text()
 
     def downgrade(self) -> "Lease":

@@ -8,6 +8,7 @@ from holdtight.base.identity import Identity, identity, running_loop
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import current
 from holdtight.base.values import Grant, LockInfo, Owner, Queued
+from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.degraded import may_degrade
 from holdtight.config.settings import UNSET, Options, unknown_options
 from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
@@ -36,7 +37,7 @@ __all__ = ["Lock"]
 _new = object.__new__
 
 
-class Lock(ReleasingLock, Decorator):
+class Lock(ReleasingLock, Decorator, BlockingOnly):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant. `locks.lock(name)` makes one.
 
     Example:

@@ -8,6 +8,7 @@ from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift
 from holdtight.base.identity import identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.values import LockInfo, check_name
+from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.client import BaseLocks
 from holdtight.clients.multi import multi_of
 from holdtight.config.profiles import Profile
@@ -35,7 +36,7 @@ __all__ = ["Locks"]
 R = TypeVar("R")
 
 
-class Locks(BaseLocks[Lock]):
+class Locks(BaseLocks[Lock], BlockingOnly):
     """A client for blocking code: locks on one server or a quorum. Safe to share between threads; survives fork. Make
     one and keep it: `close()` it at the end, or use it as a context manager.
 

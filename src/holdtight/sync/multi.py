@@ -7,6 +7,7 @@ from holdtight.base import refusals
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity
 from holdtight.base.values import LockInfo
+from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
 from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.multi import at_once
@@ -77,7 +78,7 @@ class MultiLease(MultiLeaseMixin, Lease):
             error.add_note(str(each))
 
 
-class Multi(BaseMulti[Lock], Decorator):
+class Multi(BaseMulti[Lock], Decorator, BlockingOnly):
     """Several locks that are held together or not at all. `locks.multi("a", "b")` makes one.
 
     Example:
