@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdtight import AsyncLocks, LeaseLost, LossReason
+from holdtight import AsyncLease, AsyncLocks, LeaseLost, LossReason
 from holdtight.grants.lease import BaseLease
 from tests.support.lease_blocks import LeaseLocks
 from tests.support.servers import RunningServer
@@ -317,3 +317,20 @@ def test_a_body_that_raises_after_the_loss_keeps_its_error_with_the_loss_as_a_no
         await nothing_comes_after()
 
     run(private_server, test)
+
+
+def test_a_lease_that_another_loop_acquired_cancels_the_body_on_its_own_loop(private_server: RunningServer) -> None:
+    locks = AsyncLocks(private_server.url)
+
+    async def acquire() -> AsyncLease:
+        return await locks.lock("a", ttl=20).acquire()
+
+    async def use(lease: AsyncLease) -> None:
+        with pytest.raises(LeaseLost):
+            async with lease:
+                lose(lease)
+                await asyncio.wait_for(asyncio.Event().wait(), 10)
+        await nothing_comes_after()
+        await locks.aclose()
+
+    asyncio.run(use(asyncio.run(acquire())))

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from holdtight import AsyncLocks, Locks, LockTimeout, NotPermitted, NotSupported, QuorumNotReached
+from holdtight import (
+    AsyncLocks,
+    LeaseLost,
+    Locks,
+    LockTimeout,
+    LossReason,
+    NotPermitted,
+    NotSupported,
+    QuorumNotReached,
+)
 from tests.faults.clients import OpenClient, start
 from tests.faults.quorum import Nodes, StartNodes, votes_of
 from tests.support.processes import wait_for
@@ -252,3 +261,25 @@ def test_a_timeout_says_that_the_caller_itself_is_the_holder(nodes: Nodes) -> No
             await lease.release()
 
     asyncio.run(main())
+
+
+def test_a_lease_is_released_on_all_nodes_by_its_block(nodes: Nodes) -> None:
+    async def use() -> None:
+        async with AsyncLocks(nodes.urls, ttl=10) as locks:
+            async with await locks.lock("a").acquire() as lease:
+                lease.check()
+                with pytest.raises(LockTimeout, match="held by this very task, in a block"):
+                    await locks.lock("a").acquire(wait=0)
+            with pytest.raises(LeaseLost):  # noqa: PT012
+                async with await locks.multi("a", "b").acquire() as lease:
+                    lease.tenures[1].lose(LossReason.FORCED)
+                    await asyncio.wait_for(asyncio.Event().wait(), 10)
+
+    with Locks(nodes.urls, ttl=10) as locks:
+        with locks.lock("a").acquire() as lease:
+            lease.check()
+        wait_for(lambda: not any(votes_of(nodes, "a")))
+        asyncio.run(use())
+        with locks.multi("a", "b").acquire(wait=10) as lease:
+            lease.check()
+    wait_for(lambda: not any(votes_of(nodes, "a")))

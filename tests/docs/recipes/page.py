@@ -11,11 +11,13 @@ from typing import TypeAlias
 
 from tests.support.processes import Child
 
-__all__ = ["PAGES", "SOURCE", "Run", "commands", "files", "program", "unpack"]
+__all__ = ["PAGES", "PATIENCE", "SOURCE", "Run", "commands", "files", "program", "unpack"]
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src"
 PAGES = ROOT / "docs" / "recipes"
+PATIENCE = 120.0
+"""Frameworks take a second to load, and on a busy machine many."""
 _BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 Run: TypeAlias = Callable[..., Child]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdtight import Locks
-from tests.docs.recipes.page import Run, unpack
+from tests.docs.recipes.page import PATIENCE, Run, unpack
 from tests.support.processes import Child, wait_for
 from tests.support.servers import RunningServer
 
@@ -33,8 +33,8 @@ class Project:
         return self._end(self.start("-c", SETUP + code))
 
     def _end(self, child: Child) -> list[str]:
-        said = child.lines()
-        assert child.wait() == 0, child.errors
+        said = child.lines(PATIENCE)
+        assert child.wait(PATIENCE) == 0, child.errors
         return said
 
     @property
@@ -55,7 +55,7 @@ def locks(private_server: RunningServer) -> Iterator[Locks]:
 
 def test_no_deposit_is_lost_among_processes(project: Project) -> None:
     children = [project.start("-c", SETUP + "[deposit(1, 1) for _ in range(25)]") for _ in range(4)]
-    assert [child.wait() for child in children] == [0] * 4, [child.errors for child in children]
+    assert [child.wait(PATIENCE) for child in children] == [0] * 4, [child.errors for child in children]
     assert project.balance == 1100
 
 
@@ -88,11 +88,11 @@ def test_after_a_rollback_the_lock_is_free_when_its_ttl_is_over(project: Project
         'except ZeroDivisionError: print("rolled back", flush=True)\n'
         "input()''')",
     )
-    child.expect("rolled back")
+    child.expect("rolled back", PATIENCE)
     locks.lock("account:1").acquire(wait=20).release()
     wait_for(lambda: "ResourceWarning" in child.errors)
     child.send("")
-    assert child.wait() == 0
+    assert child.wait(PATIENCE) == 0
     assert project.balance == 1000
 
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from holdtight import Locks
-from tests.docs.recipes.page import Run, commands, unpack
+from tests.docs.recipes.page import PATIENCE, Run, commands, unpack
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer, free_port
 
@@ -46,7 +46,7 @@ def ports(tmp_path: Path, private_server: RunningServer, run: Run) -> list[int]:
     folder, ports = unpack("fastapi", tmp_path), [free_port(), free_port()]
     for port in ports:
         run(folder, ["-m", *words[1:3], "--port", str(port), "--no-access-log"], HOLDTIGHT_URL=private_server.url)
-    wait_for(lambda: all(map(listening, ports)), what="uvicorn")
+    wait_for(lambda: all(map(listening, ports)), within=PATIENCE, what="uvicorn")
     return ports
 
 

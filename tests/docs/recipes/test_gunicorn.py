@@ -6,7 +6,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.docs.recipes.page import Run, commands, unpack
+from tests.docs.recipes.page import PATIENCE, Run, commands, unpack
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer, free_port
 
@@ -34,7 +34,7 @@ def test_a_client_from_before_the_fork_works_in_every_worker(
             return False
         return True
 
-    wait_for(answered, what="gunicorn")
+    wait_for(answered, within=PATIENCE, what="gunicorn")
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(ask, range(200)))
     assert sorted(value for value, _ in answers) == list(range(2, 202))  # the first was to see that it is there

@@ -10,7 +10,7 @@ import nbclient
 import nbformat
 import pytest
 
-from tests.docs.recipes.page import SOURCE, files
+from tests.docs.recipes.page import PATIENCE, SOURCE, files
 from tests.support.homes import own_home
 
 
@@ -26,7 +26,7 @@ def run(*cells: str) -> list[str]:
     """What each cell prints."""
     new: Any = nbformat.v4
     notebook = new.new_notebook(cells=[new.new_code_cell(cell) for cell in cells])
-    nbclient.NotebookClient(notebook, timeout=60).execute()
+    nbclient.NotebookClient(notebook, timeout=int(PATIENCE), startup_timeout=int(PATIENCE)).execute()
     return ["".join(output.get("text", "") for output in cell.outputs) for cell in notebook.cells]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.docs.recipes.page import Run, commands, unpack
+from tests.docs.recipes.page import PATIENCE, Run, commands, unpack
 from tests.support.homes import own_home
 
 
@@ -20,7 +20,7 @@ def test_its_tests_pass_and_the_database_is_built_once(tmp_path: Path, run: Run)
             ["-m", *words, "-q", "-W", "error::ResourceWarning", *plugins, *temporary],
             PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
         )
-        said = child.lines(within=120)
+        said = child.lines(PATIENCE)
         assert child.wait() == 0, said
     assert "11 passed" in said[-1]
     assert (tmp_path / "temporary" / "builds").read_text() == "built\n"
