@@ -179,7 +179,7 @@ def test_interrupted_anywhere_on_the_longer_way_to_a_quorum_it_leaves_nothing_be
     """As happens when a node must be connected first, or another owner has the lock."""
 
     def by_plan(lock: QuorumLock, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
-        return lock._by_plan(None, None, lock._clock(), wait, who, or_none)
+        return lock._by_plan(None, None, lock.terms.clock(), wait, who, or_none)
 
     monkeypatch.setattr(QuorumLock, "_attempt", by_plan)
     with Locks(nodes.urls, ttl=TTL) as locks:

@@ -56,7 +56,11 @@ class World:
         self.store = Store(self.client, server="a server", drift=Drift(), max_waiters=100)
         keeper = SimpleNamespace(drop=_nothing, add=_nothing, ask=_nothing)
         self.place: Any = SimpleNamespace(
-            clock=self.clock, client=self.client, display="a server", runtime=SimpleNamespace(keeper=keeper)
+            clock=self.clock,
+            client=self.client,
+            store=self.store,
+            display="a server",
+            runtime=SimpleNamespace(keeper=keeper),
         )
         self.pass_time(1.0)
 
@@ -196,7 +200,7 @@ class Owner:
         claim = Claim(self.name, TTL, None, KINDS[kind])
         self.prepared: Prepared = self.world.store.prepare(claim._replace(permits=PERMITS) if kind == "p" else claim)
         quiet: Any = SimpleNamespace(loud=False, wanted=False, emit_later=_nothing)
-        self.terms = Terms(self.prepared, self.world.place, quiet, renew=True, max_hold=self._max_hold)
+        self.terms = Terms(self.prepared.shape, self.world.place, quiet, renew=True, max_hold=self._max_hold)
 
     def __repr__(self) -> str:
         return f"<{self.mode} {self.number}>"
@@ -256,7 +260,7 @@ class Owner:
             self._plan = result
 
     def _begin(self, grant: Grant, marker: int) -> None:
-        self.tenure = Tenure(self.terms, _nothing, self.id, grant.fence, grant.sent, marker)
+        self.tenure = Tenure(self.terms, self.prepared, _nothing, self.id, grant.fence, grant.sent, marker)
 
     def touch(self, lost: int = 0) -> None:
         if self.waits:

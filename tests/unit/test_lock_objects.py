@@ -133,7 +133,7 @@ def test_a_closed_client_says_so_before_anything_is_sent(locks: Locks) -> None:
 
 def held(locks: Locks, who: Identity, *, block: bool, reentrant: bool, name: str = "orders") -> Tenure:
     lock = locks.lock(name, reentrant=reentrant)
-    tenure = Tenure(lock.terms, lambda hook: None, b"o" * 24, 7, boottime(), 0)
+    tenure = Tenure(lock.terms, lock.prepared, lambda hook: None, b"o" * 24, 7, boottime(), 0)
     if reentrant:
         who.remember(lock.key, tenure)
     if block:

@@ -44,7 +44,7 @@ def locks(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def tenure_on(locks: Any, *nodes: int, markers: dict[int, int] | None = None, **options: Any) -> QuorumTenure:
     lock = locks.lock("a", **options)
     sent = dict.fromkeys(nodes, 1000.0)
-    return QuorumTenure(lock.terms, lambda hook: None, OWNER, 7, sent, markers or {}, [None] * 5, 1000.0)
+    return QuorumTenure(lock.terms, lock.prepared, lambda hook: None, OWNER, 7, sent, markers or {}, [None] * 5, 1000.0)
 
 
 def test_a_tenure_that_all_nodes_were_asked_for_at_once_is_the_same_when_it_is_looked_into(
@@ -55,10 +55,10 @@ def test_a_tenure_that_all_nodes_were_asked_for_at_once_is_the_same_when_it_is_l
     connections: tuple[Any, ...] = ("a", "b", "c", "d", "e")
     for node in locks.place.store.nodes:
         node.learn(1_700_000_000.0, clock.now)
-    terms = locks.lock("a").terms
+    lock = locks.lock("a")
     markers = {1: limit // 1000 + 50, 3: limit // 1000 + 50}
     vote_replies = VoteReplies(replies, [limit] * 5, connections)
-    tenure = QuorumTenure.of_one_moment(terms, lambda hook: None, OWNER, 7, clock.now, vote_replies)
+    tenure = QuorumTenure.of_one_moment(lock.terms, lock.prepared, lambda hook: None, OWNER, 7, clock.now, vote_replies)
     known = tenure_on(locks, 0, 2, 4, markers=markers)
     assert (tenure.deadline, tenure.good_until, tenure.nodes) == (known.deadline, known.good_until, known.nodes)
     assert tenure.markers == known.markers
@@ -81,7 +81,10 @@ def test_when_nothing_can_come_any_more_a_node_that_may_have_voted_is_told_as_on
 def test_it_ends_at_once_only_if_no_node_was_asked_for_more(locks: Any, clock: Clock) -> None:
     def made() -> QuorumTenure:
         vote_replies = VoteReplies([b"%016d%016d" % (7, 7)] * 5, [7] * 5, ())
-        return QuorumTenure.of_one_moment(locks.lock("a").terms, lambda hook: None, OWNER, 7, clock.now, vote_replies)
+        lock = locks.lock("a")
+        return QuorumTenure.of_one_moment(
+            lock.terms, lock.prepared, lambda hook: None, OWNER, 7, clock.now, vote_replies
+        )
 
     renewed, refused, untouched = made(), made(), made()
     assert charge(renewed, 3).request(clock.now) is not None

@@ -33,7 +33,7 @@ class World:
 
     def tenure(self, **options: Any) -> Tenure:
         lock = self.locks.lock("orders", **{"ttl": 10, **options})
-        return Tenure(lock.terms, self.delivered.append, OWNER, 7, self.now, 0)
+        return Tenure(lock.terms, lock.prepared, self.delivered.append, OWNER, 7, self.now, 0)
 
     def lease(self, tenure: Tenure) -> Lease:
         return Lease(self.locks.lock("orders", ttl=10), tenure)

@@ -15,11 +15,11 @@ from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, task_identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import current
-from holdtight.base.values import Grant, LockInfo, Owner, shared
+from holdtight.base.values import Grant, LockInfo, Owner
 from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.degraded import may_degrade
 from holdtight.clients.lock import BaseLock
-from holdtight.config.settings import UNSET, Options, unknown_options
+from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
@@ -53,18 +53,9 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         >>> asyncio.run(main())
     """
 
-    __slots__ = ("_clock", "_lane", "_patience", "_runtime", "_unusual", "_wait")
+    __slots__ = ()
 
     _locks: "AsyncLocks"
-
-    def __init__(self, locks: "AsyncLocks", name: str, options: Options) -> None:
-        super().__init__(locks, name, options)
-        self._wait = options.wait
-        self._unusual = options.reentrant or options.max_hold is not None
-        self._clock = locks.place.clock
-        self._runtime = locks.place.runtime
-        self._lane = self._runtime.keeper.lane(self.terms.interval)
-        self._patience = shared(patience(self.prepared, options.wait, locks.settings.connect_timeout))
 
     # Acquiring.
 
@@ -79,7 +70,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         if unknown:
             raise unknown_options("acquire", unknown, ("wait",))
         who = identity()
-        lease = await self.take(self._wait if wait is UNSET else wait_seconds(wait), who)
+        lease = await self.take(self.terms.wait if wait is UNSET else wait_seconds(wait), who)
         self._locks.took(self._name, lease.tenure, who)
         return lease
 
@@ -116,7 +107,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             transport = locks.transport()
         connection = transport.connection
         client = locks.client
-        clock = self._clock
+        clock = self.terms.clock
         started = clock()
         lead = client.lead
         try:
@@ -126,8 +117,8 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         if connection is None or not connection.alive or lead is None or started > client.recorded_until:
             return await self._slowly(transport, None, owner, wait, started, None, 0, who, or_none)
         prepared = self.prepared
-        if wait is self._wait:
-            longest = self._patience
+        if wait is self.terms.wait:
+            longest = self.terms.patience
         else:
             longest = patience(prepared, wait, locks.settings.connect_timeout)
         limit = (started + lead + longest) * 1e6
@@ -159,22 +150,22 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             return await self._slowly(
                 transport, connection, owner, wait, started, Grant(fence, started), 0, who, or_none
             )
-        tenure = Tenure(self.terms, transport.deliver, owner, fence, started, 0)
+        tenure = Tenure(self.terms, self.prepared, transport.deliver, owner, fence, started, 0)
         lease = _new(AsyncLease)
         lease.lock = self
         lease.tenure = tenure
         lease.witness = leak_warning_for(tenure)  # before the keeper has it: an interrupt may come anywhere
-        lane = self._lane
+        lane = self.terms.lane
         if lane.epoch != current.epoch:
-            lane = self._lane = self._runtime.keeper.lane(tenure.interval)
+            lane = self.terms.lane_now()
         due = started + lane.interval
         if due < lane.latest - lane.slack:
-            self._runtime.keeper.add(tenure, started)  # the reply was slow: due too early for the end of the lane
+            self.terms.runtime.keeper.add(tenure, started)  # the reply was slow: due too early for the end of the lane
         else:
             lane.charges[tenure] = lane.latest = due
             if not lane.armed:
-                self._runtime.keeper.arm(lane, due)
-        if self._unusual:
+                self.terms.runtime.keeper.arm(lane, due)
+        if self.terms.unusual:
             self.see_to(lease, who)
         if locks.events.loud:
             await lease.tell(locks.report_quick_grant, self._name, owner, fence)
@@ -214,17 +205,17 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
     def granted(
         self, transport: Transport, owner: Owner, fence: int, sent: float, marker: int, who: Identity
     ) -> AsyncLease:
-        tenure = Tenure(self.terms, transport.deliver, owner, fence, sent, marker)
+        tenure = Tenure(self.terms, self.prepared, transport.deliver, owner, fence, sent, marker)
         lease = AsyncLease(self, tenure)
-        self._runtime.keeper.add(tenure, sent)
-        if self._unusual:
+        self.terms.runtime.keeper.add(tenure, sent)
+        if self.terms.unusual:
             self.see_to(lease, who)
         return lease
 
     # Releasing and renewing, for leases.
 
     async def give_back(self, tenure: Tenure) -> None:
-        self._runtime.keeper.drop(tenure)
+        self.terms.runtime.keeper.drop(tenure)
         if tenure.lost():
             self.let_go(tenure)  # no answer could change anything, and the server may hang
             return
@@ -274,7 +265,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         """Returns the read lease that replaces the write lease."""
         lock = self.reading()
         tenure.waiting = True
-        self._runtime.keeper.drop(tenure)
+        self.terms.runtime.keeper.drop(tenure)
         try:
             grant = await self._locks.run(self.downgrading(lock, tenure), self._name)
         except BaseException as error:
@@ -290,10 +281,10 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             if not done.done():
                 done.set_result(None)
 
-        renewal = Renewal(tenure, ttl, lambda: self._runtime.call_soon(loop, finish), last=last)
+        renewal = Renewal(tenure, ttl, lambda: self.terms.runtime.call_soon(loop, finish), last=last)
         renewal.start()
         try:
-            await asyncio.wait([done], timeout=min(_PATIENCE, max(0.0, tenure.deadline - self._clock()) + 0.05))
+            await asyncio.wait([done], timeout=min(_PATIENCE, max(0.0, tenure.deadline - self.terms.clock()) + 0.05))
         except asyncio.CancelledError:
             renewal.give_up()
             raise
@@ -307,9 +298,9 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             raise RuntimeError("async with on a lock must run inside a task")
         who = task_identity(task)
         if who.stack or who.grants:
-            lease = await self.take(self._wait, who)
+            lease = await self.take(self.terms.wait, who)
         else:
-            lease = cast(AsyncLease, await self._attempt(self._wait, who, False))
+            lease = cast(AsyncLease, await self._attempt(self.terms.wait, who, False))
         who.enter_block(self.key, Block(lease, task))
         return lease
 
@@ -347,9 +338,9 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             or tenure.reason is not None
             or tenure.ended
             or tenure.marker
-            or self._unusual
+            or self.terms.unusual
             or tenure.epoch != current.epoch
-            or self._clock() >= tenure.deadline
+            or self.terms.clock() >= tenure.deadline
             or transport is None
             or transport.loop is not _running_loop()
         ):
@@ -359,8 +350,8 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             return None
         tenure.entered = 0
         tenure.ended = True
-        if self._lane.charges.pop(tenure, None) is None:
-            self._runtime.keeper.drop(tenure)
+        if self.terms.lane.charges.pop(tenure, None) is None:
+            self.terms.runtime.keeper.drop(tenure)
         head = self.prepared.release or self.prepared.pack_release()
         return connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), _PATIENCE)
 
@@ -387,7 +378,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         """
         if unknown:
             raise unknown_options("hold", unknown, ("wait",))
-        return AsyncHold(self, self._wait if wait is UNSET else wait_seconds(wait))
+        return AsyncHold(self, self.terms.wait if wait is UNSET else wait_seconds(wait))
 
     # Inspecting.
 

@@ -31,7 +31,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
 
     async def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> AsyncLease | None:
         """The fast path: asks all nodes once, gets a majority, uses no plan. In all other cases a plan continues."""
-        locks, clock = self._locks, self._clock
+        locks, clock = self._locks, self.terms.clock
         prepared = cast(QuorumClaim, self.prepared)
         store = prepared.store
         transport = self._transport()
@@ -40,8 +40,8 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         if leads is None or not transport.all_ready():
             return await self._by_plan(None, started, wait, who, or_none)
         owner = locks.client.owner()
-        longest = self._patience
-        if wait is not self._wait:
+        longest = self.terms.patience
+        if wait is not self.terms.wait:
             longest = patience(prepared, wait, locks.settings.connect_timeout)
         inbox_args, connections = transport.inbox_args, transport.connections
         used = inbox_args.at(started)
@@ -63,10 +63,12 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
             return await self._by_plan(found, started, wait, who, or_none)
         inbox_args.learn(used, broadcast.replies)
         store.learn(broadcast.replies, started)
-        tenure = QuorumTenure.of_one_moment(self.terms, transport.deliver, owner, fence, started, vote_replies)
+        tenure = QuorumTenure.of_one_moment(
+            self.terms, prepared, transport.deliver, owner, fence, started, vote_replies
+        )
         lease = AsyncLease(self, tenure)
         tenure.keep(started)
-        if self._unusual:
+        if self.terms.unusual:
             self.see_to(lease, who)
         if locks.events.loud:
             await lease.tell(locks.report_quick_grant, self._name, owner, fence)
@@ -108,7 +110,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         tenure = self.tenure_of(asking, poll, granted.grant, locks.transport().deliver)
         lease = AsyncLease(self, tenure)
         tenure.keep(granted.grant.sent)
-        if self._unusual:
+        if self.terms.unusual:
             self.see_to(lease, who)
         await lease.tell(locks.report_grant, asking, granted.grant)
         return lease
@@ -131,7 +133,7 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
 
     def _give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
         """The usual end of a block; see AsyncLock."""
-        if tenure.entered != 1 or self._unusual or not tenure.alive or tenure.lost():
+        if tenure.entered != 1 or self.terms.unusual or not tenure.alive or tenure.lost():
             return None
         asked = self._resign_at_once(cast(QuorumTenure, tenure))
         if asked is not None:

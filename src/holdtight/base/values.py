@@ -111,7 +111,7 @@ def check_name(name: object, argument: str = "name") -> bytes:
         raise ValueError(f"{argument}={name!r} is not valid Unicode text (lone surrogates)") from None
     if len(raw) > LONGEST_NAME:
         raise ValueError(f"{argument} has {len(raw)} bytes of UTF-8, at most {LONGEST_NAME} are allowed")
-    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in name):
+    if not name.isprintable() and any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in name):
         raise ValueError(f"{argument}={name!r} contains control characters")
     return raw
 

@@ -15,6 +15,8 @@ from holdtight.base.values import Kind, LockInfo, check_name, owner_text
 from holdtight.clients.degraded import stand_in_settings
 from holdtight.clients.lock import BaseLock
 from holdtight.clients.reporting import Reports
+from holdtight.clients.terms import LockTerms
+from holdtight.config.profiles import profile_for
 from holdtight.config.settings import UNSET, Options, Settings, refuse_monkey_patches, unknown_options
 from holdtight.errors import LockError
 from holdtight.grants.leak_warning import watch_client
@@ -34,8 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["BaseLocks"]
 
 CACHED_LOCKS = 4096
+YOUNG = 512
+"""Lock objects of so many names are kept for the next call, and as many older ones."""
 
 L = TypeVar("L", bound=BaseLock)
+_Recent = tuple[Any, Any, Any, Any, Any, Any, Any]
 
 
 class BaseLocks(Reports, PublicClient, Generic[L]):
@@ -61,10 +66,13 @@ class BaseLocks(Reports, PublicClient, Generic[L]):
         for place in self._places():
             place.refreshers.append(self.events.refresh)
         self._cache: dict[object, Any] = {}
-        self._options: dict[Options, Options] = {}
-        """Interned options: many names usually share the same ones."""
-        self._latest_by_name: dict[str, tuple[L, Any, Any, Any, Any, Any, Any]] = {}
+        self._terms: dict[object, LockTerms] = {}
+        """By the options as they were given, or by Options."""
+        self._recent: dict[str, _Recent] = {}
         """Per name, the last lock returned and its exact arguments: a loop passes the same objects every time."""
+        self._older: dict[str, _Recent] = {}
+        """What `_recent` had before. Two small generations: clearing one large cache would stop the caller for a
+        millisecond."""
         self._taken: dict[str, tuple[Tenure, object]] = {}
         self._waits: Any = None
         self._deadlocks: Tally | None = None
@@ -121,7 +129,7 @@ class BaseLocks(Reports, PublicClient, Generic[L]):
             ...     lease.check()
         """
         try:
-            latest = self._latest_by_name.get(name)
+            latest = self._recent.get(name) or self._older.get(name)
         except TypeError:
             check_name(name)
             raise
@@ -135,32 +143,51 @@ class BaseLocks(Reports, PublicClient, Generic[L]):
             and latest[6] is renew
             and not unknown
         ):
-            return latest[0]
+            return cast(L, latest[0])
         if unknown:
             raise unknown_options("lock", unknown)
+        check_name(name)
+        terms = self._terms_for(name, ttl, wait, reentrant, renew, max_hold, label)
+        made: L = self.lock_type(self, name, terms)
+        if len(self._recent) >= YOUNG:
+            self._older, self._recent = self._recent, {}
+        self._recent[name] = (made, ttl, wait, label, max_hold, reentrant, renew)
+        return made
+
+    def _terms_for(
+        self, name: str, ttl: Any, wait: Any, reentrant: Any, renew: Any, max_hold: Any, label: Any
+    ) -> LockTerms:
+        """Checks the options, unless the same ones were checked before."""
         # The key includes the types, because True == 1 == 1.0 and True is not a duration.
         kinds = (ttl.__class__, wait.__class__, max_hold.__class__, reentrant.__class__, renew.__class__)
-        key = (name, ttl, wait, reentrant, renew, max_hold, label, kinds)
+        profile = profile_for(self.settings.profiles, name) if self.settings.profiles else None
+        key = (ttl, wait, reentrant, renew, max_hold, label, kinds, profile)
         try:
-            made = cast(L, self._cache[key])
-            self._latest_by_name[name] = (made, ttl, wait, label, max_hold, reentrant, renew)
-            return made
+            return self._terms[key]
         except (KeyError, TypeError):
             pass
-        check_name(name)
         options = Options.checked(
             self.settings, name, ttl=ttl, wait=wait, reentrant=reentrant, renew=renew, max_hold=max_hold, label=label
         )
-        if len(self._options) >= CACHED_LOCKS:
-            self._options.clear()
-        made = cast(L, self.lock_type(self, name, self._options.setdefault(options, options)))
-        self._keep(key, made)
-        return made
+        terms = self.terms_of(options)
+        try:
+            self._terms[key] = terms
+        except TypeError:
+            pass  # an option that cannot be hashed, such as a str subclass of somebody's own
+        return terms
+
+    def terms_of(self, options: Options) -> LockTerms:
+        """The same object for equal options, so that many names share it."""
+        terms = self._terms.get(options)
+        if terms is None:
+            if len(self._terms) >= CACHED_LOCKS:
+                self._terms.clear()
+            terms = self._terms[options] = LockTerms(self, options)
+        return terms
 
     def _keep(self, key: object, made: Any) -> None:
         if len(self._cache) >= CACHED_LOCKS:
             self._cache.clear()
-            self._latest_by_name.clear()
         self._cache[key] = made
 
     def _rwlock(self, name: str, given: Mapping[str, object]) -> Any:
@@ -186,7 +213,7 @@ class BaseLocks(Reports, PublicClient, Generic[L]):
         self.place.check_supports("semaphore", name)
         Options.check_words("semaphore", given)
         options = Options.checked(self.settings, name, kind=Kind.PERMITS, permits=permits, **given)
-        made = self.semaphore_type(self, name, options)
+        made = self.semaphore_type(self, name, self.terms_of(options))
         self._keep(key, made)
         return made
 
@@ -195,7 +222,7 @@ class BaseLocks(Reports, PublicClient, Generic[L]):
         key = (type(lock), lock.name, options)
         made = self._cache.get(key)
         if made is None:
-            made = type(lock)(self, lock.name, options)
+            made = type(lock)(self, lock.name, self.terms_of(options))
             self._keep(key, made)
         return made
 

@@ -35,8 +35,8 @@ def stand_in_settings(locks: "BaseLocks[Any]") -> "Settings":
 def open_tenure(lock: "BaseLock", deliver: Any, owner: Owner, now: float) -> Tenure:
     """A tenure without any server's consent. It ends at max_hold, or never."""
     options = lock.options
-    terms = Terms(lock.prepared, lock.terms.place, lock.terms.events, renew=False, max_hold=options.max_hold)
-    tenure = Tenure(terms, deliver, owner, 0, now, 0)
+    terms = Terms(lock.terms.shape, lock.terms.place, lock.terms.events, renew=False, max_hold=options.max_hold)
+    tenure = Tenure(terms, lock.prepared, deliver, owner, 0, now, 0)
     tenure.deadline = float("inf") if tenure.hold_until is None else tenure.hold_until
     return tenure
 

@@ -8,13 +8,14 @@ from holdtight.base.callbacks import get_logger
 from holdtight.base.identity import Identity
 from holdtight.base.plan import Plan
 from holdtight.base.public import PublicLock
-from holdtight.base.values import Claim, Grant, Holder, Kind, LossReason, Owner, Wait, owner_text
+from holdtight.base.values import Grant, Holder, Kind, LossReason, Owner, Wait, owner_text
+from holdtight.clients.terms import LockTerms
 from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
 from holdtight.core.ending import downgrade
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, LockTimeout, Unavailable
 from holdtight.grants.lease import BaseLease
-from holdtight.grants.tenure import Tenure, Terms
+from holdtight.grants.tenure import Tenure
 from holdtight.keeper.charges import DeferredUndo, look_after
 from holdtight.stores.boundary import Prepared
 
@@ -30,24 +31,18 @@ B = TypeVar("B", bound="BaseLock")
 class BaseLock(PublicLock):
     """One lock's configuration. Immutable, safe to share, holds no grant."""
 
-    __slots__ = ("_locks", "_name", "key", "options", "prepared", "terms")
+    __slots__ = ("_locks", "_name", "key", "prepared", "terms")
 
-    def __init__(self, locks: "BaseLocks[Any]", name: str, options: Options) -> None:
+    def __init__(self, locks: "BaseLocks[Any]", name: str, terms: LockTerms) -> None:
         self._locks: Any = locks
         self._name = name
-        self.options = options
-        self.prepared: Prepared = locks.store.prepare(
-            Claim(name, options.ttl, options.label, options.kind, options.n, options.permits)
-        )
-        self.terms: Terms = Terms(
-            self.prepared,
-            locks.place,
-            locks.events,
-            renew=options.renew,
-            max_hold=options.max_hold,
-            warn_after=options.warn_after,
-        )
+        self.terms = terms
+        self.prepared: Prepared = terms.shape.prepare(name)
         self.key = (locks, name)
+
+    @property
+    def options(self) -> Options:
+        return self.terms.options
 
     @property
     def name(self) -> str:
@@ -171,7 +166,7 @@ class BaseLock(PublicLock):
         """Whether these grants of this name block this claim on their own, whatever other holders do."""
         asked = self.options
         if asked.kind is Kind.PERMITS:
-            taken = sum(each.terms.prepared.claim.n for each in held if each.kind is Kind.PERMITS)
+            taken = sum(each.prepared.claim.n for each in held if each.kind is Kind.PERMITS)
             return taken + asked.n > asked.permits
         alone = asked.kind is Kind.EXCLUSIVE
         return any(each.kind is Kind.EXCLUSIVE or (alone and each.kind is Kind.SHARED) for each in held)
@@ -227,14 +222,14 @@ class BaseLock(PublicLock):
         """Raises as `entered_by` if the permits that this identity already holds make the request unsatisfiable."""
         ours = [lease.tenure for key, lease in who.stack if key == self.key]
         held = [each for each in ours if each.kind is Kind.PERMITS and each.alive]
-        if sum(each.terms.prepared.claim.n for each in held) + self.options.n > self.options.permits:
+        if sum(each.prepared.claim.n for each in held) + self.options.n > self.options.permits:
             raise self._held_by(who, held[-1], wait)
 
     def _held_by(self, who: Identity, tenure: Tenure, wait: float | None) -> LockError:
         """The error for a caller that holds the lock itself, in a block."""
         if wait != 0:
             return DeadlockDetected.with_self(self._name, who.what)
-        claim, left = tenure.terms.prepared.claim, tenure.remaining()
+        claim, left = tenure.prepared.claim, tenure.remaining()
         fence = None if tenure.stand_in is not None else tenure.fence
         holder = Holder(owner_text(tenure.owner), fence, label=claim.label, expires_in=left, kind=claim.kind, n=claim.n)
         return LockTimeout.after(self._name, 0.0, holder, 0, f"this very {who.what}, in a block around this call")
@@ -247,4 +242,4 @@ class BaseLock(PublicLock):
 
 
 def _restore_lock(cls: Any, locks: "BaseLocks[Any]", name: str, options: Options) -> Any:
-    return cls(locks, name, options)
+    return cls(locks, name, locks.terms_of(options))

@@ -6,6 +6,7 @@ from holdtight.base import process, refusals
 from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.values import Denied, Grant, Guarded, LossReason, owner_text
+from holdtight.clients.terms import LockTerms
 from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
 from holdtight.core.quorum import Poll, say
@@ -13,7 +14,7 @@ from holdtight.core.renewal import next_ttl
 from holdtight.errors import LockError, NotOwner, QuorumNotReached
 from holdtight.grants.lease import BaseLease
 from holdtight.grants.quorum_tenure import Finish, QuorumTenure
-from holdtight.grants.tenure import Deliver, Tenure, Terms
+from holdtight.grants.tenure import Deliver, Tenure
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Prepared
 from holdtight.stores.redis.quorum_place import QuorumPlace
@@ -41,10 +42,11 @@ class QuorumLockMixin:
     if TYPE_CHECKING:
         _locks: Any
         _name: str
-        options: Options
         prepared: Prepared
-        terms: Terms
+        terms: LockTerms
 
+        @property
+        def options(self) -> Options: ...
         def asking(self, *args: Any, **kwargs: Any) -> Asking: ...
 
     @property
@@ -81,7 +83,15 @@ class QuorumLockMixin:
         found = poll.round
         sent = {index: each.sent for index, each in found.granted().items()}
         return QuorumTenure(
-            self.terms, deliver, asking.owner, grant.fence, sent, found.open(), found.connections, grant.sent
+            self.terms,
+            self.prepared,
+            deliver,
+            asking.owner,
+            grant.fence,
+            sent,
+            found.open(),
+            found.connections,
+            grant.sent,
         )
 
     # Releasing.

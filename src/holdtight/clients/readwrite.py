@@ -33,7 +33,7 @@ class BaseReadWriteLock(PublicReadWriteLock, Generic[L]):
 
     def _of(self, kind: Kind, given: dict[str, Any]) -> Any:
         options = Options.checked(self._locks.settings, self._name, kind=kind, **given)
-        return self._locks.lock_type(self._locks, self._name, options)
+        return self._locks.lock_type(self._locks, self._name, self._locks.terms_of(options))
 
     def _with(self, call: str, kind: Kind, options: Mapping[str, object]) -> Any:
         Options.check_words(call, options)

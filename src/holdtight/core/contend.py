@@ -54,14 +54,17 @@ Answer = Outcome | LinkDown | ServerSaid
 class Bounded(Protocol):
     """The limits of a claim within which a reply must arrive."""
 
-    claim: Claim
-    valid: float
+    @property
+    def claim(self) -> Claim: ...
+    @property
+    def valid(self) -> float: ...
 
 
 class Question(Bounded, Protocol):
     """A claim on a store, as the wait loop needs it."""
 
-    max_waiters: int
+    @property
+    def max_waiters(self) -> int: ...
 
     def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step: ...
     def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step: ...

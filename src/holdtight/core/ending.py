@@ -13,7 +13,8 @@ MOST_SWEEPS = 1000
 
 
 class Ending(Protocol):
-    claim: Claim
+    @property
+    def claim(self) -> Claim: ...
 
     def read_release(self, reply: Any) -> int | Denied | None: ...
     def release_step(self, owner: Owner) -> Step: ...

@@ -52,8 +52,11 @@ LONGEST_LOOK = 2.5
 class VotingClaim(Protocol):
     """A claim that the nodes of a quorum vote on, as these plans need it. A store prepares it."""
 
-    claim: Claim
-    valid: float
+    @property
+    def claim(self) -> Claim: ...
+    @property
+    def valid(self) -> float: ...
+
     max_waiters: int
 
     @property

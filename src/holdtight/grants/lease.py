@@ -287,7 +287,7 @@ class BaseLease(PublicLease):
 
     def _what(self) -> str:
         """What is held: exclusive, read, or a number of permits, and the fence if there is one."""
-        claim = self.tenure.terms.prepared.claim
+        claim = self.tenure.prepared.claim
         kind = {Kind.SHARED: "read", Kind.PERMITS: f"{claim.n} permit{'s'[: claim.n > 1]}"}.get(claim.kind, "exclusive")
         return f"{kind} degraded" if self.degraded else f"{kind} fence={self.tenure.fence}"
 

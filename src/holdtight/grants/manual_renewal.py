@@ -43,7 +43,7 @@ class Renewal:
         until = self._tenure.hold_until
         if until is None or self._last:
             return self._ttl
-        return max(0.001, min(self._ttl, self._tenure.terms.prepared.store.drift.ttl_for(until - now)))
+        return max(0.001, min(self._ttl, self._tenure.terms.drift.ttl_for(until - now)))
 
     def request(self, now: float) -> bytes | None:
         tenure = self._tenure
@@ -52,15 +52,15 @@ class Renewal:
             return None
         asked, patience = self._asked(now), min(LONGEST_PATIENCE, tenure.deadline - now)
         if not (self._last or self._ttl < tenure.ttl or tenure.ordinal):
-            return tenure.terms.prepared.renew_request(tenure.owner, now, asked, patience)
+            return tenure.prepared.renew_request(tenure.owner, now, asked, patience)
         # From now on the server may have carried it out.
-        bound = min(tenure.deadline, now + tenure.terms.prepared.store.drift.valid(asked))
+        bound = min(tenure.deadline, now + tenure.terms.drift.valid(asked))
         tenure.shortened = (now, bound)
         tenure.deadline = bound
         return tenure.set_request(now, asked, patience)
 
     def answered(self, reply: Any, sent: float) -> bool:
-        verdict = self._tenure.terms.prepared.read_renewal(reply, sent)
+        verdict = self._tenure.prepared.read_renewal(reply, sent)
         if verdict is Verdict.UNKNOWN:
             self.unanswered(str(reply))
             return False
@@ -77,7 +77,7 @@ class Renewal:
         keeper = self.place.runtime.keeper
         keeper.drop(tenure)
         tenure.ttl = self._ttl
-        drift = tenure.terms.prepared.store.drift
+        drift = tenure.terms.drift
         tenure.interval = self._ttl / 3 if tenure.terms.renew else drift.valid(self._ttl)
         tenure.shortened = None
         tenure.renewed(sent, self._asked(sent))

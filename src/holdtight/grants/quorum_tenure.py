@@ -46,7 +46,6 @@ class Finish(NamedTuple):
 class QuorumTenure(Tenure):
     """One grant on a quorum."""
 
-    place: QuorumPlace
     vote_replies: VoteReplies | None = None
     """The replies of all nodes, if one request to all of them gave the grant."""
     asked_since = False
@@ -58,6 +57,7 @@ class QuorumTenure(Tenure):
     def __init__(
         self,
         terms: Terms,
+        prepared: Any,
         deliver: Deliver,
         owner: Owner,
         fence: int,
@@ -66,8 +66,8 @@ class QuorumTenure(Tenure):
         connections: list[Any],
         grant_sent: float,
     ) -> None:
-        super().__init__(terms, deliver, owner, fence, grant_sent, 0)
-        self._prepared = cast(QuorumClaim, terms.prepared)
+        super().__init__(terms, prepared, deliver, owner, fence, grant_sent, 0)
+        self._prepared = cast(QuorumClaim, prepared)
         self._changing = threading.RLock()
         count = self._prepared.count
         self._begin(
@@ -75,14 +75,25 @@ class QuorumTenure(Tenure):
         )
         self._settle()
 
+    @property
+    def place(self) -> QuorumPlace:
+        return cast(QuorumPlace, self.terms.place)
+
     @classmethod
     def of_one_moment(
-        cls, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, vote_replies: VoteReplies
+        cls,
+        terms: Terms,
+        prepared: Any,
+        deliver: Deliver,
+        owner: Owner,
+        fence: int,
+        sent: float,
+        vote_replies: VoteReplies,
     ) -> "QuorumTenure":
         """All nodes were asked at `sent`, and a majority granted. `vote_replies` is evaluated only when needed."""
         tenure = cls.__new__(cls)
-        Tenure.__init__(tenure, terms, deliver, owner, fence, sent, 0)
-        tenure._prepared = terms.prepared  # type: ignore[assignment]
+        Tenure.__init__(tenure, terms, prepared, deliver, owner, fence, sent, 0)
+        tenure._prepared = prepared
         tenure._changing = _RLock()
         tenure.vote_replies = vote_replies
         return tenure
@@ -184,7 +195,7 @@ class QuorumTenure(Tenure):
         with self._changing:
             if not self.alive or self.place.clock() >= self.deadline:
                 return
-            until = sent + (terms.valid if ttl == terms.ttl else terms.prepared.store.drift.valid(ttl))
+            until = sent + (terms.valid if ttl == terms.ttl else terms.drift.valid(ttl))
             self.good_until[index] = max(self.good_until[index], until)
             self._doubts.pop(index, None)
             self._refusals.pop(index, None)
@@ -240,7 +251,7 @@ class QuorumTenure(Tenure):
 
     def set_terms(self, sent: dict[int, float], ttl: float, asked: float) -> None:
         """Applies a caller's renewal; `sent` has the nodes that granted it. Sets the time left, never adds to it."""
-        until = self.terms.prepared.store.drift.valid(asked)
+        until = self.terms.drift.valid(asked)
         with self._changing:
             self.asked_since = True
             earliest = min(sent.values())
@@ -326,7 +337,7 @@ class NodeCharge:
     def request(self, now: float) -> bytes | None:
         tenure = self.tenure
         terms = tenure.terms
-        prepared = cast(QuorumClaim, terms.prepared)
+        prepared = cast(QuorumClaim, tenure.prepared)
         block = tenure.block
         if not terms.renew or now >= tenure.deadline or (block is not None and block.stranded):
             return None
@@ -334,7 +345,7 @@ class NodeCharge:
         with tenure._changing:  # pyright: ignore[reportPrivateUsage]
             if not tenure.alive:
                 return None
-            self._asked = next_ttl(tenure.ttl, now, tenure.hold_until, prepared.store.drift)
+            self._asked = next_ttl(tenure.ttl, now, tenure.hold_until, terms.drift)
             self._leave_open()
             tenure.asked_since = True
             tenure.under_way[self._index] = prepared.arrival_limit(self._index, now, patience)

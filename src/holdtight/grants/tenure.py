@@ -18,10 +18,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdtight.base import process
+from holdtight.base.clock import Drift
 from holdtight.base.event_bus import Events
 from holdtight.base.values import Kind, LossReason, Owner, Verdict, owner_text, shared
 from holdtight.core.renewal import next_ttl
-from holdtight.stores.boundary import Place, Prepared
+from holdtight.stores.boundary import Place, Prepared, Shape
 from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["Tenure", "Terms"]
@@ -43,13 +44,25 @@ Deliver = Callable[..., object]
 
 
 class Terms:
-    """What all grants of one lock object have in common."""
+    """What all grants of locks with the same options have in common."""
 
-    __slots__ = ("events", "interval", "max_hold", "place", "prepared", "renew", "ttl", "valid", "warn_after")
+    __slots__ = (
+        "drift",
+        "events",
+        "interval",
+        "kind",
+        "max_hold",
+        "place",
+        "renew",
+        "shape",
+        "ttl",
+        "valid",
+        "warn_after",
+    )
 
     def __init__(
         self,
-        prepared: Prepared,
+        shape: Shape,
         place: Place,
         events: Events,
         *,
@@ -57,13 +70,15 @@ class Terms:
         max_hold: float | None,
         warn_after: float | None = None,
     ) -> None:
-        self.prepared = prepared
+        self.shape = shape
         self.place = place
         self.events = events
         self.renew = renew
         self.max_hold = max_hold
-        self.ttl = prepared.claim.ttl
-        self.valid = prepared.valid
+        self.ttl = shape.claim.ttl
+        self.kind = shape.claim.kind
+        self.valid = shape.valid
+        self.drift: Drift = place.store.drift
         self.interval = shared(self.ttl / 3) if renew else self.valid
         self.warn_after = shared(self.ttl * _TTLS_UNTIL_WARNED) if warn_after is None else warn_after
         """A grant that is renewed for longer than so many seconds is told of, once."""
@@ -110,9 +125,11 @@ class Tenure:
     told_held_long = False
     _hooks: list[Callable[[], object]] | None = None
 
-    def __init__(self, terms: Terms, deliver: Deliver, owner: Owner, fence: int, sent: float, marker: int) -> None:
+    def __init__(
+        self, terms: Terms, prepared: Prepared, deliver: Deliver, owner: Owner, fence: int, sent: float, marker: int
+    ) -> None:
         self.terms = terms
-        self.place = terms.place
+        self.prepared = prepared
         self.deliver = deliver
         self.owner = owner
         self.fence = fence
@@ -139,7 +156,11 @@ class Tenure:
 
     @property
     def name(self) -> str:
-        return self.terms.prepared.claim.name
+        return self.prepared.name
+
+    @property
+    def place(self) -> Place:
+        return self.terms.place
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -148,7 +169,7 @@ class Tenure:
 
     @property
     def kind(self) -> Kind:
-        return self.terms.prepared.claim.kind
+        return self.terms.kind
 
     # What a lease shows.
 
@@ -226,21 +247,21 @@ class Tenure:
             return None
         asked = self.ttl
         if self.hold_until is not None:
-            asked = next_ttl(asked, now, self.hold_until, terms.prepared.store.drift)
+            asked = next_ttl(asked, now, self.hold_until, terms.drift)
         if asked != terms.ttl or self._asked:
             self._asked = asked
         patience = left if left < LONGEST_PATIENCE else LONGEST_PATIENCE
         if self.ordinal:
             return self.set_request(now, asked, patience)
-        return terms.prepared.renew_request(self.owner, now, asked, patience)
+        return self.prepared.renew_request(self.owner, now, asked, patience)
 
     def set_request(self, now: float, ttl: float, patience: float) -> bytes:
         self.ordinal += 1
-        return self.terms.prepared.set_request(self.owner, now, ttl, patience, self.ordinal, self.marker)
+        return self.prepared.set_request(self.owner, now, ttl, patience, self.ordinal, self.marker)
 
     def answered(self, reply: Any, sent: float) -> bool:
         """True if the charge continues as usual, False if it is over or must be sent again soon."""
-        verdict = self.terms.prepared.read_renewal(reply, sent)
+        verdict = self.prepared.read_renewal(reply, sent)
         if verdict is Verdict.RENEWED:
             self.renewed(sent, self._asked or self.terms.ttl)
             return True
@@ -252,7 +273,7 @@ class Tenure:
 
     def renewed(self, sent: float, ttl: float) -> None:
         terms = self.terms
-        deadline = sent + (terms.valid if ttl == terms.ttl else terms.prepared.store.drift.valid(ttl))
+        deadline = sent + (terms.valid if ttl == terms.ttl else terms.drift.valid(ttl))
         if self.shortened is not None:
             left, bound = self.shortened
             if sent > left:

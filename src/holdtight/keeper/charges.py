@@ -76,7 +76,8 @@ class DeferredUndo:
 class Passing(Protocol):
     """A name that was handed over, as the keeper checks it."""
 
-    claim: Claim
+    @property
+    def claim(self) -> Claim: ...
 
     def sweep_step(self, owner: Owner) -> Step: ...
 

@@ -23,8 +23,8 @@ def stretch(late: float, interval: float) -> int:
 
 
 class Charge(Protocol):
-    place: Place
-
+    @property
+    def place(self) -> Place: ...
     @property
     def interval(self) -> float: ...
     @property

@@ -24,7 +24,7 @@ from holdtight.stores.client import Client
 if TYPE_CHECKING:
     from holdtight.base.runtime import Runtime
 
-__all__ = ["Link", "Place", "Prepared", "Store", "Topology"]
+__all__ = ["Link", "Place", "Prepared", "Shape", "Store", "Topology"]
 
 Topology = Literal["server", "quorum"]
 
@@ -36,14 +36,21 @@ class Prepared(Protocol):
     of the usual requests, or None until they are used a second time. All other code uses Steps.
     """
 
-    claim: Claim
-    max_waiters: int
-    valid: float
-    patience: float
     attempt: bytes | None
     ask: bytes | None
     release: bytes | None
+    wanted: bool
 
+    @property
+    def name(self) -> str: ...
+    @property
+    def claim(self) -> Claim: ...
+    @property
+    def max_waiters(self) -> int: ...
+    @property
+    def valid(self) -> float: ...
+    @property
+    def patience(self) -> float: ...
     @property
     def store(self) -> "Store": ...
 
@@ -71,6 +78,15 @@ class Prepared(Protocol):
     def meaning(self, said: ServerSaid) -> LockError: ...
 
 
+class Shape(Protocol):
+    """What all claims with the same options have in common, whatever their names."""
+
+    claim: Claim
+    valid: float
+
+    def prepare(self, name: str) -> Any: ...
+
+
 class Store(Protocol):
     """One namespace in one place."""
 
@@ -82,6 +98,7 @@ class Store(Protocol):
         """The requests behind core/deadlock.py."""
         ...
 
+    def shape(self, claim: Claim) -> "Shape": ...
     def prepare(self, claim: Claim) -> Any: ...
     def several(self, parts: list[Any]) -> Any:
         """All parts in one request: see core/multi.py."""

@@ -10,7 +10,7 @@ from holdtight.base.process import current
 from holdtight.base.values import Grant, LockInfo, Owner, Queued
 from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.degraded import may_degrade
-from holdtight.config.settings import UNSET, Options, unknown_options
+from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
 from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
 from holdtight.grants.leak_warning import leak_warning_for
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from holdtight.config.options import Duration
     from holdtight.config.profiles import Unset
-    from holdtight.sync.locks import Locks
 
 __all__ = ["Lock"]
 
@@ -50,14 +49,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         'done'
     """
 
-    __slots__ = ("_lane", "_tell", "_unusual", "_wait")
-
-    def __init__(self, locks: "Locks", name: str, options: Options) -> None:
-        super().__init__(locks, name, options)
-        self._wait = options.wait
-        self._unusual = options.reentrant or options.max_hold is not None
-        self._tell = self._runtime.tell
-        self._lane = self._runtime.keeper.lane(self.terms.interval)
+    __slots__ = ()
 
     # Acquiring.
 
@@ -79,7 +71,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         if unknown:
             raise unknown_options("acquire", unknown, ("wait",))
         who = identity()
-        lease = self.take(self._wait if wait is UNSET else wait_seconds(wait), who)
+        lease = self.take(self.terms.wait if wait is UNSET else wait_seconds(wait), who)
         self._locks.took(self._name, lease.tenure, who)
         return lease
 
@@ -116,10 +108,10 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
     def _attempt(self, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
         """The uncontended path: one request, one reply, no plan. With `in_block`, the lease goes straight into the
         block and has no leak warning."""
-        locks = self._locks
+        locks, terms = self._locks, self.terms
         client = locks.client
         transport = locks.transport
-        clock = self._clock
+        clock = terms.clock
         started = clock()
         lead = client.lead
         try:
@@ -134,8 +126,8 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         except IndexError:
             return self._slowly(None, owner, wait, started, None, 0, who, or_none)
         prepared = self.prepared
-        if wait is self._wait:
-            longest = self._patience
+        if wait is terms.wait:
+            longest = terms.patience
         else:
             longest = patience(prepared, wait, locks.settings.connect_timeout)
         limit = (started + lead + longest) * 1e6
@@ -153,7 +145,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         if type(reply) is not bytes:
             answer = self._understood(reply, started)
             if isinstance(answer, Queued):
-                self._wanted = True
+                self.prepared.wanted = True
                 if link.inbox and not who.stack and not locks.events.loud and running_loop() is None:
                     return self._briefly(link, owner, wait, started, answer, limit, who)
             return self._slowly(link, owner, wait, started, answer, 0, who, or_none)
@@ -163,9 +155,9 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             transport.give(link)
         fence = int(reply)
         client.lead = fence / 1e6 - started
-        if clock() - started >= prepared.valid:  # this process was paused: the plan asks again
+        if clock() - started >= terms.valid:  # this process was paused: the plan asks again
             return self._slowly(None, owner, wait, started, Grant(fence, started), 0, who, or_none)
-        tenure = Tenure(self.terms, self._tell, owner, fence, started, 0)
+        tenure = Tenure(terms, prepared, terms.tell, owner, fence, started, 0)
         lease = _new(Lease)
         lease.lock = self
         lease.tenure = tenure
@@ -175,17 +167,17 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                 who.stack.append((self.key, lease))
             else:
                 lease.witness = leak_warning_for(tenure)
-            lane = self._lane
+            lane = terms.lane
             if lane.epoch != current.epoch:
-                lane = self._lane = self._runtime.keeper.lane(tenure.interval)
+                lane = terms.lane_now()
             due = started + lane.interval
             if due < lane.latest - lane.slack:
-                self._runtime.keeper.add(tenure, started)  # the reply was slow: due too early for the end of the lane
+                terms.runtime.keeper.add(tenure, started)  # the reply was slow: due too early for the end of the lane
             else:
                 lane.charges[tenure] = lane.latest = due
                 if not lane.armed:
-                    self._runtime.keeper.arm(lane, due)
-            if self._unusual:
+                    terms.runtime.keeper.arm(lane, due)
+            if terms.unusual:
                 self.see_to(lease, who)
             if locks.events.loud:
                 lease.tell(locks.report_quick_grant, self._name, owner, fence)
@@ -207,7 +199,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
     ) -> Lease | None:
         """The usual, short wait: if the bell comes before the place in the queue needs a heartbeat, confirms without a
         plan. In all other cases a plan continues from here."""
-        transport, store, clock = self._locks.transport, self._locks.store, self._clock
+        transport, store, clock = self._locks.transport, self._locks.store, self.terms.clock
         since = sent = clock()
         answer: Answer | None
         until = since + min(TOUCH_SECONDS, queued.look)
@@ -218,7 +210,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                 answer = queued._replace(look=min(look, bell.look) if bell and bell.look is not None else look)
             else:
                 sent = clock()
-                longest = self._patience
+                longest = self.terms.patience
                 if wait is not None:
                     longest = min(longest, max(started + wait - sent, SHORTEST_PATIENCE))
                 limit = store.not_after(sent, longest)
@@ -275,10 +267,10 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         return lease
 
     def granted(self, owner: Owner, fence: int, sent: float, marker: int, who: Identity) -> Lease:
-        tenure = Tenure(self.terms, self._tell, owner, fence, sent, marker)
+        tenure = Tenure(self.terms, self.prepared, self.terms.tell, owner, fence, sent, marker)
         lease = Lease(self, tenure)
-        self._runtime.keeper.add(tenure, sent)
-        if self._unusual:
+        self.terms.runtime.keeper.add(tenure, sent)
+        if self.terms.unusual:
             self.see_to(lease, who)
         return lease
 
@@ -290,9 +282,9 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         lease: Any  # never None: or_none is False
         try:
             if depth or who.grants:
-                lease = self.take(self._wait, who)
+                lease = self.take(self.terms.wait, who)
             else:
-                lease = self._attempt(self._wait, who, False, who.task is None)
+                lease = self._attempt(self.terms.wait, who, False, who.task is None)
             if lease.witness is not None:
                 lease.has_block = True
                 who.enter_block(self.key, lease)
@@ -315,13 +307,14 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                 lease = who.lease_of(self.key)
                 who.leave_block(self.key)
             tenure: Tenure = lease.tenure
-            clock = self._clock
+            terms = self.terms
+            clock = terms.clock
             if (
                 tenure.entered != 1
                 or tenure.reason is not None
                 or tenure.ended
                 or tenure.marker
-                or self._unusual
+                or terms.unusual
                 or tenure.epoch != current.epoch
                 or clock() >= tenure.deadline
             ):
@@ -332,9 +325,9 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             if lease.witness is not None:
                 lease.shut()
             try:
-                del self._lane.charges[tenure]
+                del terms.lane.charges[tenure]
             except KeyError:
-                self._runtime.keeper.drop(tenure)
+                terms.runtime.keeper.drop(tenure)
             try:
                 self._give_back_at_once(tenure)
             except (NotOwner, Unavailable) as failure:
@@ -354,7 +347,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         """
         if unknown:
             raise unknown_options("hold", unknown, ("wait",))
-        return Hold(self, self._wait if wait is UNSET else wait_seconds(wait))
+        return Hold(self, self.terms.wait if wait is UNSET else wait_seconds(wait))
 
     # Inspecting.
 

@@ -36,7 +36,7 @@ class QuorumLock(QuorumLockMixin, Lock):
     def _attempt(self, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
         """The fast path: asks all nodes once, gets a majority, uses no plan. In all other cases a plan continues."""
         locks = self._locks
-        groups, clock = locks.groups, self._clock
+        groups, clock = locks.groups, self.terms.clock
         prepared: Any = self.prepared
         store: QuorumStore = prepared.store
         started = clock()
@@ -45,8 +45,8 @@ class QuorumLock(QuorumLockMixin, Lock):
         if leads is None or group is None:
             return self._by_plan(None, None, started, wait, who, or_none)
         owner = locks.client.owner()
-        longest = self._patience
-        if wait is not self._wait:
+        longest = self.terms.patience
+        if wait is not self.terms.wait:
             longest = patience(prepared, wait, locks.settings.connect_timeout)
         inbox_args = group.inbox_args.at(started)
         requests, limits, proposal = prepared.vote_requests(
@@ -58,7 +58,9 @@ class QuorumLock(QuorumLockMixin, Lock):
         try:
             group.send_all(broadcast, requests)
             # Meanwhile the nodes work.
-            tenure = QuorumTenure.of_one_moment(self.terms, self._tell, owner, proposal, started, vote_replies)
+            tenure = QuorumTenure.of_one_moment(
+                self.terms, prepared, self.terms.tell, owner, proposal, started, vote_replies
+            )
             alike = group.gather(broadcast, majority, len(limits) - majority + 1, started + longest, clock)
             broadcast.wanted = False
             # The usual yes, bytes, accepts the proposed fence.
@@ -79,7 +81,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         tenure.fence = fence
         lease = Lease(self, tenure)  # before the keeper renews it: an interrupt may come between any two statements
         tenure.keep(started)
-        if self._unusual:
+        if self.terms.unusual:
             self.see_to(lease, who)
         if locks.events.loud:
             lease.tell(locks.report_quick_grant, self._name, owner, fence)
@@ -122,10 +124,10 @@ class QuorumLock(QuorumLockMixin, Lock):
                 raise
         if granted is None:
             return None
-        tenure = self.tenure_of(asking, poll, granted.grant, self._tell)
+        tenure = self.tenure_of(asking, poll, granted.grant, self.terms.tell)
         lease = Lease(self, tenure)
         tenure.keep(granted.grant.sent)
-        if self._unusual:
+        if self.terms.unusual:
             self.see_to(lease, who)
         lease.tell(locks.report_grant, asking, granted.grant)
         return lease
@@ -138,7 +140,7 @@ class QuorumLock(QuorumLockMixin, Lock):
             return
         if vote_replies is not None:
             groups = self._locks.groups
-            now = self._clock()
+            now = self.terms.clock()
             try:
                 group = groups.take_ready(vote_replies.connections, now)
             except BaseException:
@@ -162,7 +164,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         try:
             group.send_all(broadcast, requests)
             tenure.drop()
-            alike = group.gather(broadcast, majority, len(requests) + 1, now + RELEASE_SECONDS, self._clock)
+            alike = group.gather(broadcast, majority, len(requests) + 1, now + RELEASE_SECONDS, self.terms.clock)
             broadcast.wanted = False
         except BaseException:
             broadcast.wanted = False

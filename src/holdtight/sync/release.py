@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.base.identity import identity
 from holdtight.base.plan import LinkDown, ServerSaid
-from holdtight.base.values import shared
 from holdtight.clients.lock import BaseLock
-from holdtight.config.settings import Options
-from holdtight.core.contend import patience
+from holdtight.clients.terms import LONGEST_RELEASE
 from holdtight.core.ending import release
 from holdtight.errors import NotOwner
 from holdtight.grants.manual_renewal import Renewal
@@ -22,27 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ReleasingLock"]
 
-_PATIENCE = 2.0
-_ENOUGH = 1.0
-
 
 class ReleasingLock(BaseLock):
-    __slots__ = ("_clock", "_give_patience", "_patience", "_runtime", "_wanted")
+    __slots__ = ()
 
     _locks: "Locks"
 
-    def __init__(self, locks: "Locks", name: str, options: Options) -> None:
-        super().__init__(locks, name, options)
-        self._clock = locks.place.clock
-        self._runtime = locks.place.runtime
-        self._wanted = False
-        """This name had waiters before, so it may have waiters again."""
-        self._patience = shared(patience(self.prepared, options.wait, locks.settings.connect_timeout))
-        # Same timeout as for acquiring if that is long enough: changing the socket's timeout costs two system calls.
-        self._give_patience = self._patience if self._patience >= _ENOUGH else _PATIENCE
-
     def give_back(self, tenure: Tenure) -> None:
-        self._runtime.keeper.drop(tenure)
+        self.terms.runtime.keeper.drop(tenure)
         if tenure.lost():
             self.let_go(tenure)  # no answer could change anything, and the server may hang
             return
@@ -62,19 +47,19 @@ class ReleasingLock(BaseLock):
             self._give_back_slowly(tenure, None)
             return
         try:
-            if self._wanted and link.inbox:
+            if self.prepared.wanted and link.inbox:
                 request = self.prepared.release_by(tenure.owner, link.inbox_word)
             else:
                 head = self.prepared.release or self.prepared.pack_release()
                 request = b"%b$24\r\n%b\r\n" % (head, tenure.owner)
-            reply = link.call(request, self._give_patience)
+            reply = link.call(request, self.terms.give_patience)
         except LinkDown as down:
             transport.lose(link, down)
             self._give_back_slowly(tenure, down)
             return
         except BaseException:
             transport.scrap(link)
-            self._runtime.keeper.ask(DeferredUndo(locks.place, self.prepared.release_step(tenure.owner)))
+            self.terms.runtime.keeper.ask(DeferredUndo(locks.place, self.prepared.release_step(tenure.owner)))
             self.handed_on(tenure)
             raise
         if transport.unlimited:
@@ -82,7 +67,7 @@ class ReleasingLock(BaseLock):
         else:
             transport.give(link)
         if reply == 3:
-            self._wanted = True
+            self.prepared.wanted = True
             self.handed_on(tenure)
         elif reply != 1:
             self._give_back_slowly(tenure, reply)
@@ -109,7 +94,7 @@ class ReleasingLock(BaseLock):
         """Returns the read lease that replaces the write lease."""
         lock: Any = self.reading()
         tenure.waiting = True
-        self._runtime.keeper.drop(tenure)
+        self.terms.runtime.keeper.drop(tenure)
         try:
             grant = self._locks.run(self.downgrading(lock, tenure), self._name)
         except BaseException as error:
@@ -122,5 +107,5 @@ class ReleasingLock(BaseLock):
         done = threading.Event()
         renewal = Renewal(tenure, ttl, done.set, last=last)
         renewal.start()
-        done.wait(min(_PATIENCE, max(0.0, tenure.deadline - self._clock()) + 0.05))
+        done.wait(min(LONGEST_RELEASE, max(0.0, tenure.deadline - self.terms.clock()) + 0.05))
         renewal.conclude()

@@ -30,7 +30,7 @@ def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
     if lease.closed or tenure.lost() or not tenure.alive:
         raise ValueError(f"{lease!r} is lost or released already")
     tenure.waiting = True  # the keeper skips it from now on: it might find another reason
-    prepared, place = tenure.terms.prepared, tenure.place
+    prepared, place = tenure.prepared, tenure.place
     link = place.open(PATIENCE)
     try:
         _perform(link, prepared.release_step(tenure.owner))

@@ -48,22 +48,25 @@ def keys_of(namespace: str, name: str) -> Keys:
 
 
 def main_key(namespace: str, name: str) -> bytes:
-    return f"{namespace}:{{{name.translate(_ESCAPES)}}}".encode()
+    if "%" in name or "{" in name or "}" in name:
+        name = name.translate(_ESCAPES)
+    return f"{namespace}:{{{name}}}".encode()
 
 
-def pack(main: bytes) -> bytes:
-    """All keys of a name, encoded."""
+_SIZES = [b"$%d\r\n" % size for size in range(256)]
+"""How the usual sizes are encoded."""
+
+
+def pack(start: bytes, main: bytes, end: bytes = b"") -> bytes:
+    """`start`, all keys of a name, encoded, and `end`."""
     size = len(main)
-    more = size + 2
-    return b"$%d\r\n%b\r\n$%d\r\n%b:q\r\n$%d\r\n%b:w\r\n$%d\r\n%b:h\r\n" % (
-        size,
-        main,
-        more,
-        main,
-        more,
-        main,
-        more,
-        main,
+    if size < 254:
+        own, more = _SIZES[size], _SIZES[size + 2]
+    else:
+        own, more = b"$%d\r\n" % size, b"$%d\r\n" % (size + 2)
+    # One join: a program that makes a new name for each order packs two of these for each.
+    return b"".join(
+        (start, own, main, b"\r\n", more, main, b":q\r\n", more, main, b":w\r\n", more, main, b":h\r\n", end)
     )
 
 

@@ -57,6 +57,9 @@ class QuorumStore:
         self.vote_readers = [partial(read_vote, node) for node in nodes]
         self._learned = 0.0
 
+    def shape(self, claim: Claim) -> "QuorumShape":
+        return QuorumShape(self, claim)
+
     def prepare(self, claim: Claim) -> "QuorumClaim":
         return QuorumClaim(self, claim)
 
@@ -114,10 +117,23 @@ class QuorumStore:
         return Step(command("GET", self.stamp), None, _read_stamp, patience=LONGEST_PATIENCE)
 
 
+class QuorumShape:
+    """What all claims with the same options have in common. `claim` has no name."""
+
+    def __init__(self, store: QuorumStore, claim: Claim) -> None:
+        self.store = store
+        self.claim = claim
+        self.valid = store.drift.valid(claim.ttl)
+
+    def prepare(self, name: str) -> "QuorumClaim":
+        return self.store.prepare(self.claim._replace(name=name))
+
+
 class QuorumClaim:
     """One claim on a quorum. Builds requests and reads replies; core/quorum.py decides what they mean together."""
 
     max_waiters = 0
+    wanted = False
 
     def __init__(self, store: QuorumStore, claim: Claim) -> None:
         self.store = store
@@ -129,6 +145,10 @@ class QuorumClaim:
         self._usual = self._head(claim.ttl)
         self.resign_head = RESIGN.head(names.main)
         self._withdraw = script.WITHDRAW.head(*names)
+
+    @property
+    def name(self) -> str:
+        return self.claim.name
 
     @property
     def count(self) -> int:

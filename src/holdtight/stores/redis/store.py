@@ -46,35 +46,82 @@ _ATTEMPT, _ASK, _RELEASE = 1, 2, 4
 _RENEWAL = b"%b" + keys.OF_A_RENEWAL + b"$24\r\n%b\r\n%b"
 
 
-class Prepared:
-    """One claim on one store. Caches the packed prefixes of its requests from their second use on: a process may hold
-    a hundred thousand locks that it acquires once."""
+class Shape:
+    """What all claims with the same options have in common, whatever their names. `claim` has no name."""
 
-    __slots__ = ("_packed", "ask", "attempt", "claim", "main", "max_waiters", "patience", "release", "store", "valid")
+    __slots__ = ("_ends", "_start", "claim", "max_waiters", "patience", "release_start", "store", "ttl_ms", "valid")
 
     def __init__(self, store: "Store", claim: Claim) -> None:
         self.store = store
         self.claim = claim
         self.max_waiters = store.max_waiters
-        self.main = keys.main_key(store.client.namespace, claim.name)
         self.valid = shared(store.drift.valid(claim.ttl))
         self.patience = min(self.valid, LONGEST_PATIENCE)
+        self.ttl_ms = max(1, round(claim.ttl * 1000))
+        self.release_start = script.RELEASE.start
+        mode = b""
+        if claim.kind is Kind.EXCLUSIVE:
+            self._start = script.ATTEMPT.start
+        else:
+            self._start = script.SHARE.start
+            mode = bulk(_MODES[claim.kind]) + bulk(claim.n) + bulk(claim.permits)
+        terms = mode + bulk(self.ttl_ms) + bulk(self.ttl_ms + TAIL_MS)
+        label = bulk(claim.label or "")
+        self._ends = terms + bulk(0) + label, terms + bulk(self.max_waiters) + label
+
+    def prepare(self, name: str) -> "Prepared":
+        return Prepared(self, name)
+
+    def pack_attempt(self, main: bytes, queue: bool) -> bytes:
+        return keys.pack(self._start, main, self._ends[queue])
+
+
+class Prepared:
+    """One claim on one store. Caches the packed prefixes of its requests from their second use on: a process may hold
+    a hundred thousand locks that it acquires once."""
+
+    __slots__ = ("_packed", "ask", "attempt", "main", "name", "release", "shape", "wanted")
+
+    def __init__(self, shape: Shape, name: str) -> None:
+        self.shape = shape
+        self.name = name
+        self.main = shape.store.main_key(name)
         self.attempt: bytes | None = None
         self.ask: bytes | None = None
         """Like `attempt`, but does not join the queue."""
         self.release: bytes | None = None
         self._packed = 0
         """Bits for the prefixes that were packed at least once."""
+        self.wanted = False
+        """This name had waiters before, so it may have waiters again."""
+
+    @property
+    def store(self) -> "Store":
+        return self.shape.store
+
+    @property
+    def claim(self) -> Claim:
+        return self.shape.claim._replace(name=self.name)
+
+    @property
+    def valid(self) -> float:
+        return self.shape.valid
+
+    @property
+    def patience(self) -> float:
+        return self.shape.patience
+
+    @property
+    def max_waiters(self) -> int:
+        return self.shape.max_waiters
+
+    @property
+    def ttl_ms(self) -> int:
+        return self.shape.ttl_ms
 
     def pack_attempt(self, *, queue: bool) -> bytes:
         """Packs the request prefix `attempt`, or `ask`; caches it from the second call."""
-        claim, names, ttl_ms = self.claim, keys.pack(self.main), self.ttl_ms
-        if claim.kind is Kind.EXCLUSIVE:
-            head = script.ATTEMPT.start + names
-        else:
-            head = script.SHARE.start + names + bulk(_MODES[claim.kind]) + bulk(claim.n) + bulk(claim.permits)
-        limit = self.max_waiters if queue else 0
-        packed = head + bulk(ttl_ms) + bulk(ttl_ms + TAIL_MS) + bulk(limit) + bulk(claim.label or "")
+        packed = self.shape.pack_attempt(self.main, queue)
         if not self._is_first(_ATTEMPT if queue else _ASK):
             if queue:
                 self.attempt = packed
@@ -83,14 +130,14 @@ class Prepared:
         return packed
 
     def pack_release(self) -> bytes:
-        packed = script.RELEASE.start + keys.pack(self.main)
+        packed = keys.pack(self.shape.release_start, self.main)
         if not self._is_first(_RELEASE):
             self.release = packed
         return packed
 
     def release_by(self, owner: Owner, inbox_word: bytes) -> bytes:
         """A release of a contended name: the next waiter's bell leaves before our reply (decision 0012)."""
-        return script.RELEASE.longer_start + keys.pack(self.main) + bulk(owner) + inbox_word
+        return keys.pack(script.RELEASE.longer_start, self.main, bulk(owner)) + inbox_word
 
     def _is_first(self, what: int) -> bool:
         seen = self._packed & what
@@ -100,10 +147,6 @@ class Prepared:
     @property
     def keys(self) -> keys.Keys:
         return keys.Keys.beside(self.main)
-
-    @property
-    def ttl_ms(self) -> int:
-        return max(1, round(self.claim.ttl * 1000))
 
     def attempt_step(self, owner: Owner, *, now: float, patience: float, queue: bool) -> Step:
         """Asks for the lock; the same request serves as first attempt, confirmation and retry."""
@@ -234,8 +277,7 @@ class Prepared:
         `marker_text`, refuses earlier requests of the writer."""
         limit = self.store.not_after(now, self.patience)
         return Step(
-            (script.DOWNGRADE.longer_start if marker else script.DOWNGRADE.start)
-            + keys.pack(self.main)
+            keys.pack(script.DOWNGRADE.longer_start if marker else script.DOWNGRADE.start, self.main)
             + bulk(owner)
             + bulk(self.ttl_ms)
             + bulk(self.ttl_ms + TAIL_MS)
@@ -270,8 +312,14 @@ class Store:
         self._renewals_until = 0
         """The latest arrival limit of all renewals so far, in µs of the server's time."""
 
+    def shape(self, claim: Claim) -> Shape:
+        return Shape(self, claim)
+
     def prepare(self, claim: Claim) -> Prepared:
-        return Prepared(self, claim)
+        return Shape(self, claim).prepare(claim.name)
+
+    def main_key(self, name: str) -> bytes:
+        return keys.main_key(self.client.namespace, name)
 
     def several(self, parts: list[Prepared]) -> Several:
         return Several(parts)
