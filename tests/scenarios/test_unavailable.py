@@ -85,7 +85,18 @@ async def test_it_is_told_each_time(world: World, how: str, caplog: pytest.LogCa
     told = [event for event in heard if isinstance(event, Degraded)]
     assert [(event.name, event.how) for event in told] == [("a", how)] * 2
     assert "127.0.0.1:1" in told[0].cause
-    assert [record.levelname for record in caplog.records if "Degraded" in record.message] == ["WARNING"] * 2
+    assert [record.levelname for record in caplog.records if "degraded a: " in record.message] == ["WARNING"] * 2
+
+
+async def test_several_that_cannot_all_be_had_are_given_back(world: World) -> None:
+    locks = cut_off(world, "local")
+    lease = await locks.lock("b", ttl=20).acquire()
+    with pytest.raises(LockTimeout, match="'b' not acquired"):
+        await locks.multi("a", "b", ttl=20).acquire(wait=0)
+    assert await world.apart(_may(locks.lock("a", ttl=20).try_acquire()))
+    await lease.release()
+    async with locks.multi("a", "b", ttl=20):
+        pass
 
 
 async def test_all_kinds_are_stood_in_for(world: World) -> None:

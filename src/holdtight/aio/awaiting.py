@@ -12,18 +12,31 @@ __all__ = ["gives_a_lease"]
 P = ParamSpec("P")
 R = TypeVar("R")
 _mark: Callable[[Any], object] = getattr(inspect, "markcoroutinefunction", bool)  # from Python 3.12 on
+_new = object.__new__
 
 
-class Awaited(Coroutine[Any, Any, R]):
+def _hint(attribute: str) -> property:
+    def get(self: Any) -> NoReturn:
+        raise AttributeError(f"{self._forgotten('lease =')}', and then lease.{attribute}")
+
+    return property(get)
+
+
+def _passed_on(attribute: str) -> property:
+    return property(lambda self: getattr(self._coroutine, attribute))
+
+
+class Awaited(Coroutine[Any, Any, Any]):
     """The coroutine of one call. Await it, or make a task of it."""
 
-    __slots__ = ("__weakref__", "_call", "_coroutine")
+    # No `__getattr__`, which would slow down every access: each attribute of a lease is a property, see below.
+    __slots__ = ("_coroutine",)
 
-    def __init__(self, coroutine: Coroutine[Any, Any, R], call: str) -> None:
-        self._coroutine = coroutine
-        self._call = call
+    _coroutine: Coroutine[Any, Any, Any]
+    __name__ = _passed_on("__qualname__")  # pyright: ignore[reportAssignmentType]
+    """Shown by the repr of a task."""
 
-    def __await__(self) -> Generator[Any, Any, R]:
+    def __await__(self) -> Generator[Any, Any, Any]:
         return self._coroutine.__await__()
 
     def send(self, value: Any) -> Any:
@@ -35,34 +48,38 @@ class Awaited(Coroutine[Any, Any, R]):
     def close(self) -> None:
         self._coroutine.close()
 
-    def _forgotten(self) -> str:
+    def _forgotten(self, what: str) -> str:
         self._coroutine.close()  # the hint says what Python's warning about it would say
-        return f"{self._call}() was not awaited, so there is no lease yet: write"
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and hasattr(AsyncLease, name):
-            raise AttributeError(f"{self._forgotten()} 'lease = await ...{self._call}(...)', and then lease.{name}")
-        return getattr(self._coroutine, name)  # cr_frame and the like
+        name = cast(Any, self._coroutine).__name__
+        return f"{name}() was not awaited, so there is no lease yet: write '{what} await ...{name}(...)"
 
     def __bool__(self) -> bool:
-        raise TypeError(f"{self._forgotten()} 'lease = await ...{self._call}(...)'")
+        raise TypeError(f"{self._forgotten('lease =')}'")
 
     def _enter(self, *_: Any) -> NoReturn:
-        raise TypeError(f"{self._forgotten()} 'async with await ...{self._call}(...) as lease'")
+        raise TypeError(f"{self._forgotten('async with')} as lease'")
 
     __enter__ = __exit__ = __aenter__ = __aexit__ = _enter
 
     def __repr__(self) -> str:
-        return f"<{self._call}() to be awaited, {self._coroutine!r}>"
+        return f"<{self._coroutine!r}, to be awaited>"
+
+
+for _word in dir(AsyncLease):
+    if not _word.startswith("_"):
+        setattr(Awaited, _word, _hint(_word))
+for _word in ("cr_await", "cr_code", "cr_frame", "cr_origin", "cr_running"):  # debuggers and reprs of tasks read them
+    setattr(Awaited, _word, _passed_on(_word))
 
 
 def gives_a_lease(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Decorates a coroutine function whose result is a lease or None."""
-    call = function.__name__
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        return Awaited(function(*args, **kwargs), call)
+        awaited = _new(Awaited)
+        awaited._coroutine = function(*args, **kwargs)  # pyright: ignore[reportPrivateUsage]
+        return awaited
 
     _mark(called)
     return cast(Callable[P, Coroutine[Any, Any, R]], called)

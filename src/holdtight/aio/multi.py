@@ -181,8 +181,8 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator, AsyncOnly):
         return tuple(leases)
 
     async def _give_up(self, leases: list[AsyncLease], who: Identity) -> None:
-        for lease in reversed(leases):
-            who.leave_block(lease.lock.key)
+        for part in reversed(self.parts[: len(leases)]):
+            who.leave_block(part.key)
         await _give_back(leases)
 
     # As a context manager.

@@ -167,8 +167,8 @@ class Multi(BaseMulti[Lock], Decorator, BlockingOnly):
 
     def _give_up(self, leases: list[Lease], who: Identity) -> None:
         try:
-            for lease in reversed(leases):
-                who.leave_block(lease.lock.key)
+            for part in reversed(self.parts[: len(leases)]):
+                who.leave_block(part.key)
             _give_back(leases)
         except BaseException:
             for lease in leases:
