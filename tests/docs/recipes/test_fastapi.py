@@ -76,16 +76,33 @@ def shop(tmp_path: Path, private_server: RunningServer, monkeypatch: pytest.Monk
     monkeypatch.delitem(sys.modules, "shop")
 
 
-def played(shop: Any, charge: Any) -> httpx.Response:
-    async def play() -> httpx.Response:
+def played(shop: Any, charge: Any) -> tuple[httpx.Response, bool]:
+    """The answer, and whether the lock was still held when the first of it was sent."""
+
+    async def play() -> tuple[httpx.Response, bool]:
         shop.charge = charge
+        held: list[bool] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            async def look(message: Any) -> None:
+                if message["type"] == "http.response.start" and message["status"] == 200:
+                    held.append(await shop.app.state.locks.lock("order:42").locked())
+                await send(message)
+
+            await shop.app(scope, receive, look)
+
         async with (
             shop.lifespan(shop.app),
-            httpx.AsyncClient(transport=httpx.ASGITransport(shop.app), base_url="http://shop") as client,
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as client,
         ):
-            return await client.post("/orders/42/pay")
+            return await client.post("/orders/42/pay"), any(held)
 
     return asyncio.run(play())
+
+
+def test_the_lock_is_free_before_the_answer_goes_to_a_reader_that_may_be_slow(shop: Any) -> None:
+    answer, held = played(shop, shop.charge)
+    assert (answer.json(), held) == ({"paid": "now"}, False)
 
 
 def test_an_endpoint_whose_lease_is_lost_is_cancelled_and_the_caller_told(
@@ -101,7 +118,7 @@ def test_an_endpoint_whose_lease_is_lost_is_cancelled_and_the_caller_told(
             seen.append("cancelled")
             raise
 
-    answer = played(shop, charge)
+    answer, _ = played(shop, charge)
     assert (answer.status_code, answer.json()) == (503, {"detail": "try again"})
     assert seen == ["cancelled"]
     assert not Path("paid/42").exists()
@@ -113,4 +130,4 @@ def test_an_endpoint_without_a_server_does_not_run(shop: Any, private_server: Ru
     async def charge(order_id: int, fence: int) -> None:
         raise AssertionError("charged without the lock")
 
-    assert played(shop, charge).status_code == 503
+    assert played(shop, charge)[0].status_code == 503
