@@ -40,9 +40,9 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
     """An exclusive lock as configuration: cheap to make, safe to share, holds no grant. `locks.lock(name)` makes one.
 
     Example:
-        >>> with locks.lock("order:42") as lease:       # waits, holds, releases
+        >>> with locks.lock("order:42") as lease:  # waits, holds, releases
         ...     lease.check()
-        >>> @locks.lock("report")                       # every call holds the lock
+        >>> @locks.lock("report")  # every call holds the lock
         ... def report():
         ...     return "done"
         >>> report()
