@@ -20,7 +20,7 @@ import pytest
 __all__ = ["Room"]
 
 DEMANDING = {"faults", "compat", "demo", "embedded"}
-SLOTS = 3
+SLOTS = 4
 
 
 class Room:
