@@ -78,6 +78,16 @@ class Verdict:
 
 L, H = Better.LOWER, Better.HIGHER
 TARGETS: tuple[Target, ...] = (
+    Target("new.same.threads.1", "new_name", "new name vs same name, processor time, one thread", L, 1.25, 1.15, "×"),
+    Target("new.same.tasks.64", "new_name", "… asyncio, 64 tasks", L, 1.25, 1.15, "×"),
+    Target("new.threads.1", "new_name", "new names, less processor time than redis-py, one thread", H, 2, 2.3, "×"),
+    Target("new.threads.16", "new_name", "… 16 threads", H, 3.5, 4.3, "×"),
+    Target("new.threads.64", "new_name", "… 64 threads", H, 4, 5, "×"),
+    Target("new.tasks.1", "new_name", "… one asyncio task", H, 2, 2.4, "×"),
+    Target("new.tasks.64", "new_name", "… 64 tasks", H, 9, 11, "×", 1),
+    Target("new.tasks.1024", "new_name", "… 1024 tasks", H, 7, 9.5, "×", 1),
+    Target("new.rate.tasks.64", "new_name", "new names, rate vs redis-py, 64 tasks", H, 8, 11, "×", 1),
+    Target("new.rate.tasks.1024", "new_name", "… 1024 tasks", H, 8, 11, "×", 1),
     Target("pair.floor.across", "pair", "sync pair vs floor, across cores", L, 1.3, 1.15, "×"),
     Target("pair.floor.onecore", "pair", "sync pair vs floor, one core", L, 1.8, 1.45, "×"),
     Target("pair.redis_py.across", "pair", "… faster than redis-py, across cores", H, 1.4, 1.6, "×"),

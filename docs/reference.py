@@ -122,8 +122,7 @@ def values() -> Iterator[str]:
     for cls in (holdtight.Drift, holdtight.Backoff):
         yield f"## {cls.__name__}{signature(cls)}\n\n{said(cls)}"
     for cls in (holdtight.LockInfo, holdtight.Holder, holdtight.Waiter):
-        fields = "\n".join(f"- `{name}`" for name in cls._fields)
-        yield f"## {cls.__name__}\n\n{said(cls)}\n\n{fields}"
+        yield f"## {cls.__name__}\n\n{said(cls).replace('| option |', '| field |')}"
     for enum in (holdtight.Kind, holdtight.LossReason):
         rows = "\n".join(f"| `{each.name}` | {each.text} |" for each in enum)
         yield f"## {enum.__name__}\n\n{said(enum)}\n\n| | |\n| --- | --- |\n{rows}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from time import perf_counter, perf_counter_ns
-from typing import TypedDict
+from time import perf_counter, perf_counter_ns, process_time
+from typing import TypedDict, cast
 
-from bench.variants import Variant
+from bench.variants import Renamer, Variant
 
 
 class Rate(TypedDict):
@@ -108,3 +108,60 @@ async def _tasks(variant: Variant, count: int, seconds: float) -> Rate:
 def hold(variant: Variant, *, count: int, ttl: float) -> None:
     """Take many, with names of 16 bytes, and keep them."""
     variant.hold([f"lock:{number:011d}" for number in range(count)], ttl)
+
+
+class Cost(TypedDict):
+    pairs: int
+    seconds: float
+    processor: float
+    """Seconds of processor time of this process, per pair."""
+
+
+def cost_of_threads(variant: Variant, *, count: int, seconds: float, fresh: bool) -> Cost:
+    """Many threads: each has a name of its own, or takes a new name each time."""
+    done = [0] * count
+    until = 0.0
+
+    def begin() -> None:
+        nonlocal until
+        until = perf_counter() + seconds
+
+    ready = threading.Barrier(count + 1, action=begin)
+
+    def run(number: int) -> None:
+        pair, mine = variant.pair, itertools.count()
+        for _ in range(2):
+            pair(f"cost:{number}")
+        ready.wait()
+        while perf_counter() < until:
+            pair(f"order:{number}:{next(mine)}" if fresh else f"cost:{number}")
+            done[number] += 1
+
+    team = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for member in team:
+        member.start()
+    ready.wait()
+    start, used = perf_counter(), process_time()
+    for member in team:
+        member.join()
+    return _cost(sum(done), start, used)
+
+
+def cost_of_tasks(variant: Variant, *, count: int, seconds: float, fresh: bool) -> Cost:
+    """The same with asyncio tasks."""
+    return asyncio.run(_cost_of_tasks(variant, count, seconds, fresh))
+
+
+async def _cost_of_tasks(variant: Variant, count: int, seconds: float, fresh: bool) -> Cost:
+    names = [f"cost:{number}" for number in range(count)]
+    async with variant.runner(count) as runner:
+        await asyncio.gather(*(runner.repeat(name, perf_counter() + 0.02) for name in names))
+        start, used = perf_counter(), process_time()
+        until = start + seconds
+        repeat = cast(Renamer, runner).renamed if fresh else runner.repeat
+        done = await asyncio.gather(*(repeat(name, until) for name in names))
+        return _cost(sum(done), start, used)
+
+
+def _cost(pairs: int, start: float, used: float) -> Cost:
+    return Cost(pairs=pairs, seconds=perf_counter() - start, processor=(process_time() - used) / max(1, pairs))

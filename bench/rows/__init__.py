@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 from bench.results import Outcome
 from bench.rounds import Bench
-from bench.rows import aio, drop_in, hot, imports, kinds, leases, memory, pair, quorum, threads, wakeup
+from bench.rows import aio, drop_in, hot, imports, kinds, leases, memory, new_name, pair, quorum, threads, wakeup
 
 RUN: Mapping[str, Callable[[Bench], Outcome]] = {
+    "new_name": new_name.run,
     "pair": pair.run,
     "kinds": kinds.run,
     "drop_in": drop_in.run,

@@ -15,6 +15,12 @@ class Runner(Protocol):
         ...
 
 
+class Renamer(Runner, Protocol):
+    """A variant whose tasks can take a new name each time."""
+
+    async def renamed(self, prefix: str, until: float) -> int: ...
+
+
 class Taker(Runner, Protocol):
     """A variant whose acquires can be timed by themselves."""
 

@@ -62,6 +62,13 @@ class _Runner:
                 done += 1
         return done
 
+    async def renamed(self, prefix: str, until: float) -> int:
+        done = 0
+        while perf_counter() < until:
+            async with self._locks.lock(f"{prefix}:{done}", ttl=30):
+                done += 1
+        return done
+
     async def take(self, name: str) -> AsyncLease:
         return await self._locks.lock(name, ttl=30).acquire()
 

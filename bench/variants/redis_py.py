@@ -64,5 +64,12 @@ class _Runner:
                 done += 1
         return done
 
+    async def renamed(self, prefix: str, until: float) -> int:
+        done = 0
+        while perf_counter() < until:
+            async with self._client.lock(f"{prefix}:{done}", timeout=30):
+                done += 1
+        return done
+
 
 VARIANT = RedisPy

@@ -71,7 +71,7 @@ SPARED = frozenset(["__exit__", "release"])
 @pytest.mark.filterwarnings(
     "ignore:unclosed <socket:ResourceWarning"
 )  # of a call that was interrupted while connecting
-@pytest.mark.parametrize("one_of", [4, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.parametrize("one_of", [8, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
 def test_interrupted_anywhere_it_leaves_nothing_behind(
     private_server: RunningServer,

@@ -84,6 +84,13 @@ def test_examples_run(name: str, of: Any) -> None:
         assert not said, "".join(said)
 
 
+@pytest.mark.parametrize(
+    "cls", [holdtight.LockInfo, holdtight.Holder, holdtight.Waiter, holdtight.Profile], ids=lambda cls: cls.__name__
+)
+def test_every_field_is_explained(cls: Any) -> None:
+    assert re.findall(r"(?m)^    (\w+): ", inspect.getdoc(cls) or "") == list(cls._fields)
+
+
 @pytest.mark.parametrize("cls", PUBLIC, ids=lambda cls: cls.__name__)
 def test_every_public_class_has_an_example(cls: Any) -> None:
     assert ">>>" in (inspect.getdoc(cls) or "")

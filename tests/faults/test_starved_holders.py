@@ -101,7 +101,7 @@ def hold_beside_busy_threads(url: str | list[str], leases: int, ttl: float, thre
 
 
 @pytest.mark.alone("what is measured is the keeper's share of one interpreter")
-@pytest.mark.parametrize(("leases", "threads"), [(1500, 8), (3000, 3)])
+@pytest.mark.parametrize(("leases", "threads"), [(1500, 8), pytest.param(3000, 3, marks=pytest.mark.long)])
 def test_many_leases_outlive_busy_threads(private_server: RunningServer, leases: int, threads: int) -> None:
     assert hold_beside_busy_threads(private_server.url, leases, 3, threads, seconds=8) == 0
 

@@ -22,9 +22,13 @@ def tools() -> None:
         pytest.skip(wanting)
 
 
+LONG = {"quorum-short-cut", "quorum-small"}
+"""They keep a processor busy for half a minute each."""
+
+
 def every(*expected: Expected) -> list[ParameterSet]:
     return [
-        pytest.param(run, marks=() if run.quick else pytest.mark.long, id=run.name)
+        pytest.param(run, marks=() if run.quick and run.name not in LONG else pytest.mark.long, id=run.name)
         for run in RUNS
         if run.expected in expected
     ]

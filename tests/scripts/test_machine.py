@@ -285,7 +285,7 @@ def test_the_scripts_do_what_the_model_does(equipped: type[Machine]) -> None:
     run_state_machine_as_test(
         equipped,
         settings=settings(
-            max_examples=EXAMPLES or 200,
+            max_examples=EXAMPLES or 80,
             stateful_step_count=40,
             deadline=None,
             derandomize=not EXAMPLES,

@@ -49,6 +49,9 @@ class Connection:
         self.deadlines: deque[float] = deque()
         self._out: list[bytes] = []
         self._rest = b""
+        self._alone = True
+        """The last read had one reply: few tasks use this connection. Under load, requests wait for the end of the turn
+        and leave in one write."""
         self._sweep_at = _NEVER
         self._sweeper: asyncio.TimerHandle | None = None
         self._listeners: dict[Owner, asyncio.Future[Bell | None]] = {}
@@ -84,7 +87,10 @@ class Connection:
         out = self._out
         out.append(request)
         if len(out) == 1:
-            self._call_soon(self._flush)
+            if self._alone and len(self._pending) == 1:
+                self._flush()  # nothing else is under way: another turn of the loop would only cost time
+            else:
+                self._call_soon(self._flush)
         elif len(out) >= FLUSH_AFTER:
             self._flush()
         if deadline < self._sweep_at:
@@ -122,6 +128,7 @@ class Connection:
         except (LinkDown, hiredis.ProtocolError) as error:
             self.fail(error if isinstance(error, LinkDown) else LinkDown(str(error), sent=True))
             return
+        self._alone = len(items) < 2
         self._take(items)
 
     def _take(self, items: list[Any]) -> None:

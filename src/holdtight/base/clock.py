@@ -155,7 +155,19 @@ class _Frozen:
 
 
 class Drift(_Frozen):
-    """How far two clocks may diverge while a lease runs: a share of the ttl plus a fixed margin."""
+    """How far two clocks may diverge while a lease runs: a share of the ttl plus a fixed margin. A holder relies on the
+    ttl less both, at least on half of it.
+
+    Options:
+        rate: the share of the ttl, from 0 to below 0.5. Default 0.01.
+        fixed: the margin, a duration. Default 2 ms.
+
+    Raises ValueError for values out of range.
+
+    Example:
+        >>> Drift(rate=0.02, fixed="5ms").valid(10)
+        9.795
+    """
 
     __slots__ = ("rate", "fixed")  # noqa: RUF023 - in the order of the arguments
 
@@ -180,7 +192,19 @@ class Drift(_Frozen):
 
 
 class Backoff(_Frozen):
-    """Growing pauses between tries, with jitter so that many clients do not retry at the same moment."""
+    """Growing pauses between attempts, each a random half to the whole of its length, so that many clients do not retry
+    at the same moment.
+
+    Options:
+        first: the first pause, a duration above 0. Default 10 ms.
+        cap: the longest pause. Default 1 s.
+
+    Raises ValueError for values out of range.
+
+    Example:
+        >>> 0.1 <= Backoff(first="200ms", cap="2s").pause(1) <= 0.2
+        True
+    """
 
     __slots__ = ("first", "cap")  # noqa: RUF023 - in the order of the arguments
 

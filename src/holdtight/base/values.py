@@ -157,7 +157,20 @@ class Claim(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A holder of a lock, as seen from outside."""
+    """A holder of a lock, as seen from outside. `as_dict()` gives what JSON takes.
+
+    Options:
+        owner: the id of the acquisition.
+        fence: its fence; None for a holder whose fence the server does not keep.
+        host: the holder's machine; None if its client has left no record.
+        pid: its process.
+        label: the text that it gave.
+        since: when it acquired, in seconds of the server's time of day; None if that is not known.
+        expires_in: seconds until the server frees the lock unless it is renewed.
+        entered: how often it is entered, of this client's own leases; None for others.
+        kind: what it holds.
+        n: the number of permits, of a semaphore.
+    """
 
     owner: str
     fence: int | None = None
@@ -183,7 +196,17 @@ class Holder(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """A waiter in line."""
+    """A waiter in line.
+
+    Options:
+        owner: the id of the acquisition.
+        host: the waiter's machine; None if its client has left no record.
+        pid: its process.
+        label: the text that it gave.
+        since: when it began to wait, in seconds of the server's time of day; None if that is not known.
+        kind: what it waits for: to write, to read, or permits.
+        n: the number of permits, of a semaphore.
+    """
 
     owner: str
     host: str | None = None
@@ -200,8 +223,17 @@ class Waiter(NamedTuple):
 
 
 class LockInfo(NamedTuple):
-    """The state of one name: its holders, and its waiters in order. `waiting` counts the whole line, also
-    waiters beyond the few hundred that are listed. `print` shows it as a table."""
+    """The state of one name, from `inspect`. `print()` shows it as a table, `as_dict()` gives what JSON takes.
+
+    Options:
+        name: the lock's name.
+        kind: what it is in use as; None if it is free.
+        holders: its holders, each a `Holder`.
+        waiters: its waiters in order, each a `Waiter`; a few hundred at most.
+        waiting: the length of the whole line.
+        fence: the last fence that was given under this name, if the server still knows it.
+        nodes: of a quorum: each node's answer, and whether its restart guard keeps it from voting.
+    """
 
     name: str
     kind: Kind | None = None

@@ -68,6 +68,9 @@ class BaseLocks(Reports, PublicClient, Generic[L]):
         self._cache: dict[object, Any] = {}
         self._terms: dict[object, LockTerms] = {}
         """By the options as they were given, or by Options."""
+        nothing = object()
+        self._last_terms: _Recent = (nothing, nothing, nothing, nothing, nothing, nothing, nothing)
+        """The terms of the last lock, and the exact options that they are for. Unused with profiles."""
         self._recent: dict[str, _Recent] = {}
         """Per name, the last lock returned and its exact arguments: a loop passes the same objects every time."""
         self._older: dict[str, _Recent] = {}
@@ -147,8 +150,23 @@ class BaseLocks(Reports, PublicClient, Generic[L]):
         if unknown:
             raise unknown_options("lock", unknown)
         check_name(name)
-        terms = self._terms_for(name, ttl, wait, reentrant, renew, max_hold, label)
+        last = self._last_terms
+        if (
+            last[1] is ttl
+            and last[2] is wait
+            and last[3] is label
+            and last[4] is max_hold
+            and last[5] is reentrant
+            and last[6] is renew
+        ):
+            terms = last[0]  # a loop over new names passes the same options every time
+        else:
+            terms = self._terms_for(name, ttl, wait, reentrant, renew, max_hold, label)
+            if not self.settings.profiles:
+                self._last_terms = (terms, ttl, wait, label, max_hold, reentrant, renew)
         made: L = self.lock_type(self, name, terms)
+        if latest is not None:
+            made.prepared.wanted = latest[0].prepared.wanted  # of the name, whatever the options
         if len(self._recent) >= YOUNG:
             self._older, self._recent = self._recent, {}
         self._recent[name] = (made, ttl, wait, label, max_hold, reentrant, renew)

@@ -32,8 +32,20 @@ UNSET = Unset()
 class Profile(NamedTuple):
     """Defaults for locks whose names match a pattern. Fields that are left out come from the client.
 
-    `warn_after`: a lock that is held and renewed for longer is told of, once for each grant, by the event `HeldLong`
-    and a warning in the log. None means ten times the ttl.
+    Options:
+        ttl: as for `lock`.
+        wait: as for `lock`.
+        renew: as for `lock`.
+        max_hold: as for `lock`.
+        label: as for `lock`.
+        warn_after: a lock that is held and renewed for longer is told of, once for each grant, by the event `HeldLong`
+            and a warning in the log. None means ten times the ttl.
+
+    Example:
+        >>> slow = {"reports:*": Profile(ttl="2m", wait=0, label="reports")}
+        >>> with Locks("memory://", profiles=slow) as locks, locks.lock("reports:daily") as lease:
+        ...     print(lease.ttl)
+        120.0
     """
 
     ttl: "Duration | Unset" = UNSET

@@ -1,0 +1,122 @@
+"""Instructions per pair of acquire and release, counted by cachegrind: a guard against regressions.
+
+    python -m bench.instructions            # prints the counts
+    python -m bench.instructions --check    # fails if one is more than 5% above .ci/instructions.json
+    python -m bench.instructions --write    # makes today's counts the ones to compare with
+
+Counts depend on the interpreter's build, not on what else the machine does. Each is the difference between a run of N
+and a run of 2 N pairs, so that starting Python cancels out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from hashlib import sha256
+from pathlib import Path
+
+from holdtight import embedded
+
+ROOT = Path(__file__).parent.parent
+KNOWN = ROOT / ".ci/instructions.json"
+MARGIN = 1.05
+
+SYNC = """
+from holdtight import Locks
+with Locks(URL, spin=False) as locks:
+    for number in range(PAIRS):
+        with locks.lock(f"order:{number}"):
+            pass
+"""
+ASYNCIO = """
+import asyncio
+from holdtight import AsyncLocks
+
+async def main():
+    async with AsyncLocks(URL) as locks:
+        async def run(first):
+            for number in range(first, PAIRS, TASKS):
+                async with locks.lock(f"order:{number}"):
+                    pass
+        await asyncio.gather(*map(run, range(TASKS)))
+
+asyncio.run(main())
+"""
+DRILLS = {
+    "new name, one thread": (SYNC, 1, 400),
+    "new name, one task": (ASYNCIO, 1, 400),
+    "new name, 64 tasks": (ASYNCIO, 64, 640),
+}
+
+
+def build() -> str:
+    """Names the interpreter's build: other builds need other instructions."""
+    flags = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    return f"{platform.python_version()} {platform.machine()} {sha256(flags.encode()).hexdigest()[:8]}"
+
+
+def count(program: str, url: str, tasks: int, pairs: int) -> int:
+    text = f"URL, TASKS, PAIRS = {url!r}, {tasks}, {pairs}\n{program}"
+    ran = subprocess.run(
+        [
+            "valgrind",
+            "--tool=cachegrind",
+            "--cache-sim=no",
+            "--cachegrind-out-file=/dev/null",
+            sys.executable,
+            "-c",
+            text,
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.search(r"I\s+refs:\s+([\d,]+)", ran.stderr)
+    if ran.returncode or found is None:
+        raise SystemExit(f"valgrind: {ran.stderr[-2000:]}")
+    return int(found[1].replace(",", ""))
+
+
+def measured() -> dict[str, int]:
+    counts: dict[str, int] = {}
+    with embedded.Server() as server:
+        for name, (program, tasks, pairs) in DRILLS.items():
+            once, twice = (count(program, server.url, tasks, times * pairs) for times in (1, 2))
+            counts[name] = (twice - once) // pairs
+    return counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        print("valgrind is not here: instructions are not counted")
+        return
+    known: dict[str, dict[str, int]] = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
+    before = known.get(build(), {})
+    counts = measured()
+    for name, now in counts.items():
+        compared = f"{now / before[name]:6.3f} of {before[name]}" if name in before else "nothing to compare with"
+        print(f"{name:22} {now:8} instructions a pair   {compared}")
+    if arguments.write:
+        KNOWN.write_text(json.dumps({**known, build(): counts}, indent=2, sort_keys=True) + "\n")
+    elif arguments.check and not before:
+        print(f"no counts of this build ({build()}) in {KNOWN.relative_to(ROOT)}: python -m bench.instructions --write")
+    elif arguments.check:
+        worse = [name for name, now in counts.items() if name in before and now > MARGIN * before[name]]
+        if worse:
+            raise SystemExit(f"more instructions than before: {', '.join(worse)}")
+
+
+if __name__ == "__main__":
+    main()
