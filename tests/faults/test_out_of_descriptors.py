@@ -122,7 +122,7 @@ def play(start_child: StartChild, servers: list[RunningServer], target: Any, act
         return line
 
 
-COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+COLOURS = pytest.mark.parametrize("colour", ["blocking", pytest.param("asyncio", marks=pytest.mark.long)])
 
 
 @COLOURS

@@ -106,6 +106,7 @@ def test_many_leases_outlive_busy_threads(private_server: RunningServer, leases:
     assert hold_beside_busy_threads(private_server.url, leases, 3, threads, seconds=8) == 0
 
 
+@pytest.mark.long
 @pytest.mark.alone("what is measured is the keeper's share of one interpreter")
 def test_many_leases_on_a_quorum_outlive_busy_threads(start_nodes: StartNodes) -> None:
     nodes = start_nodes(3)

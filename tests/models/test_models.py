@@ -22,8 +22,8 @@ def tools() -> None:
         pytest.skip(wanting)
 
 
-LONG = {"quorum-short-cut", "quorum-small"}
-"""They keep a processor busy for half a minute each."""
+LONG = {"quorum-short-cut", "quorum-small", "fence-no-guard", "fence-any-proposal", "fence-write-back-unowned"}
+"""They keep a processor busy for up to half a minute each."""
 
 
 def every(*expected: Expected) -> list[ParameterSet]:
@@ -90,6 +90,7 @@ def test_the_quick_runs_have_every_counter_example_that_the_safety_page_speaks_o
     assert quick >= {"fence-counter-fences", "fence-write-back-unowned", "fence-no-guard"}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tools")
 def test_a_run_that_does_not_end_as_it_must_is_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -118,6 +119,7 @@ def test_a_failure_for_another_reason_does_not_count() -> None:
     assert ended(Expected.HOLDS, "a tick passes") is not None
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tools")
 def test_a_search_that_ran_out_of_memory_has_shown_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(check, "CHECKER", (*check.CHECKER[:-1], "-DMEMLIM=140"))
