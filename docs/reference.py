@@ -39,7 +39,7 @@ TARGETS = """\
 | a `redis.Redis`, `redis.asyncio.Redis`, or valkey-py's | its settings are read; its connections are not used |
 """
 
-OPTIONS_OF_LOCKS = "The options are those of `Locks`, without `spin`; `max_connections` has no effect.\n\n"
+OPTIONS_OF_LOCKS = "The options are those of `Locks`; `max_connections` and `spin` have no effect.\n\n"
 
 
 def paragraphs(text: str) -> str:

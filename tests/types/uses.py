@@ -60,7 +60,7 @@ Locks(credentials=5)  # wrong
 Locks(profiles={"orders:*": {"ttl": 10}})  # wrong
 Locks(max_connections="five")  # wrong
 AsyncLocks(42)  # wrong
-AsyncLocks(spin=True)  # wrong
+AsyncLocks(spin=False)
 Profile(ttl=None)  # wrong
 Profile(renew="yes")  # wrong
 

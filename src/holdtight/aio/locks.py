@@ -71,6 +71,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop, AsyncOnly):
         max_ttl: of a quorum: the longest ttl that its clients may ask for. A node that restarts keeps out of votes for
             that long. All clients of a quorum must agree. Default 2 minutes.
         restart_guard: of a quorum: whether a node that restarts keeps out of votes for `max_ttl`. Default True.
+        spin: has no effect: an event loop does not poll. Default True.
 
     Raises TypeError or ValueError for an option that is not allowed, NotSupported for one that would be unsafe here.
     Does not connect: the first acquisition does.
@@ -111,6 +112,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop, AsyncOnly):
         sentinel_credentials: "Credentials | None" = None,
         max_ttl: "Duration" = "2m",
         restart_guard: bool = True,
+        spin: bool = True,
         **unknown: "Never",
     ) -> None:
         given = {word: value for word, value in locals().items() if word not in ("self", "__class__", "unknown")}

@@ -11,7 +11,7 @@ from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.public import PublicClient
 from holdtight.base.runtime import Runtime
-from holdtight.base.values import Kind, LockInfo, check_name, owner_text
+from holdtight.base.values import LONGEST_NAME, Kind, LockInfo, check_name, owner_text
 from holdtight.clients.degraded import stand_in_settings
 from holdtight.clients.lock import BaseLock
 from holdtight.clients.reporting import Reports
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["BaseLocks"]
 
 CACHED_LOCKS = 4096
+PLAIN = LONGEST_NAME // 4
+"""Printable names of up to so many characters need no closer look: none takes more than four bytes."""
 YOUNG = 512
 """Lock objects of so many names are kept for the next call, and as many older ones."""
 
@@ -149,7 +151,8 @@ class BaseLocks(Reports, PublicClient, Generic[L]):
             return cast(L, latest[0])
         if unknown:
             raise unknown_options("lock", unknown)
-        check_name(name)
+        if name.__class__ is not str or not 0 < len(name) <= PLAIN or not name.isprintable():
+            check_name(name)
         last = self._last_terms
         if (
             last[1] is ttl

@@ -85,7 +85,7 @@ class Prepared:
     def __init__(self, shape: Shape, name: str) -> None:
         self.shape = shape
         self.name = name
-        self.main = shape.store.main_key(name)
+        self.main = keys.main_key(shape.store.client.namespace, name)
         self.attempt: bytes | None = None
         self.ask: bytes | None = None
         """Like `attempt`, but does not join the queue."""
@@ -317,9 +317,6 @@ class Store:
 
     def prepare(self, claim: Claim) -> Prepared:
         return Shape(self, claim).prepare(claim.name)
-
-    def main_key(self, name: str) -> bytes:
-        return keys.main_key(self.client.namespace, name)
 
     def several(self, parts: list[Prepared]) -> Several:
         return Several(parts)
