@@ -80,8 +80,15 @@ def test_examples_run(name: str, of: Any) -> None:
             inspect.getdoc(of) or "", {**names, "locks": locks, "asyncio": asyncio}, name, None, None
         )
         said: list[str] = []
-        doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+        doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(test, out=said.append)
         assert not said, "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "of"), [each for each in verbs() if not each[0].startswith("Async")], ids=lambda value: str(value)[:40]
+)
+def test_every_verb_of_the_blocking_classes_has_an_example(name: str, of: Any) -> None:
+    assert ">>>" in (inspect.getdoc(of) or "") or name.endswith(".name")
 
 
 @pytest.mark.parametrize(

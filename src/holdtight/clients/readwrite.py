@@ -48,6 +48,10 @@ class BaseReadWriteLock(PublicReadWriteLock, Generic[L]):
         """A lock that several readers hold at a time. Options that are not given are those of the read-write lock.
 
         Raises TypeError or ValueError for an option that is not allowed.
+
+        Example:
+            >>> with locks.rwlock("book").read(wait=5) as lease:
+            ...     lease.check()
         """
         return self._with("read", Kind.SHARED, options) if options else self._read
 
@@ -55,6 +59,10 @@ class BaseReadWriteLock(PublicReadWriteLock, Generic[L]):
         """A lock that excludes readers and writers. Options that are not given are those of the read-write lock.
 
         Raises TypeError or ValueError for an option that is not allowed.
+
+        Example:
+            >>> with locks.rwlock("book").write(ttl="10s") as lease:
+            ...     lease.check()
         """
         return self._with("write", Kind.EXCLUSIVE, options) if options else self._write
 

@@ -93,54 +93,114 @@ class BaseLease(PublicLease):
 
     @property
     def name(self) -> str:
-        """The lock's name; of several locks, their names joined with " + "."""
+        """The lock's name; of several locks, their names joined with " + ".
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.name
+            'order:42'
+        """
         return self.tenure.name
 
     @property
     def kind(self) -> Kind:
-        """What is held: `Kind.EXCLUSIVE`, `SHARED` (a reader), `PERMITS` (a semaphore) or `MULTI` (several locks)."""
+        """What is held: `Kind.EXCLUSIVE`, `SHARED` (a reader), `PERMITS` (a semaphore) or `MULTI` (several locks).
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.kind.value
+            'exclusive'
+        """
         return self.tenure.kind
 
     @property
     def owner(self) -> str:
-        """The id of this acquisition, as other processes see it."""
+        """The id of this acquisition, as other processes see it.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     len(lease.owner)
+            32
+        """
         return owner_text(self.tenure.owner)
 
     @property
     def fence(self) -> int:
         """Larger than the fence of every earlier grant of this name; pass it to the resource. Raises NotSupported if
-        the lease is degraded."""
+        the lease is degraded.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.fence > 0
+            True
+        """
         if self.tenure.stand_in is not None:
             raise refusals.no_fence(self.name)
         return self.tenure.fence
 
     @property
     def fences(self) -> Mapping[str, int]:
-        """The fence of each name; of several locks, all of them."""
+        """The fence of each name; of several locks, all of them.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     list(lease.fences)
+            ['order:42']
+        """
         return {self.tenure.name: self.fence}
 
     @property
     def ttl(self) -> float:
-        """Seconds that the server keeps the lock after each renewal."""
+        """Seconds that the server keeps the lock after each renewal.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.ttl
+            30.0
+        """
         return self.tenure.ttl
 
     def remaining(self) -> float:
-        """Seconds that are still safe, by this machine's clock; 0 once lost or released."""
+        """Seconds that are still safe, by this machine's clock; 0 once lost or released.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.remaining() > 29
+            True
+        """
         return self.tenure.remaining() if not self.closed else 0.0
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is lost. Reads the clock, asks nobody; once True, it stays True."""
+        """Whether the lease is lost. Reads the clock, asks nobody; once True, it stays True.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.lost
+            False
+        """
         return self.tenure.lost()
 
     @property
     def reason(self) -> LossReason | None:
-        """Why the lease was lost, as a `LossReason`; None if it is not lost."""
+        """Why the lease was lost, as a `LossReason`; None if it is not lost.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     print(lease.reason)
+            None
+        """
         self.tenure.lost()
         return self.tenure.reason
 
     def check(self) -> None:
-        """Raises LeaseLost if the lease is lost, NotOwner if it was released. No I/O: cheap enough for a loop."""
+        """Raises LeaseLost if the lease is lost, NotOwner if it was released. No I/O: cheap enough for a loop.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     for chunk in (1, 2, 3):
+            ...         lease.check()
+        """
         tenure = self.tenure
         if tenure.lost():
             raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
@@ -149,7 +209,12 @@ class BaseLease(PublicLease):
 
     def on_lost(self, callback: "Callable[[Any], object]") -> None:
         """Calls `callback(lease)` when the lease is lost, at once if it is lost already. Never runs it in the keeper.
-        Raises TypeError if `callback` is not callable."""
+        Raises TypeError if `callback` is not callable.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.on_lost(lambda lost: print("lost", lost.name))
+        """
         if not callable(callback):
             raise TypeError(f"callback must be callable, not {type(callback).__name__}")
         cls, lock, tenure, me = type(self), self.lock, self.tenure, weakref.ref(self)
@@ -162,17 +227,35 @@ class BaseLease(PublicLease):
 
     @property
     def degraded(self) -> bool:
-        """The server could not be reached when the lease was taken: it excludes other users in this process at most."""
+        """The server could not be reached when the lease was taken: it excludes other users in this process at most.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.degraded
+            False
+        """
         return self.tenure.stand_in is not None
 
     @property
     def acks(self) -> int:
-        """How many replicas have confirmed the grant. Always 0: not built yet."""
+        """How many replicas have confirmed the grant. Always 0: not built yet.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.acks
+            0
+        """
         return 0
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The servers that hold it. Of a quorum, the nodes known to hold it: at least a majority."""
+        """The servers that hold it. Of a quorum, the nodes known to hold it: at least a majority.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.nodes
+            ('memory://',)
+        """
         return () if self.degraded else self.tenure.nodes
 
     # The block of `with lease`. It counts as a block on the lock, as that of `with lock` does.

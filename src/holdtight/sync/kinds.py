@@ -30,11 +30,22 @@ class ReadWriteLock(BaseReadWriteLock[Lock]):
     __slots__ = ()
 
     def locked(self) -> bool:
-        """Whether it is held at this moment, for reading or for writing. Raises Unavailable."""
+        """Whether it is held at this moment, for reading or for writing. Raises Unavailable.
+
+        Example:
+            >>> locks.rwlock("book").locked()
+            False
+        """
         return self._read.locked()
 
     def inspect(self) -> LockInfo:
-        """The holders, and the waiters in order. Raises Unavailable."""
+        """The holders, and the waiters in order. Raises Unavailable.
+
+        Example:
+            >>> with locks.rwlock("book").read():
+            ...     len(locks.rwlock("book").inspect().holders)
+            1
+        """
         return self._read.inspect()
 
 
@@ -52,15 +63,27 @@ class Semaphore(Lock):
     def acquire(self, n: int = 1, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Lease:
         """Returns a lease on `n` permits at once; `wait` is how long to wait for them. Raises as `Lock.acquire`;
         TypeError or ValueError for a bad `n`.
+
+        Example:
+            >>> locks.semaphore("seats", permits=3).acquire(2, wait=5).release()
         """
         return Lock.acquire(self.asking_for(n), wait=wait, **unknown)
 
     def try_acquire(self, n: int = 1) -> Lease | None:
-        """Returns a Lease on `n` permits, or None if that many are not free. Never waits. Raises as `acquire`."""
+        """Returns a Lease on `n` permits, or None if that many are not free. Never waits. Raises as `acquire`.
+
+        Example:
+            >>> lease = locks.semaphore("seats", permits=3).try_acquire(2)
+            >>> lease.release()
+        """
         return Lock.try_acquire(self.asking_for(n))
 
     def hold(self, n: int = 1, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Hold:
         """A single-use context manager on `n` permits: one thread may enter it, another exit. `wait` as for `acquire`;
         entering raises as `acquire`.
+
+        Example:
+            >>> with locks.semaphore("seats", permits=3).hold(2) as lease:
+            ...     lease.check()
         """
         return Lock.hold(self.asking_for(n), wait=wait, **unknown)

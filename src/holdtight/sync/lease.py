@@ -59,7 +59,13 @@ class Lease(BaseLease, BlockingOnly):
             raise
 
     def wait_lost(self, timeout: "Duration | None" = None) -> bool:
-        """Blocks until the lease is lost (True), or until the timeout or its release (False)."""
+        """Blocks until the lease is lost (True), or until the timeout or its release (False).
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.wait_lost(timeout=0)
+            False
+        """
         limit = wait_seconds(timeout, "timeout")
         if self.lost:
             return True
@@ -85,6 +91,12 @@ class Lease(BaseLease, BlockingOnly):
         """Sets the time left to `ttl` (default: the lease's own), which later renewals use too.
 
         Raises LeaseLost if the lease is not held any more, Unavailable if the server does not answer.
+
+        Example:
+            >>> with locks.lock("order:42") as lease:
+            ...     lease.renew("1m")
+            ...     lease.ttl
+            60.0
         """
         number = None if ttl is None else ttl_seconds(ttl, renewed=self.tenure.terms.renew)
         self.check()
@@ -101,7 +113,12 @@ class Lease(BaseLease, BlockingOnly):
             raise
 
     def release(self) -> None:
-        """Releases the lock. Idempotent. Raises NotOwner if it was lost before, Unavailable if that is not known."""
+        """Releases the lock. Idempotent. Raises NotOwner if it was lost before, Unavailable if that is not known.
+
+        Example:
+            >>> lease = locks.lock("order:42").acquire()
+            >>> lease.release()
+        """
         if self._close():
             self.lock.give_back(self.tenure)
             self._not_if_lost("release")
@@ -112,6 +129,10 @@ class Lease(BaseLease, BlockingOnly):
 
         Raises NotSupported unless it is an exclusive lock, entered once, on one server that was reachable; LeaseLost if
         the lease is not held any more; Unavailable if the server does not answer.
+
+        Example:
+            >>> text = locks.lock("order:42").acquire().detach(ttl="5s")
+            >>> locks.adopt(text).release()
         """
         number = self.ttl if ttl is None else ttl_seconds(ttl, renewed=False)
         self._may_detach()
@@ -132,6 +153,11 @@ class Lease(BaseLease, BlockingOnly):
 
         Raises NotSupported unless it is a write lease, entered once, not on a quorum; LeaseLost if the lease is not
         held any more; Unavailable if the server does not answer, and then this lease is lost.
+
+        Example:
+            >>> with locks.rwlock("book").write() as lease:
+            ...     lease.downgrade().kind.value
+            'shared'
         """
         self._may_downgrade()
         lease = self.lock.downgrade(self.tenure)

@@ -352,9 +352,19 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
     # Inspecting.
 
     def locked(self) -> bool:
-        """Whether the lock is held at this moment. Raises Unavailable."""
+        """Whether the lock is held at this moment. Raises Unavailable.
+
+        Example:
+            >>> locks.lock("order:42").locked()
+            False
+        """
         return self.inspect().locked
 
     def inspect(self) -> LockInfo:
-        """The holders, and the waiters in order. Raises Unavailable."""
+        """The holders, and the waiters in order. Raises Unavailable.
+
+        Example:
+            >>> locks.lock("order:42").inspect().waiting
+            0
+        """
         return self._locks.inspect(self._name)

@@ -140,7 +140,12 @@ class Locks(BaseLocks[Lock], BlockingOnly):
     def close(self) -> None:
         """Closes the connections. Waiters in other threads get the RuntimeError that new calls get, at once; a request
         under way has its two seconds to be answered. Unfinished requests are undone. Held leases stay: they are renewed
-        and can be released."""
+        and can be released.
+
+        Example:
+            >>> locks = Locks("memory://")
+            >>> locks.close()
+        """
         if self.closed:
             return
         self._close()
@@ -245,6 +250,12 @@ class Locks(BaseLocks[Lock], BlockingOnly):
 
         Returns the outcome of each node. Raises QuorumNotReached unless a majority confirms, NotSupported without a
         quorum or its restart guard.
+
+        Example:
+            >>> locks.bless()
+            Traceback (most recent call last):
+                ...
+            holdtight.errors.NotSupported: ...
         """
         return self.run(self._bless(), "")
 

@@ -90,13 +90,21 @@ class Multi(BaseMulti[Lock], Decorator, BlockingOnly):
     def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Lease:
         """Returns one lease on all parts, after at most `wait` for all of them together. Raises as `Lock.acquire`,
         naming the part that could not be had.
+
+        Example:
+            >>> locks.multi("a", "b").acquire(wait=5).release()
         """
         if unknown:
             raise unknown_options("acquire", unknown, ("wait",))
         return self.taken(self.take(self._wait if wait is UNSET else wait_seconds(wait), identity()))
 
     def try_acquire(self) -> Lease | None:
-        """Returns one lease on all parts, or None if any is not free. Never waits. Raises as `Lock.try_acquire`."""
+        """Returns one lease on all parts, or None if any is not free. Never waits. Raises as `Lock.try_acquire`.
+
+        Example:
+            >>> lease = locks.multi("a", "b").try_acquire()
+            >>> lease.release()
+        """
         lease = self._take_out(None, identity(), or_none=True)
         return None if lease is None else self.taken(lease)
 
@@ -208,6 +216,10 @@ class Multi(BaseMulti[Lock], Decorator, BlockingOnly):
     def hold(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Hold:
         """A single-use context manager that carries its lease: one thread may enter it, another exit. `wait` as for
         `acquire`; entering raises as `acquire`.
+
+        Example:
+            >>> with locks.multi("a", "b").hold(wait=5) as lease:
+            ...     lease.check()
         """
         if unknown:
             raise unknown_options("hold", unknown, ("wait",))
@@ -216,11 +228,21 @@ class Multi(BaseMulti[Lock], Decorator, BlockingOnly):
     # Inspecting.
 
     def locked(self) -> bool:
-        """Whether any part is held at this moment. Raises Unavailable."""
+        """Whether any part is held at this moment. Raises Unavailable.
+
+        Example:
+            >>> locks.multi("a", "b").locked()
+            False
+        """
         return any(part.locked() for part in self.parts)
 
     def inspect(self) -> LockInfo:
-        """The holders and waiters of all parts. Raises Unavailable."""
+        """The holders and waiters of all parts. Raises Unavailable.
+
+        Example:
+            >>> locks.multi("a", "b").inspect().holders
+            ()
+        """
         return combined(self.name, [part.inspect() for part in self.parts])
 
 
