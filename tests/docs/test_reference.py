@@ -84,9 +84,10 @@ def test_examples_run(name: str, of: Any) -> None:
         assert not said, "".join(said)
 
 
-@pytest.mark.parametrize(
-    ("name", "of"), [each for each in verbs() if not each[0].startswith("Async")], ids=lambda value: str(value)[:40]
-)
+BLOCKING = [(name, of) for name, of in verbs() if not name.startswith("Async")]
+
+
+@pytest.mark.parametrize(("name", "of"), BLOCKING, ids=[name for name, _ in BLOCKING])
 def test_every_verb_of_the_blocking_classes_has_an_example(name: str, of: Any) -> None:
     assert ">>>" in (inspect.getdoc(of) or "") or name.endswith(".name")
 
