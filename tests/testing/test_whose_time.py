@@ -16,7 +16,7 @@ REASONS = {
     "stores/redis/link.py": "a socket's patience is real",
     "stores/redis/connect.py": "as above",
     "stores/client.py": "the default",
-    "stores/redis/handshake.py": "when this process began",
+    "stores/redis/client_records.py": "when this process began",
     "sync/pool.py": "so is that of a thread that connects, or pauses because it could not",
     "stores/memory/place.py": "the clock of the stores that are not a test's",
     "aio/quorum_driver.py": "the nodes of a quorum are real servers, and asked by a socket each",

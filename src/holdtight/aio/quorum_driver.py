@@ -19,7 +19,8 @@ from holdtight.base.breaker import Breaker
 from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
-from holdtight.stores.redis.handshake import InboxArgs, record_request
+from holdtight.stores.redis.client_records import record_request
+from holdtight.stores.redis.handshake import InboxArgs
 from holdtight.stores.redis.quorum_place import SILENT_SECONDS, QuorumPlace
 from holdtight.stores.redis.script import is_unknown, with_script_body
 from holdtight.stores.times import LONGEST_PATIENCE

@@ -10,7 +10,7 @@ from holdtight.aio.connection import Connection
 from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.base.process import start_thread
 from holdtight.stores.boundary import Link, Place
-from holdtight.stores.redis.handshake import record_request
+from holdtight.stores.redis.client_records import record_request
 from holdtight.stores.redis.script import is_unknown, with_script_body
 
 __all__ = ["Transport", "ignore"]

@@ -194,7 +194,7 @@ class BaseLocks(Reports, PublicClient, Generic[L]):
         try:
             self._terms[key] = terms
         except TypeError:
-            pass  # an option that cannot be hashed, such as a str subclass of somebody's own
+            pass  # an option that cannot be hashed
         return terms
 
     def terms_of(self, options: Options) -> LockTerms:

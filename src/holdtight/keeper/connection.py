@@ -25,7 +25,7 @@ from holdtight.errors import quotable
 from holdtight.keeper.schedule import stretch
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.client import RECORD_SECONDS
-from holdtight.stores.redis.handshake import record_request, removal_request
+from holdtight.stores.redis.client_records import record_request, removal_request
 from holdtight.stores.redis.script import is_unknown, with_script_body
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from holdtight.base.clock import boottime
 from holdtight.base.plan import Bell, LinkDown, ServerSaid, Step, client_closed
 from holdtight.base.values import Owner
 from holdtight.stores.boundary import Link, Place
-from holdtight.stores.redis.handshake import record_request
+from holdtight.stores.redis.client_records import record_request
 from holdtight.stores.redis.script import is_unknown, with_script_body
 
 __all__ = ["Transport"]

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any
 
 from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
-from holdtight.stores.redis.handshake import record_request
+from holdtight.stores.redis.client_records import record_request
 from holdtight.stores.redis.script import with_script_body
 from holdtight.sync.driver import PlanRunner
 from holdtight.sync.node_connection import NOBODYS, Answers, CallerWakePipe, NodeConnection, PendingReply, Pool, may_ask

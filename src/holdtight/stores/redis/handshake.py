@@ -6,9 +6,7 @@ so that no waiter is ever queued before it can be rung.
 """
 
 import os
-import socket
 import threading
-import time
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,28 +15,10 @@ import hiredis
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.stores.client import RECORD_SECONDS, Client
 from holdtight.stores.redis import keys
+from holdtight.stores.redis.client_records import record_request
 from holdtight.stores.redis.resp import bulk, command
 
-__all__ = ["Greeting", "InboxArgs", "Session", "greet", "inbox_word", "passport", "record_request", "removal_request"]
-
-_STARTED = time.time()
-
-
-def record_key(client: Client) -> bytes:
-    return keys.client_record(client.namespace, client.id)
-
-
-def record_request(client: Client) -> bytes:
-    """Writes, or refreshes, our record: inspections of a lock read host and pid from it."""
-    import json  # imported with the first connection, not with the package
-
-    about = {"host": socket.gethostname(), "pid": os.getpid(), "started": _STARTED}
-    return command("SET", record_key(client), json.dumps(about), "EX", RECORD_SECONDS)
-
-
-def removal_request(client: Client) -> bytes:
-    """Removes our record."""
-    return command("DEL", record_key(client))
+__all__ = ["Greeting", "InboxArgs", "Session", "greet", "inbox_word", "passport"]
 
 
 def inbox_word(client: Client, inbox: bytes, run: bytes) -> bytes:

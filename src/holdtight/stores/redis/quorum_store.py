@@ -13,11 +13,12 @@ from holdtight.base.values import Claim, Denied, Grant, Guarded, Kind, Late, Loc
 from holdtight.errors import LockError
 from holdtight.stores.client import Client
 from holdtight.stores.redis import error_replies, keys, script
+from holdtight.stores.redis.client_records import records_step
 from holdtight.stores.redis.handshake import passport
 from holdtight.stores.redis.inspection import read_inspection
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
-from holdtight.stores.redis.store import LISTED, read_release, records_step
+from holdtight.stores.redis.store import LISTED, read_release
 from holdtight.stores.times import LONGEST_PATIENCE, TAIL_MS, marker_for
 
 __all__ = [

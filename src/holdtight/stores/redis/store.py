@@ -4,7 +4,7 @@ A `Prepared` claim caches the packed constant parts of its requests when they ar
 uncontended path then only appends an owner and a time.
 """
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from holdtight.base.clock import Drift
 from holdtight.base.plan import ServerSaid, Step
@@ -29,7 +29,7 @@ from holdtight.base.values import (
 from holdtight.errors import LockError
 from holdtight.stores.client import Client
 from holdtight.stores.redis import error_replies, keys, script
-from holdtight.stores.redis.handshake import removal_request
+from holdtight.stores.redis.client_records import read_record, records_step, removal_request
 from holdtight.stores.redis.inspection import exclusive_holder, read_inspection
 from holdtight.stores.redis.multi import Several
 from holdtight.stores.redis.resp import bulk, command
@@ -38,7 +38,7 @@ from holdtight.stores.times import LONGEST_PATIENCE, MARKER_SLACK_MS, TAIL_MS, m
 if TYPE_CHECKING:
     from holdtight.stores.redis.wait_records import Waits
 
-__all__ = ["Prepared", "Store", "read_record", "read_release", "records_step"]
+__all__ = ["Prepared", "Shape", "Store", "read_release"]
 
 LISTED = 500
 _MODES = {Kind.SHARED: "r", Kind.PERMITS: "p"}
@@ -392,24 +392,3 @@ def read_release(reply: Any, sent: float) -> "int | Denied":
     if isinstance(reply, int):
         return reply
     return Denied(reply[1] or None, 0.0)
-
-
-def read_record(item: bytes | None) -> dict[str, Any]:
-    import json
-
-    try:
-        found: Any = json.loads(item) if item else {}
-    except ValueError:
-        return {}
-    return cast(dict[str, Any], found) if isinstance(found, dict) else {}
-
-
-def records_step(client: Client, owners: list[Owner]) -> Step:
-    """Reads the records (host, pid, start time) of these owners' clients."""
-    wanted = [keys.client_record(client.namespace, owner[:CLIENT_ID_SIZE]) for owner in owners]
-    return Step(
-        command("MGET", *wanted),
-        None,
-        lambda reply, sent: [read_record(item) for item in reply],
-        patience=1.0,
-    )
