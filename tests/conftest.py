@@ -14,6 +14,7 @@ import pytest
 from tests.support import leftovers
 from tests.support.alone import Room
 from tests.support.certificates import Certificates, make_certificates
+from tests.support.clock_steps import ClockSteps
 from tests.support.memory import MEMORY, MemoryStore
 from tests.support.processes import StartChild, spawn, wait_for
 from tests.support.proxy import Proxy
@@ -49,6 +50,7 @@ _room = pytest.StashKey[Room]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_room] = Room(config)
+    config.pluginmanager.register(ClockSteps())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
