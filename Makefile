@@ -4,6 +4,9 @@
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
+# Where bytecode is never written, every process that a test starts compiles all of holdtight again.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV ?= .venv
 # The first interpreter that is new enough and can make virtual environments; name another with PYTHON=…
 PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 python3.14 python; do \

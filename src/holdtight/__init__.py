@@ -25,7 +25,6 @@ from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.locks import Locks
-from holdtight.sync.multi import Multi
 
 if TYPE_CHECKING:
     from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from holdtight.aio.multi import AsyncMulti
     from holdtight.config.options import Duration, Target
     from holdtight.explain import docs
+    from holdtight.sync.multi import Multi
 
 __version__ = "0.1.0"
 
@@ -86,13 +86,14 @@ _LAZY = {
     "AsyncReadWriteLock": "aio.kinds",
     "AsyncSemaphore": "aio.kinds",
     "Duration": "config.options",
+    "Multi": "sync.multi",
     "Target": "config.options",
     "docs": "explain",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Imports on first access what many programs do not need: asyncio and its classes, types, `docs`."""
+    """Imports on first access what many programs do not need: asyncio and its classes, multi-locks, types, `docs`."""
     if name not in _LAZY:
         raise AttributeError(f"module 'holdtight' has no attribute {name!r}")
     from importlib import import_module

@@ -133,7 +133,7 @@ def test_a_charge_whose_grant_took_long_is_renewed_before_those_that_came_first(
     keeper.add(quick, 1009.0)
     keeper.add(slow, 1000.0)  # asked for at 1000, answered only now
     keeper.turn(1012.0)
-    assert [charge for charge, _ in keeper._connections[place]._waiting] == [slow]  # type: ignore[index]
+    assert [charge for charge, _ in keeper._connections[place].waiting] == [slow]  # type: ignore[index]
 
 
 def test_lanes_of_ttls_that_were_used_once_do_not_stay_for_ever(keeper: Still) -> None:

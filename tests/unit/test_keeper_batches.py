@@ -6,7 +6,7 @@ import pytest
 
 from holdtight.keeper.connection import BATCH, UNDER_WAY
 from holdtight.keeper.keeper import SLICE
-from holdtight.keeper.schedule import stretch
+from holdtight.keeper.schedule import Backlog
 from tests.unit.keeping import Charge, Place, Still, due, sent
 
 
@@ -52,14 +52,14 @@ def test_no_turn_of_the_thread_takes_asks_or_judges_more_than_a_few_charges(keep
     keeper.connected(place)
     seen = sum(len(each.log) for each in charges)
     while any(each.log[-1:] != ["answered 1"] for each in charges):
-        waiting = len(keeper._connections[place]._waiting)  # type: ignore[index]
+        waiting = len(keeper._connections[place].waiting)  # type: ignore[index]
         under_way = len(keeper._connections[place]._sent)  # type: ignore[index]
         assert under_way <= UNDER_WAY
         keeper.hears(place, *[1] * under_way)
         keeper.turn()
         now_seen = sum(len(each.log) for each in charges)
         assert now_seen - seen <= 2 * UNDER_WAY, "what was answered, and what was asked instead"
-        assert len(keeper._connections[place]._waiting) - waiting <= SLICE  # type: ignore[index]
+        assert len(keeper._connections[place].waiting) - waiting <= SLICE  # type: ignore[index]
         seen = now_seen
 
 
@@ -82,19 +82,52 @@ def test_a_batch_that_is_not_answered_is_given_up_although_a_later_one_is_young(
 # A late keeper sends larger batches.
 
 
-def test_work_is_as_usual_until_a_twentieth_of_the_interval_and_quadruples_with_each_further_one() -> None:
-    times = [stretch(late, 10.0) for late in (-1.0, 0.0, 0.49, 0.5, 0.99, 1.0, 1.5, 3.99, 4.0, 1e9)]
+def begins(keeper: Still) -> None:
+    """The keeper reaches the first charge now, and then other threads keep it from running."""
+    assert keeper.backlog.stretch(keeper.now, keeper.now, 10.0) == 1
+
+
+def test_work_is_as_usual_for_a_fifth_of_the_interval_and_quadruples_with_each_further_twentieth() -> None:
+    backlog = Backlog()
+    assert backlog.stretch(100.0, 100.0, 10.0) == 1, "the backlog begins"
+    late = (-1.0, 0.0, 1.99, 2.0, 2.49, 2.5, 3.0, 3.99, 9.99, 1e9)
+    times = [backlog.stretch(100.0, 100.0 + by, 10.0) for by in late]
     assert times == [1, 1, 1, 4, 4, 16, 64, 256, 256, 256]
 
 
-@pytest.mark.parametrize(("late", "times"), [(0.4, 1), (0.6, 4), (1.1, 16), (3.1, 256)])
+def test_a_process_that_was_stopped_goes_on_in_small_batches_unless_half_the_time_to_the_deadline_is_over() -> None:
+    backlog = Backlog()
+    assert [backlog.stretch(100.0, now, 10.0) for now in (107.0, 108.9, 109.0)] == [1, 1, 4]
+    backlog.done()
+    assert backlog.stretch(100.0, 110.0, 10.0) == 256
+
+
+def test_a_backlog_ends_when_everything_was_sent(keeper: Still) -> None:
+    place = Place()
+    due(keeper, *[Charge(place) for _ in range(BATCH)])
+    link = keeper.connected(place)
+    keeper.hears(place, *[1] * BATCH)
+    keeper.turn()
+    link.writes.clear()
+    for _ in range(200):
+        keeper.add(Charge(place, interval=12), keeper.now - 12)
+    keeper.turn(keeper.now + 4)
+    assert max(map(len, link.writes)) == BATCH, "the keeper has only just begun with these"
+    link.writes.clear()
+    keeper.hears(place, *[1] * UNDER_WAY)
+    keeper.turn(keeper.now + 4)
+    assert len(link.writes[0]) > BATCH
+
+
+@pytest.mark.parametrize(("late", "times"), [(1.9, 1), (2.1, 4), (2.6, 16), (4.1, 256)])
 def test_a_late_keeper_takes_and_sends_more_at_once_in_one_write(keeper: Still, late: float, times: int) -> None:
     place = Place()
     charges = [Charge(place, name=f"{number}") for number in range(20_000)]
     for charge in charges:
         keeper.add(charge, keeper.now - charge.interval)
+    begins(keeper)
     keeper.turn(keeper.now + late)
-    assert len(keeper._connections[place]._waiting) == SLICE * times  # type: ignore[index]
+    assert len(keeper._connections[place].waiting) == SLICE * times  # type: ignore[index]
     link = keeper.connected(place)
     keeper.turn()
     assert [len(each) for each in link.writes] == ([BATCH, BATCH] if times == 1 else [UNDER_WAY * times])
@@ -105,7 +138,8 @@ def test_a_keeper_that_has_caught_up_works_in_small_pieces_again(keeper: Still) 
     late = [Charge(place, name="late") for _ in range(200)]
     for charge in late:
         keeper.add(charge, keeper.now - charge.interval)
-    keeper.turn(keeper.now + 3)
+    begins(keeper)
+    keeper.turn(keeper.now + 4)
     link = keeper.connected(place)
     assert len(link.writes[0]) == 200
     keeper.hears(place, *[1] * 200)
@@ -120,6 +154,7 @@ def test_what_is_asked_for_meanwhile_does_not_slow_down_what_is_late(keeper: Sti
     place = Place()
     for _ in range(200):
         keeper.add(Charge(place), keeper.now - 10)
+    begins(keeper)
     keeper.now += 3
     keeper._do_due(keeper.now)
     keeper.ask(Charge(place, name="asked"))
@@ -132,6 +167,7 @@ def test_the_server_gets_more_time_for_a_large_batch_while_it_answers(keeper: St
     place = Place()
     for _ in range(200):
         keeper.add(Charge(place), keeper.now - 10)
+    begins(keeper)
     keeper.turn(1003.0)
     link = keeper.connected(place)
     for second in (1004.9, 1006.8, 1008.7):

@@ -22,7 +22,6 @@ from holdtight.base.clock import Backoff
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import start_thread
 from holdtight.errors import quotable
-from holdtight.keeper.schedule import stretch
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.client import RECORD_SECONDS
 from holdtight.stores.redis.client_records import record_request, removal_request
@@ -76,7 +75,7 @@ class KeeperConnection:
         self._keeper = keeper
         self._link: Link | None = None
         self._connecting = False
-        self._waiting: deque[tuple[Charge, float]] = deque()
+        self.waiting: deque[tuple[Charge, float]] = deque()
         """Charges to send, each with its due time."""
         self._sent: deque[tuple[Charge, float, bytes]] = deque()
         self._limits: deque[list[float]] = deque()
@@ -101,7 +100,7 @@ class KeeperConnection:
 
     @property
     def busy(self) -> bool:
-        return any(each.alive and not isinstance(each, RecordRequest) for each, _ in self._waiting) or any(
+        return any(each.alive and not isinstance(each, RecordRequest) for each, _ in self.waiting) or any(
             each[0].alive and not isinstance(each[0], RecordRequest) for each in self._sent
         )
 
@@ -111,11 +110,11 @@ class KeeperConnection:
 
     def enqueue(self, pair: "tuple[Charge, float]") -> None:
         """Appends a charge and its due time."""
-        self._waiting.append(pair)
+        self.waiting.append(pair)
 
     def enqueue_first(self, charge: "Charge", now: float) -> None:
         """Puts a charge first, with the due time of the one behind it: otherwise late charges would be sent slower."""
-        self._waiting.appendleft((charge, self._waiting[0][1] if self._waiting else now))
+        self.waiting.appendleft((charge, self.waiting[0][1] if self.waiting else now))
 
     def warm_up(self, now: float) -> None:
         """Connects before the first charge is due, because its time is short; takes an idle connection if there is one.
@@ -139,7 +138,7 @@ class KeeperConnection:
             self.ready(now)  # perhaps this thread did not get to run, and the reply is there
             if self._sent and now >= self._give_up_at:
                 self._fail("it did not answer in time", now)
-        if not self._waiting:
+        if not self.waiting:
             return self._give_up_at
         if self._link is None:
             if not self._connecting and now < self._connect_at:
@@ -148,23 +147,24 @@ class KeeperConnection:
                 self._connect()
             if self._link is None:
                 return float("inf")
-        first, due = self._waiting[0]
-        times = stretch(now - due, first.interval)
+        first, due = self.waiting[0]
+        times = self._keeper.backlog.stretch(due, now, first.interval)
+        late = now - due > first.interval / 2
         for _ in range(UNDER_WAY // BATCH):
             room = UNDER_WAY * times - len(self._sent)
-            if self._waiting and not self._outgoing and room >= BATCH * times:
-                self._send_batch(BATCH if times == 1 else room, now, late=times > 1)  # late: all in one write
+            if self.waiting and not self._outgoing and room >= BATCH * times:
+                self._send_batch(BATCH if times == 1 else room, now, late=late)  # enlarged: all in one write
         if times > 1:
             self.ready(self._keeper.clock())  # replies came while others had the GIL: this saves a poll
         if self._sent:
             return self._give_up_at
-        return now if self._waiting else float("inf")
+        return now if self.waiting else float("inf")
 
     def _send_batch(self, size: int, now: float, *, late: bool) -> None:
         batch: list[tuple[Charge, float, bytes]] = []
         patience = SILENCE
-        while self._waiting and len(batch) < size:
-            charge, due = self._waiting.popleft()
+        while self.waiting and len(batch) < size:
+            charge, due = self.waiting.popleft()
             if not charge.alive and not isinstance(charge, RecordRequest):
                 continue
             try:
@@ -258,11 +258,11 @@ class KeeperConnection:
 
     def _fail(self, cause: str, now: float) -> None:
         """Closes the connection: every request in flight on it is Unknown."""
-        under_way = [charge for charge, _, _ in self._sent] + [charge for charge, _ in self._waiting]
+        under_way = [charge for charge, _, _ in self._sent] + [charge for charge, _ in self.waiting]
         self._close()
         self._sent.clear()
         self._limits.clear()
-        self._waiting.clear()
+        self.waiting.clear()
         self._outgoing = b""
         self._failures += 1
         self._connect_at = now + (0.0 if self._failures == 1 else _RECONNECT.pause(self._failures - 1))

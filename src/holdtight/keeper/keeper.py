@@ -28,7 +28,7 @@ from holdtight.base.callbacks import report, tell
 from holdtight.base.clock import Clock, boottime
 from holdtight.base.runtime import Runtime
 from holdtight.keeper.connection import KeeperConnection
-from holdtight.keeper.schedule import Charge, Lane, stretch
+from holdtight.keeper.schedule import Backlog, Charge, Lane
 from holdtight.keeper.wake_pipe import WakePipe
 from holdtight.stores.boundary import Place
 
@@ -51,7 +51,7 @@ SHORT_INTERVAL = 1.0
 
 class Keeper:
     def __init__(self, clock: Clock = boottime) -> None:
-        self.clock = clock
+        self.clock, self.backlog = clock, Backlog()
         self._lanes: dict[float, Lane] = {}
         """Lanes to add to. An empty lane is removed here; code that still refers to it may arm it again."""
         self._armed: dict[Lane, None] = {}
@@ -217,6 +217,8 @@ class Keeper:
         wake_at = min(wake_at, self._do_agenda(now))
         for connection in list(self._connections.values()):
             wake_at = min(wake_at, connection.advance(now))
+        if wake_at > now and not any(connection.waiting for connection in self._connections.values()):
+            self.backlog.done()
         if self._agenda:  # a failed keeper connection may have put its charges there just now
             wake_at = min(wake_at, self._agenda[0][0])
         return wake_at
@@ -240,22 +242,22 @@ class Keeper:
         charges = lane.charges
         while charges:
             try:
-                late = now - next(iter(charges.values()))
-                size = SLICE * stretch(late, lane.interval)
+                due = next(iter(charges.values()))
+                size = SLICE * self.backlog.stretch(due, now, lane.interval)
                 first = list(itertools.islice(charges.items(), size))
             except (RuntimeError, StopIteration):
                 continue  # changed by another thread: try again
-            taken: list[tuple[Charge, float]] = []
+            late, taken = now - due > lane.interval / 2, list[tuple[Charge, float]]()
             for pair in first:
                 charge, due = pair
                 if due > now:
-                    self._dispatch(taken, now, late=late > lane.interval / 2)
+                    self._dispatch(taken, now, late=late)
                     if lane.interval < SHORT_INTERVAL:
                         self._connection_to(charge.place).warm_up(now)
                     return due
                 if charges.pop(charge, None) is not None:
                     taken.append(pair)
-            self._dispatch(taken, now, late=late > lane.interval / 2)
+            self._dispatch(taken, now, late=late)
             if len(first) == size:
                 return now  # the poll in between lets other threads run
         if lane.check_at > now:

@@ -6,20 +6,45 @@ from typing import Any, Protocol
 from holdtight.base import process
 from holdtight.stores.boundary import Place
 
-__all__ = ["Charge", "Lane", "stretch"]
+__all__ = ["Backlog", "Charge", "Lane"]
 
 SHARES = 20
+GRACE = 3
+"""So many twentieths of the interval the keeper has for a backlog before it works in larger pieces: ten thousand leases
+that are due at the same moment take it half a second."""
 MOST_DOUBLINGS = 8
 """More would gain little: most of the time then goes into the work itself. And a request must arrive within two seconds
 of the moment at which the keeper begins to write its batch."""
 
 
-def stretch(late: float, interval: float) -> int:
-    """The factor by which the keeper enlarges its batches: 1 while it is on time, then four times as much for each
-    twentieth of the interval that it is late. Beside n busy threads each turn at the GIL costs the keeper about n times
-    5 ms, regardless of how much it does with the turn."""
-    shares = int(late * SHARES / interval)
-    return 1 << min(2 * shares, MOST_DOUBLINGS) if shares > 0 else 1
+class Backlog:
+    """What the keeper has to do at once, and the factor by which it enlarges its batches meanwhile.
+
+    Beside n busy threads each turn at the GIL costs the keeper about n times 5 ms, regardless of how much it does with
+    the turn: a keeper that other threads keep from running must do more each time. A keeper that is late only because
+    many leases were due at the same moment, or because the process was stopped for a while, goes on in small batches,
+    so that other threads keep their latency. So the lateness is counted from when the keeper began with the backlog.
+    """
+
+    __slots__ = ("_began",)
+
+    def __init__(self) -> None:
+        self._began = float("inf")
+
+    def done(self) -> None:
+        """Nothing is left to send: the next backlog begins with the next charge."""
+        self._began = float("inf")
+
+    def stretch(self, due: float, now: float, interval: float) -> int:
+        """1 at first, then four times as much for each twentieth of the interval. A charge that is late by a whole
+        interval is half way to its deadline: then all of its lateness counts."""
+        if now < self._began:
+            self._began = now
+        late = now - due
+        if late < interval:
+            late = min(late, now - self._began)
+        shares = int(late * SHARES / interval) - GRACE
+        return 1 << min(2 * shares, MOST_DOUBLINGS) if shares > 0 else 1
 
 
 class Charge(Protocol):

@@ -10,7 +10,6 @@ from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.values import LockInfo, check_name
 from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.client import BaseLocks
-from holdtight.clients.multi import multi_of
 from holdtight.config.profiles import Profile
 from holdtight.config.settings import UNSET, Settings, unknown_options
 from holdtight.core.ending import adopt
@@ -20,7 +19,6 @@ from holdtight.sync.driver import Driver
 from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
-from holdtight.sync.multi import Multi
 from holdtight.sync.pool import Transport
 
 if TYPE_CHECKING:
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 
     from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
     from holdtight.config.profiles import Unset
+    from holdtight.sync.multi import Multi
     from holdtight.sync.quorum_driver import FanDriver
 
 __all__ = ["Locks"]
@@ -219,7 +218,7 @@ class Locks(BaseLocks[Lock], BlockingOnly):
         self,
         *names_or_locks: "str | Lock | Multi",
         **options: "Unpack[LockOptions]",
-    ) -> Multi:
+    ) -> "Multi":
         """Returns several locks as one: all or nothing, always taken in one order, so that two of them never wait for
         each other. `wait` is for all of them together; the other options are for parts given by name.
 
@@ -230,6 +229,9 @@ class Locks(BaseLocks[Lock], BlockingOnly):
             ...     print(sorted(lease.fences))
             ['account:1', 'account:2']
         """
+        from holdtight.clients.multi import multi_of  # here: many programs take no two locks at once
+        from holdtight.sync.multi import Multi
+
         return Multi(self, *multi_of(self, names_or_locks, options))
 
     def inspect(self, name: str) -> LockInfo:
