@@ -26,6 +26,7 @@ LAYERS = (
     ("sync", "aio"),
     ("compat",),
     ("", "__main__", "explain", "testing"),
+    ("cli",),
 )
 """Lowest first. The empty name is the package itself, `holdtight/__init__.py`."""
 COLOURS = {"sync", "aio"}

@@ -1,0 +1,29 @@
+"""Output for people and for programs. What a server tells is data: no control character of it reaches the terminal."""
+
+import json
+import re
+from typing import Any
+
+import click
+
+__all__ = ["plain", "print_json", "print_json_array"]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(text: str) -> str:
+    """The text with each control character, except tab and newline, as its code."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value))
+
+
+def print_json_array(values: Any) -> None:
+    """One element a line, each as soon as it is known."""
+    before = "["
+    for value in values:
+        click.echo(f"{before}\n{json.dumps(value)}", nl=False)
+        before = ","
+    click.echo("[]" if before == "[" else "\n]")

@@ -1,0 +1,124 @@
+"""`holdtight run` from an interactive shell: Ctrl-C, Ctrl-Z, fg, typed input, and the line while it waits."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from holdtight import Locks
+from tests.cli.conftest import CLI
+from tests.support.processes import PATIENCE, wait_for
+from tests.support.servers import RunningServer
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("bash") is None or shutil.which("setsid") is None, reason="needs bash and util-linux"
+)
+
+
+class Shell:
+    """`bash -i` with a terminal of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._master, slave = pty.openpty()
+        env = {
+            **os.environ,
+            "PYTHONPATH": ":".join(sys.path),
+            "HOLDTIGHT_URL": url,
+            "PS1": "$ ",
+            "TERM": "xterm",
+            "COLUMNS": "200",
+        }
+        self._process = subprocess.Popen(
+            ["setsid", "-c", "bash", "--norc", "--noprofile", "-i"], stdin=slave, stdout=slave, stderr=slave, env=env
+        )
+        os.close(slave)
+        self._seen = ""
+        self.type(
+            f"ht() {{ {sys.executable} -P -c '{CLI}' \"$@\"; }}; bind 'set enable-bracketed-paste off' 2>/dev/null\n"
+        )
+        self.type("stty -echo; echo re''ady\n")
+        self.expect("ready")
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def expect(self, pattern: str) -> str:
+        """What the terminal showed up to and with this pattern."""
+        end = time.monotonic() + PATIENCE
+        while not (found := re.search(pattern, self._seen)):
+            ready, _, _ = select.select([self._master], [], [], max(0.0, end - time.monotonic()))
+            assert ready, f"{pattern!r} did not come:\n{self._seen}"
+            self._seen += os.read(self._master, 65536).decode("utf-8", "replace")
+        text, self._seen = self._seen[: found.end()], self._seen[found.end() :]
+        return text
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._master)
+
+
+@pytest.fixture
+def shell(server: RunningServer) -> Iterator[Shell]:
+    shell = Shell(server.url)
+    yield shell
+    shell.close()
+
+
+def held(locks: Locks) -> bool:
+    return bool(locks.inspect("nightly").holders)
+
+
+def test_ctrl_c_ends_the_command_and_the_lock_is_free(shell: Shell, locks: Locks) -> None:
+    loop = "while :; do sleep 0.05; done"
+    shell.type(f"ht run nightly -- sh -c 'trap \"echo got-int; exit 9\" INT; echo be''gun; {loop}'; echo exit=$?\n")
+    shell.expect("begun")
+    assert held(locks)
+    shell.type("\x03")
+    shell.expect("got-int")
+    shell.expect("exit=9")
+    assert not held(locks)
+
+
+def test_typed_input_reaches_the_command(shell: Shell) -> None:
+    shell.type("ht run nightly -- sh -c 'echo be''gun; read a; echo got-$a'; echo exit=$?\n")
+    shell.expect("begun")
+    shell.type("some words\n")
+    shell.expect("got-some words")
+    shell.expect("exit=0")
+
+
+def test_ctrl_z_stops_both_and_fg_goes_on(shell: Shell, locks: Locks) -> None:
+    shell.type("ht run nightly -- sh -c 'echo be''gun; read a; echo got-$a'\n")
+    shell.expect("begun")
+    shell.type("\x1a")
+    shell.expect("Stopped")
+    assert held(locks)
+    shell.type("fg\n")
+    shell.expect("ht")
+    shell.type("again\n")
+    shell.expect("got-again")
+    wait_for(lambda: not held(locks))
+    shell.type("echo here=$?\n")
+    shell.expect("here=0")
+
+
+def test_ctrl_c_while_waiting_leaves_the_line_and_the_place_is_shown(shell: Shell, locks: Locks) -> None:
+    with locks.lock("nightly", label="elsewhere"):
+        shell.type("ht run nightly -- true\n")
+        wait_for(lambda: locks.inspect("nightly").waiting == 1)
+        shell.expect(r"place 1 of 1, held by \S+:\d+ \(elsewhere\)")
+        shell.type("\x03")
+        wait_for(lambda: locks.inspect("nightly").waiting == 0)
+        shell.type("echo exit=$?\n")  # only now: the shell ends a whole line whose command died of Ctrl-C
+        shell.expect("exit=130")
+        assert locks.inspect("nightly").waiting == 0
