@@ -109,8 +109,8 @@ class Lock:
     def inspect_step(self) -> Step:
         return Named("inspect", b"")
 
-    def records_step(self, owners: list[Owner]) -> Step:
-        return Named("records", b"", owners=owners)
+    def records_step(self, owners: list[Owner], holding: int = 0) -> Step:
+        return Named("records", b"", owners=owners, holding=holding)
 
 
 def named_holder(host: str = "worker-7") -> Holder:

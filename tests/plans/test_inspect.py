@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdtight.base.plan import LinkDown
+from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.values import Holder, Kind, LockInfo, Waiter, owner_text
 from holdtight.core.inspect import look
 from tests.plans.scripted import HOLDER, LOADING, OWNER, SENT, STALE, Clock, Lock, Run
@@ -62,6 +62,26 @@ def test_our_own_grants_show_how_often_they_are_entered_and_others_do_not() -> N
     other = looking({owner_text(OWNER): 3}).answer(HELD).answer(records).result
     assert other is not None
     assert other.holders[0].entered is None
+
+
+def test_what_a_holder_waits_for_is_read_with_the_records() -> None:
+    run = looking().answer(HELD)
+    assert run.asks("records").details["holding"] == 1
+    info = run.answer([{"waits_for": "desk"}, {}, {}]).result
+    assert info is not None
+    assert info.holders[0].waits_for == "desk"
+
+
+def test_a_user_without_the_right_to_some_records_sees_the_others() -> None:
+    refused = ServerSaid("NOPERM this user has no permissions to access one of the keys")
+    run = looking().answer(HELD).answer(refused)
+    assert run.asks("records").details["holding"] == 0
+    info = run.answer([{"host": "a"}, {}, {}]).result
+    assert info is not None
+    assert info.holders[0].host == "a"
+    bare = looking().answer(HELD).answer(refused).answer(refused).result
+    assert bare is not None
+    assert [bare.holders[0].host, bare.waiters[0].host, bare.waiting] == [None, None, 2]
 
 
 def test_only_waiters_and_no_holder() -> None:

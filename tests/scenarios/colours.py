@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
@@ -282,6 +282,10 @@ class DressedLocks(Dress):
 
     async def inspect(self, name: str) -> LockInfo:
         return self.real.inspect(name)
+
+    async def list(self, pattern: Any = "*") -> AsyncIterator[LockInfo]:
+        for info in self.real.list(pattern):
+            yield info
 
     async def adopt(self, text: str, **options: Any) -> AsyncLease:
         return cast(AsyncLease, DressedLease(self.real.adopt(text, **options)))

@@ -76,3 +76,26 @@ async def test_a_released_lock_remembers_its_fence_for_a_while(world: World) -> 
         pass
     info = await lock.inspect()
     assert (info.locked, info.kind, info.holders, info.fence) == (False, None, (), lease.fence)
+
+
+@pytest.mark.locks_only("the wait for a permit is published only by a holder of another lock")
+async def test_a_holder_that_waits_for_another_lock_says_for_which(world: World) -> None:
+    client = world.locks(deadlock_after=0.05)
+    desk, book = world.lock("desk", of=client), world.lock("book", of=client)
+
+    async def hold_the_book_and_wait_for_the_desk() -> None:
+        async with book:
+            await (await desk.acquire()).release()
+
+    lease = await desk.acquire()
+    actor = world.start(hold_the_book_and_wait_for_the_desk())
+
+    async def said() -> str | None:
+        holders = (await world.client.inspect("book")).holders
+        return holders[0].waits_for if holders else None
+
+    assert await world.until(said) == "desk"
+    assert (await world.client.inspect("desk")).holders[0].waits_for is None
+    await lease.release()
+    await actor.result()
+    assert (await world.client.inspect("book")).holders == ()

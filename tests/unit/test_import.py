@@ -85,6 +85,8 @@ NOT_AFTER_A_GRANT = {
     "holdtight.compat.aio": "the drop-in",
     "holdtight.clients.decorating": "with a decorator",
     "holdtight.sync.multi": "with a multi-lock",
+    "holdtight.core.listing": "when locks are listed, from outside",
+    "holdtight.stores.redis.survey": "with it",
     "holdtight.embedded": "with a connection to an embedded server",
     "holdtight.base.habits": "with an error about a wrong word",
     "importlib": "a public name",

@@ -43,6 +43,13 @@ def test_an_inspected_lock_prints_as_a_table() -> None:
     assert eval(repr(info).replace("<Kind.EXCLUSIVE: 'exclusive'>", "Kind.EXCLUSIVE")) == info
 
 
+def test_what_a_holder_waits_for_has_a_column_of_its_own() -> None:
+    info = LockInfo("book", Kind.EXCLUSIVE, (Holder("AAAA", 1, waits_for="desk"),), (Waiter("BBBB"),), 1)
+    lines = str(info).splitlines()
+    assert "waits for" in lines[1]
+    assert [line.split()[-2] for line in lines[2:]] == ["desk", "-"]
+
+
 def test_readers_and_a_writer_are_told_apart() -> None:
     readers = (Holder("AAAA", 1, kind=Kind.SHARED), Holder("BBBB", 2, kind=Kind.SHARED))
     lines = str(LockInfo("book", Kind.SHARED, readers, (Waiter("CCCC"),), 1)).splitlines()
@@ -95,6 +102,7 @@ def test_what_inspect_returns_goes_to_json() -> None:
         "entered": 1,
         "kind": "exclusive",
         "n": 1,
+        "waits_for": None,
     }
     assert found["waiters"][1] == WAITERS[1].as_dict()
     assert json.loads(json.dumps(LockInfo("free").as_dict()))["kind"] is None

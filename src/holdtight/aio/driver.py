@@ -11,7 +11,19 @@ import hiredis
 
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
-from holdtight.base.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish, client_closed
+from holdtight.base.plan import (
+    UNDO_SECONDS,
+    Batch,
+    Bell,
+    Fan,
+    LinkDown,
+    Park,
+    Plan,
+    ServerSaid,
+    Step,
+    Wish,
+    client_closed,
+)
 from holdtight.keeper.charges import DeferredUndo, StandingInLine
 from holdtight.stores.redis.script import with_script_body
 
@@ -70,13 +82,21 @@ class Driver(PlanRunner):
         assert not isinstance(wish, Fan), "there are no other nodes to ask"
         if isinstance(wish, Park):
             return self._park(wish)
+        if isinstance(wish, Batch):
+            return self._batch(wish)
         return self._undo(wish) if wish.undo else self._step(wish)
 
     async def _step(self, step: Step) -> Any:
+        return await self._transport.perform(await self._connected(step), step)
+
+    async def _batch(self, batch: Batch) -> list[Any]:
+        return await self._transport.perform_all(await self._connected(batch.steps[0]), batch.steps)
+
+    async def _connected(self, step: Step) -> Connection:
         if self._connection is None or not self._connection.alive:
             self._stop_standing()
             self._connection = await self._transport.connect(step.patience)
-        return await self._transport.perform(self._connection, step)
+        return self._connection
 
     async def _undo(self, step: Step) -> Any:
         """Sends the undo on the connection of the original request, shielded from cancellation; without one, asks the

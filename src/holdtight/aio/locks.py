@@ -1,10 +1,10 @@
 """`AsyncLocks`: a client for asyncio code."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdtight.aio.awaiting import gives_a_lease
 from holdtight.aio.backend import backend_of
@@ -228,6 +228,23 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop, AsyncOnly):
         """
         check_name(name)
         return await self.run(self._look(name), name)
+
+    def list(self, pattern: str = "*") -> AsyncIterator[LockInfo]:
+        """Goes through all locks in this namespace that are held or waited for, each as `inspect` shows it, in no
+        order: `async for info in locks.list("order:*")`. A lock that is held all the while is never left out; others
+        may be.
+
+        `pattern` is that of `fnmatch.fnmatchcase`: `*`, `?`, `[abc]`. Reads some hundreds at a time, as the loop goes
+        on, and looks at every key of the database.
+
+        Raises Unavailable; TypeError or ValueError for a pattern that is not allowed.
+        """
+        return self._pages(self._listing(pattern))
+
+    async def _pages(self, listing: Any) -> AsyncIterator[LockInfo]:
+        while not listing.done:
+            for info in await self.run(listing.page(), ""):
+                yield info
 
     async def bless(self) -> dict[str, str]:
         """For a quorum: the operator vouches that no lease was held when the nodes last started, so they vote at once.

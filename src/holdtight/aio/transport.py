@@ -1,7 +1,7 @@
 """Connections of one client: one per event loop, opened when first needed and again after a failure."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
@@ -132,6 +132,25 @@ class Transport:
             if isinstance(reply, hiredis.ReplyError):
                 raise ServerSaid(str(reply))
         return step.read(reply, sent)
+
+    async def perform_all(self, connection: Connection, steps: Sequence[Step]) -> list[Any]:
+        """One round trip for all steps. An error reply is a ServerSaid in the result."""
+        requests = [step.packed(connection.inbox_word) for step in steps]
+        patience = max(step.patience for step in steps)
+        sent = self.place.clock()
+        replies = await asyncio.gather(*[connection.ask(request, patience) for request in requests])
+        unknown = [
+            at for at, reply in enumerate(replies) if isinstance(reply, hiredis.ReplyError) and is_unknown(reply)
+        ]
+        if unknown:
+            bodies = [with_script_body(requests[at]) for at in unknown]
+            again = await asyncio.gather(*[connection.ask(request, patience) for request in bodies])
+            for at, reply in zip(unknown, again, strict=True):
+                replies[at] = reply
+        return [
+            ServerSaid(str(reply)) if isinstance(reply, hiredis.ReplyError) else step.made_of(reply, sent)
+            for step, reply in zip(steps, replies, strict=True)
+        ]
 
     def _deliver(self, hook: Callable[[], object]) -> None:
         """Runs a hook of the keeper on this loop."""

@@ -1,12 +1,13 @@
 """Theory of operation.
 
-Pure code that neither blocks nor awaits decides what a lock does. That code uses five terms:
+Pure code that neither blocks nor awaits decides what a lock does. That code uses six terms:
 
 Step   one request to one server, as data: the bytes before and after the sender's inbox, and how
        to read the reply. An operation that needs one round trip *is* a Step.
 Fan    Steps to the nodes of a quorum, one for each, sent at once.
+Batch  Steps to one server, sent in one write. For requests that only read.
 Park   sleep until a bell rings for this owner, or until a moment on the place's clock.
-Plan   a generator that yields Steps, Fans and Parks, receives their results, and returns its own.
+Plan   a generator that yields Steps, Fans, Batches and Parks, receives their results, and returns its own.
 Bell   the result of a Park that was rung; it is None when the time came instead.
 
 A *driver* (one blocking, one asyncio) runs a plan. Its duties:
@@ -52,7 +53,19 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdtight.base.values import Owner
 
-__all__ = ["Bell", "Fan", "LinkDown", "NoQuorum", "Park", "Plan", "ServerSaid", "Step", "Wish", "client_closed"]
+__all__ = [
+    "Batch",
+    "Bell",
+    "Fan",
+    "LinkDown",
+    "NoQuorum",
+    "Park",
+    "Plan",
+    "ServerSaid",
+    "Step",
+    "Wish",
+    "client_closed",
+]
 
 UNDO_SECONDS = 1.0
 
@@ -161,6 +174,12 @@ class Fan(NamedTuple):
     """The driver completes it under shield, as it does a Step with `undo=True`."""
 
 
+class Batch(NamedTuple):
+    """The result has one entry for each Step: its value, or a ServerSaid."""
+
+    steps: Sequence[Step]
+
+
 class Park(NamedTuple):
     """`touch(inbox)` is the heartbeat that keeps the owner's place in line meanwhile; None if it is not in line."""
 
@@ -176,5 +195,5 @@ class Bell(NamedTuple):
 
 
 R = TypeVar("R")
-Wish = Step | Fan | Park
+Wish = Step | Fan | Batch | Park
 Plan = Generator[Wish, Any, R]

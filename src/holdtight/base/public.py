@@ -36,7 +36,9 @@ class Public:
 
 class PublicClient(Public):
     __slots__ = ()
-    public: ClassVar[tuple[str, ...]] = ("adopt", "bless", "events", "inspect", "lock", "multi", "rwlock", "semaphore")
+    public: ClassVar[tuple[str, ...]] = (
+        *("adopt", "bless", "events", "inspect", "list", "lock", "multi", "rwlock", "semaphore"),
+    )
 
     if not TYPE_CHECKING:
         for _word in ("Lock", "acquire", "disconnect", "redlock", "release"):

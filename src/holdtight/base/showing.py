@@ -83,6 +83,8 @@ def _aligned(info: LockInfo) -> list[str]:
     words = ("host", "pid", "label", "fence")
     columns += [[word, *(_shown(getattr(each, word, None)) for each in everybody)] for word in words]
     columns.append(["left", *(_left(getattr(each, "expires_in", None)) for each in everybody)])
+    if any(each.waits_for for each in info.holders):
+        columns.append(["waits for", *(_shown(getattr(each, "waits_for", None)) for each in everybody)])
     columns.append(["owner", *(each.owner for each in everybody)])
     widths = [max(map(len, column)) for column in columns]
     lines = zip(*columns, strict=True)

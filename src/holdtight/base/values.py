@@ -170,6 +170,8 @@ class Holder(NamedTuple):
         entered: how often it is entered, of this client's own leases; None for others.
         kind: what it holds.
         n: the number of permits, of a semaphore.
+        waits_for: the name of the lock that its thread or task waits for while it holds this one in a block; None if it
+            waits for none, or has waited for less than `deadlock_after`. Not known on a quorum.
     """
 
     owner: str
@@ -183,6 +185,7 @@ class Holder(NamedTuple):
     kind: Kind = Kind.EXCLUSIVE
     n: int = 1
     """The number of permits, for a semaphore."""
+    waits_for: str | None = None
 
     def __str__(self) -> str:
         who = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}..."

@@ -14,6 +14,7 @@ from holdtight.base.runtime import Runtime
 from holdtight.base.values import LONGEST_NAME, Kind, LockInfo, check_name, owner_text
 from holdtight.clients.degraded import stand_in_settings
 from holdtight.clients.lock import BaseLock
+from holdtight.clients.outside import Outside
 from holdtight.clients.reporting import Reports
 from holdtight.clients.terms import LockTerms
 from holdtight.config.profiles import profile_for
@@ -45,7 +46,7 @@ L = TypeVar("L", bound=BaseLock)
 _Recent = tuple[Any, Any, Any, Any, Any, Any, Any]
 
 
-class BaseLocks(Reports, PublicClient, Generic[L]):
+class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
     """A client: one namespace on one server."""
 
     closed: bool = False

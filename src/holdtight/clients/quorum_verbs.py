@@ -1,6 +1,6 @@
 """What clients of a quorum do besides acquiring, blocking and asyncio: bless and inspect."""
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdtight.base import refusals
 from holdtight.base.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid
@@ -11,6 +11,9 @@ from holdtight.core.quorum import all_answered, say
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis.quorum_place import QuorumPlace
 from holdtight.stores.times import LONGEST_PATIENCE
+
+if TYPE_CHECKING:
+    from holdtight.core.listing import QuorumListing
 
 __all__ = ["QuorumVerbs"]
 
@@ -31,6 +34,12 @@ class QuorumVerbs(Verbs):
 
         steps = [quorum.store.stamp_step()] * len(quorum.nodes)
         return inspect(prepared, quorum.names, lambda: steps, quorum.store.records_step, guarded, entered)
+
+    def listing(self, place: Place, pattern: str, entered: dict[str, int]) -> "QuorumListing":
+        from holdtight.core.listing import QuorumListing
+
+        quorum = cast(QuorumPlace, place)
+        return QuorumListing(place.survey, quorum.store, pattern, entered, quorum.names, quorum.store.majority)
 
     def bless(self, place: Place) -> Plan[dict[str, str]]:
         quorum = cast(QuorumPlace, place)

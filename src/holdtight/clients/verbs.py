@@ -1,11 +1,14 @@
 """What clients do besides acquiring, by the topology of their place: see also clients/quorum_verbs.py."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdtight.base import refusals
 from holdtight.base.plan import Plan
 from holdtight.base.values import LockInfo
 from holdtight.stores.boundary import Place
+
+if TYPE_CHECKING:
+    from holdtight.core.listing import Listing, QuorumListing
 
 __all__ = ["Verbs", "verbs_of"]
 
@@ -18,6 +21,11 @@ class Verbs:
         from holdtight.core.inspect import look
 
         return look(place.store, prepared, entered)
+
+    def listing(self, place: Place, pattern: str, entered: dict[str, int]) -> "Listing | QuorumListing":
+        from holdtight.core.listing import Listing
+
+        return Listing(place.survey, place.store, pattern, entered)
 
     def bless(self, place: Place) -> Plan[dict[str, str]]:
         raise refusals.nothing_to_bless()

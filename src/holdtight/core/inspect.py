@@ -1,16 +1,19 @@
 """The plan behind `inspect`: reads the name's state, then the records of the clients that appear in it."""
 
 import base64
+from collections.abc import Generator
 from typing import Any, Protocol
 
-from holdtight.base.plan import LinkDown, Plan, Step
+from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step, Wish
 from holdtight.base.values import Holder, LockInfo, Owner, Waiter
 
-__all__ = ["look"]
+__all__ = ["Records", "look", "named", "owners_in", "records_of"]
+
+About = dict[str, Any]
 
 
 class Records(Protocol):
-    def records_step(self, owners: list[Owner]) -> Step: ...
+    def records_step(self, owners: list[Owner], holding: int = 0) -> Step: ...
 
 
 class Inspected(Protocol):
@@ -25,19 +28,48 @@ def look(records: Records, lock: Inspected, entered: dict[str, int]) -> Plan[Loc
         if not down.stale:
             raise
         info = yield lock.inspect_step()
-    everybody: list[Holder | Waiter] = [*info.holders, *info.waiters]
-    if not everybody:
+    owners = owners_in(info)
+    if not owners:
         return info
-    found: list[dict[str, Any]] = yield records.records_step(
-        [base64.urlsafe_b64decode(each.owner) for each in everybody]
-    )
-    named = [
-        each._replace(host=about.get("host"), pid=about.get("pid"))
-        for each, about in zip(everybody, found, strict=True)
-    ]
+    return named(info, (yield from records_of(records, owners, len(info.holders))), entered)
+
+
+def owners_in(info: LockInfo) -> list[Owner]:
+    """The holders, then the waiters."""
+    everybody: list[Holder | Waiter] = [*info.holders, *info.waiters]
+    return [base64.urlsafe_b64decode(each.owner) for each in everybody]
+
+
+def records_of(records: Records, owners: list[Owner], holding: int) -> Generator[Wish, Any, list[About]]:
+    """What the server knows of each owner; of the first `holding` owners also what they wait for. A user that may not
+    read those records gets what it may read."""
+    for count in dict.fromkeys((holding, 0)):
+        try:
+            found: list[About] = yield records.records_step(owners, count)
+            return found
+        except ServerSaid as said:
+            if said.word != "NOPERM":
+                raise
+    return [{} for _ in owners]
+
+
+def named(info: LockInfo, found: list[About], entered: dict[str, int]) -> LockInfo:
+    """Adds what `found` has for each of `owners_in(info)`."""
     count = len(info.holders)
-    holders = tuple(
-        each._replace(entered=entered.get(each.owner)) for each in named[:count] if isinstance(each, Holder)
+    return info._replace(
+        holders=tuple(_holder(each, about, entered) for each, about in zip(info.holders, found, strict=False)),
+        waiters=tuple(_waiter(each, about) for each, about in zip(info.waiters, found[count:], strict=True)),
     )
-    waiters = tuple(each for each in named[count:] if isinstance(each, Waiter))
-    return info._replace(holders=holders, waiters=waiters)
+
+
+def _holder(each: Holder, about: About, entered: dict[str, int]) -> Holder:
+    return each._replace(
+        host=about.get("host"),
+        pid=about.get("pid"),
+        waits_for=about.get("waits_for"),
+        entered=entered.get(each.owner),
+    )
+
+
+def _waiter(each: Waiter, about: About) -> Waiter:
+    return each._replace(host=about.get("host"), pid=about.get("pid"))

@@ -1,15 +1,15 @@
 """The plan behind `inspect` on a quorum: the holders on a majority of nodes, and each node's state."""
 
-import base64
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 from holdtight.base.plan import Fan, NoQuorum, Plan, Step, Wish
 from holdtight.base.values import Holder, LockInfo, Owner
+from holdtight.core.inspect import named, owners_in
 from holdtight.core.quorum import VotingClaim, all_answered, say
 
-__all__ = ["inspect"]
+__all__ = ["inspect", "judge", "records_on"]
 
 
 def inspect(
@@ -31,39 +31,45 @@ def inspect(
         }
         raise NoQuorum(nodes, prepared.majority, answered=False)
     stamped: list[Any] = yield _all(stamps(), step.patience)
+    info = judge(prepared.claim.name, names, said, prepared.majority)
+    if info.holders:
+        info = named(info, (yield from records_on(records, owners_in(info), prepared.count)), entered)
+    states = info.nodes or {}
+    for index, name in enumerate(names):
+        left = guarded(index, stamped[index])
+        if left > 0:
+            states[name] += f"; votes again in {left:.3g} s (restart guard)"
+    return info
+
+
+def judge(name: str, nodes: Sequence[str], said: Sequence[Any], majority: int) -> LockInfo:
+    """The state of a name from the answers of all nodes: held by the owners that a majority names."""
+    infos = [each for each in said if isinstance(each, LockInfo)]
     votes: dict[str, list[Holder]] = {}
     for info in infos:
         for holder in info.holders:
             votes.setdefault(holder.owner, []).append(holder)
-    holders = [_most_told(found) for found in votes.values() if len(found) >= prepared.majority]
-    if holders:
-        holders = yield from _named(prepared, records, holders)
-    states: dict[str, str] = {}
-    for index, (name, each) in enumerate(zip(names, said, strict=True)):
-        state = _state(each) if isinstance(each, LockInfo) else say(each)
-        left = guarded(index, stamped[index])
-        states[name] = f"{state}; votes again in {left:.3g} s (restart guard)" if left > 0 else state
+    holders = tuple(_most_told(found) for found in votes.values() if len(found) >= majority)
     return LockInfo(
-        name=prepared.claim.name,
+        name=name,
         kind=holders[0].kind if holders else None,
-        holders=tuple(each._replace(entered=entered.get(each.owner)) for each in holders),
+        holders=holders,
         fence=max((info.fence or 0 for info in infos), default=0) or None,
-        nodes=states,
+        nodes={
+            node: _state(each) if isinstance(each, LockInfo) else say(each)
+            for node, each in zip(nodes, said, strict=True)
+        },
     )
 
 
-def _named(
-    prepared: VotingClaim, records: Callable[[list[Owner]], Step], holders: list[Holder]
-) -> Generator[Wish, Any, list[Holder]]:
-    """Adds the host and pid that any node knows."""
-    step = records([base64.urlsafe_b64decode(each.owner) for each in holders])
-    said: list[Any] = yield _all([step] * prepared.count, step.patience)
+def records_on(
+    records: Callable[[list[Owner]], Step], owners: list[Owner], count: int
+) -> Generator[Wish, Any, list[dict[str, Any]]]:
+    """What any of `count` nodes knows of each owner."""
+    step = records(owners)
+    said: list[Any] = yield _all([step] * count, step.patience)
     found = [cast("list[dict[str, Any]]", each) for each in said if isinstance(each, list)]
-    named: list[Holder] = []
-    for at, holder in enumerate(holders):
-        about = next((each[at] for each in found if each[at]), dict[str, Any]())
-        named.append(holder._replace(host=about.get("host"), pid=about.get("pid")))
-    return named
+    return [next((each[at] for each in found if each[at]), dict[str, Any]()) for at in range(len(owners))]
 
 
 def _most_told(found: list[Holder]) -> Holder:

@@ -12,7 +12,7 @@ The layers above treat all places alike, with two exceptions. A place that answe
 and has nothing to poll. A place's `topology` chooses the modules that acquire and release there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from holdtight.base.clock import Drift
@@ -105,7 +105,7 @@ class Store(Protocol):
         ...
 
     def marker_text(self, ordinal: int, marker: int) -> bytes: ...
-    def records_step(self, owners: list[Owner]) -> Step: ...
+    def records_step(self, owners: list[Owner], holding: int = 0) -> Step: ...
     def read_attempt(self, reply: Any, sent: float) -> Outcome: ...
     def removal_request(self) -> bytes:
         """Removes the client's record."""
@@ -126,6 +126,10 @@ class Link(Protocol):
     def call(self, request: bytes, timeout: float) -> Any: ...
     def call_aside(self, request: bytes, timeout: float) -> Any:
         """Like `call`, for a waiter in the queue: bells that arrive meanwhile are kept for the next `park`."""
+        ...
+
+    def call_all(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        """Sends all requests in one write, and reads their replies."""
         ...
 
     def look_out(self) -> None:
@@ -195,6 +199,13 @@ class Place:
         if isinstance(error, LinkDown):
             return Unavailable.because(name, self.display, error.cause)
         return cast(LockError, self.store.meaning(error, name))
+
+    @property
+    def survey(self) -> Any:
+        """Requests that look at the whole namespace, or act on it from outside. All stores take the same."""
+        from holdtight.stores.redis.survey import Survey
+
+        return Survey(self.client.namespace)
 
     def keeps(self, link: Link) -> None:
         """Called when the keeper starts to send its requests on this link."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from holdtight.base.plan import UNDO_SECONDS, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
+from holdtight.base.plan import UNDO_SECONDS, Batch, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
 from holdtight.keeper.charges import TOUCH_SECONDS, DeferredUndo, StandingInLine
 from holdtight.stores.boundary import Link
 from holdtight.stores.redis.script import with_script_body
@@ -87,7 +87,9 @@ class Driver(PlanRunner):
 
     def _carry_out(self, wish: Wish) -> Any:
         assert not isinstance(wish, Fan), "there are no other nodes to ask"
-        return self._park(wish) if isinstance(wish, Park) else self._step(wish)
+        if isinstance(wish, Park):
+            return self._park(wish)
+        return self._batch(wish) if isinstance(wish, Batch) else self._step(wish)
 
     def _step(self, step: Step) -> Any:
         if step.undo:
@@ -96,6 +98,15 @@ class Driver(PlanRunner):
             self._link = self._transport.take(step.patience, beyond=self._beyond)
         try:
             return self._transport.perform(self._link, step)
+        except LinkDown as down:
+            self._drop_link(down)
+            raise
+
+    def _batch(self, batch: Batch) -> list[Any]:
+        if self._link is None:
+            self._link = self._transport.take(batch.steps[0].patience, beyond=self._beyond)
+        try:
+            return self._transport.perform_all(self._link, batch.steps)
         except LinkDown as down:
             self._drop_link(down)
             raise

@@ -1,8 +1,8 @@
 """`Locks`: a client for blocking code."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift
 from holdtight.base.identity import identity
@@ -246,6 +246,26 @@ class Locks(BaseLocks[Lock], BlockingOnly):
         """
         check_name(name)
         return self.run(self._look(name), name)
+
+    def list(self, pattern: str = "*") -> Iterator[LockInfo]:
+        """Goes through all locks in this namespace that are held or waited for, each as `inspect` shows it, in no
+        order. A lock that is held all the while is never left out; others may be.
+
+        `pattern` is that of `fnmatch.fnmatchcase`: `*`, `?`, `[abc]`. Reads some hundreds at a time, as the loop goes
+        on, and looks at every key of the database.
+
+        Raises Unavailable; TypeError or ValueError for a pattern that is not allowed.
+
+        Example:
+            >>> with locks.lock("order:42"), locks.lock("invoice:7"):
+            ...     print([info.name for info in locks.list("order:*")])
+            ['order:42']
+        """
+        return self._pages(self._listing(pattern))
+
+    def _pages(self, listing: Any) -> Iterator[LockInfo]:
+        while not listing.done:
+            yield from self.run(listing.page(), "")
 
     def bless(self) -> dict[str, str]:
         """For a quorum: the operator vouches that no lease was held when the nodes last started, so they vote at once.

@@ -9,6 +9,7 @@
 
 import threading
 import weakref
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -150,6 +151,24 @@ class Transport:
             if isinstance(reply, hiredis.ReplyError):
                 raise ServerSaid(str(reply))
         return step.read(reply, sent)
+
+    def perform_all(self, link: Link, steps: Sequence[Step]) -> list[Any]:
+        """One round trip for all steps. An error reply is a ServerSaid in the result."""
+        patience = max(step.patience for step in steps)
+        requests = [step.packed(link.inbox_word) for step in steps]
+        sent = self.place.clock()
+        replies = link.call_all(requests, patience)
+        unknown = [
+            at for at, reply in enumerate(replies) if isinstance(reply, hiredis.ReplyError) and is_unknown(reply)
+        ]
+        if unknown:
+            again = link.call_all([with_script_body(requests[at]) for at in unknown], patience)
+            for at, reply in zip(unknown, again, strict=True):
+                replies[at] = reply
+        return [
+            ServerSaid(str(reply)) if isinstance(reply, hiredis.ReplyError) else step.made_of(reply, sent)
+            for step, reply in zip(steps, replies, strict=True)
+        ]
 
     def park(self, link: Link, owner: Owner, until: float) -> Bell | None:
         """Sleeps on this link until a bell for this owner, or until `until`. Raises LinkDown once the client is closed:

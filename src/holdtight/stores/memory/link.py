@@ -7,6 +7,7 @@
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import hiredis
@@ -63,6 +64,9 @@ class Link:
         """For a queued waiter that asks about something else: bells are kept."""
         (argv,) = requests_in(request)
         return self._execute(argv)
+
+    def call_all(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        return [self.call(request, timeout) for request in requests]
 
     def look_out(self) -> None: ...
 

@@ -12,6 +12,7 @@ a real server, and no code path exists for the memory store only.
 # - a subscriber is a function that does not keep its listener alive.
 """
 
+import re
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -163,6 +164,10 @@ class Server:
                 return [self._get(key, now) or self._main(key) for key in keys]
             case [b"DEL", *keys]:
                 return sum(self._drop(key, now) for key in keys)
+            case [b"SCAN", _, b"MATCH", pattern, *_]:
+                # Clients ask for what starts with a text and ends in "*}".
+                start = _unescaped(pattern.removesuffix(b"*}"))
+                return [b"0", [key for key, name in self._names.items() if name.main and key.startswith(start)]]
             case [b"TIME"]:
                 return [b"%d" % (now_us // 1_000_000), b"%d" % (now_us % 1_000_000)]
             case [b"HELLO", *_]:
@@ -272,6 +277,10 @@ class Server:
             return not self._round
         finally:
             self._lock.release()
+
+
+def _unescaped(pattern: bytes) -> bytes:
+    return re.sub(rb"\\(.)", rb"\1", pattern, flags=re.DOTALL)
 
 
 _UNITS = {b"PX": 1, b"EX": 1000}

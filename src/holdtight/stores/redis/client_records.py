@@ -43,12 +43,22 @@ def read_record(item: bytes | None) -> dict[str, Any]:
     return cast(dict[str, Any], found) if isinstance(found, dict) else {}
 
 
-def records_step(client: Client, owners: list[Owner]) -> Step:
-    """Reads the records (host, pid, start time) of these owners' clients."""
-    wanted = [keys.client_record(client.namespace, owner[:CLIENT_ID_SIZE]) for owner in owners]
-    return Step(
-        command("MGET", *wanted),
-        None,
-        lambda reply, sent: [read_record(item) for item in reply],
-        patience=1.0,
-    )
+def records_step(client: Client, owners: list[Owner], holding: int = 0) -> Step:
+    """Reads the records (host, pid, start time) of these owners' clients. For the first `holding` owners it adds
+    `waits_for`, the name of the lock that the holder waits for, if there is one."""
+    clients = list(dict.fromkeys(owner[:CLIENT_ID_SIZE] for owner in owners))
+    wanted = [keys.client_record(client.namespace, each) for each in clients]
+    wanted += [keys.waits(client.namespace, owner) for owner in owners[:holding]]
+
+    def read(reply: Any, sent: float) -> list[dict[str, Any]]:
+        from holdtight.stores.redis.wait_records import read_wait  # loaded with the first client
+
+        records = {each: read_record(item) for each, item in zip(clients, reply, strict=False)}
+        found = [dict(records[owner[:CLIENT_ID_SIZE]]) for owner in owners]
+        for about, item in zip(found, reply[len(clients) :], strict=False):
+            wait = read_wait(item)
+            if wait is not None:
+                about["waits_for"] = wait.name
+        return found
+
+    return Step(command("MGET", *wanted), None, read, patience=1.0)

@@ -18,7 +18,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -182,6 +182,16 @@ class Link:
         self.set_timeout(timeout)
         self.send(request)
         return self.reply(keep=True)
+
+    def call_all(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        """One round trip for all requests, on a link without unread replies. The timeout is that of each reply."""
+        self.set_timeout(timeout)
+        self.owed = len(requests)
+        try:
+            self.sock.sendall(b"".join(requests))
+        except OSError as error:
+            raise _down(error) from error
+        return [self.reply() for _ in requests]
 
     def call(self, request: bytes, timeout: float) -> Any:
         """One round trip on a link without unread replies: almost always one write and one read.

@@ -105,8 +105,8 @@ class QuorumStore:
             script=BLESS,
         )
 
-    def records_step(self, owners: list[Owner]) -> Step:
-        return records_step(self.client, owners)
+    def records_step(self, owners: list[Owner], holding: int = 0) -> Step:
+        return records_step(self.client, owners, holding)
 
     def meaning(self, said: ServerSaid, name: str) -> LockError:
         key = keys.main_key(self.client.namespace, name)

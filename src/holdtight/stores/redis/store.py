@@ -351,8 +351,8 @@ class Store:
 
         return Waits(self)
 
-    def records_step(self, owners: list[Owner]) -> Step:
-        return records_step(self.client, owners)
+    def records_step(self, owners: list[Owner], holding: int = 0) -> Step:
+        return records_step(self.client, owners, holding)
 
     def removal_request(self) -> bytes:
         return removal_request(self.client)

@@ -17,7 +17,7 @@ from holdtight.stores.redis.script import Script
 if TYPE_CHECKING:
     from holdtight.stores.redis.store import Store
 
-__all__ = ["BLOCKERS", "PUBLISHED_MS", "RETRACT", "Waits"]
+__all__ = ["BLOCKERS", "PUBLISHED_MS", "RETRACT", "Waits", "read_wait"]
 
 BLOCKERS = Script("blockers")
 RETRACT = Script("retract")
@@ -51,7 +51,7 @@ class Waits:
 
     def published_step(self, holder: Owner) -> Step:
         """Reads what the owner of this grant waits for: a Wait, or None."""
-        return _aside(command("GET", keys.waits(self._namespace, holder)), lambda reply, sent: _wait(reply))
+        return _aside(command("GET", keys.waits(self._namespace, holder)), lambda reply, sent: read_wait(reply))
 
     def blockers_step(self, name: str, waiter: Owner) -> Step:
         """Reads the owners that block the waiter; none if it does not wait for this name (any more)."""
@@ -72,7 +72,7 @@ def _aside(request: bytes, read: Callable[[Any, float], Any]) -> Step:
     return Step(request, None, read, patience=PATIENCE, aside=True)
 
 
-def _wait(value: bytes | None) -> Wait | None:
+def read_wait(value: bytes | None) -> Wait | None:
     if value is None:
         return None
     try:

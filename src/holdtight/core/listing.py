@@ -1,0 +1,187 @@
+"""The plans behind `list`: one page of names after another, so that the caller has the first before the last is read.
+
+SCAN returns every key that is there from the beginning to the end, however the table grows or shrinks meanwhile, and
+some of them twice. So a lock that is held throughout is never missed, and a set of names keeps each to one time. A
+cursor means nothing to a server that was restarted: after a broken connection the scan starts again.
+"""
+
+import re
+from collections.abc import Generator, Sequence
+from fnmatch import translate
+from typing import Any, Protocol
+
+from holdtight.base.plan import Batch, Fan, LinkDown, NoQuorum, Plan, ServerSaid, Step, Wish
+from holdtight.base.values import LockInfo, Owner
+from holdtight.core.inspect import Records, named, owners_in, records_of
+from holdtight.core.inspect_quorum import judge, records_on
+from holdtight.core.quorum import say
+
+__all__ = ["Listing", "QuorumListing", "literal_prefix"]
+
+AT_ONCE = 25
+"""How many names one write inspects: half a millisecond of the server's time."""
+FIRST = b"0"
+
+
+class Surveying(Protocol):
+    def scan_step(self, cursor: bytes, prefix: str) -> Step: ...
+    def held_step(self, names: Sequence[str]) -> Step: ...
+    def inspect_step(self, name: str) -> Step: ...
+
+
+def literal_prefix(pattern: str) -> str:
+    """What every matching name starts with."""
+    found = re.match(r"[^*?\[]*", pattern)
+    return found[0] if found else ""
+
+
+class BaseListing:
+    """`done` after the last page."""
+
+    done = False
+
+    def __init__(self, survey: Surveying, records: Records, pattern: str, entered: dict[str, int]) -> None:
+        self._survey = survey
+        self._records = records
+        self._prefix = literal_prefix(pattern)
+        self._matches = re.compile(translate(pattern)).match  # as fnmatchcase
+        self._entered = entered
+        self._seen: set[str] = set()
+        self._cursor = FIRST
+
+    def _unseen(self, names: Sequence[str]) -> list[str]:
+        return [name for name in dict.fromkeys(names) if name not in self._seen and self._matches(name)]
+
+
+class Listing(BaseListing):
+    """On one server."""
+
+    def page(self) -> Plan[list[LockInfo]]:
+        """The next locks that are held or waited for; none only at the end."""
+        infos: list[LockInfo] = []
+        while not infos and not self.done:
+            found = self._unseen((yield from self._scanned()))
+            held: list[str] = (yield from _again(self._survey.held_step(found))) if found else []
+            self._seen.update(held)
+            for at in range(0, len(held), AT_ONCE):
+                steps = [self._survey.inspect_step(name) for name in held[at : at + AT_ONCE]]
+                said: list[Any] = yield from _again(Batch(steps))
+                infos += [each for each in said if isinstance(each, LockInfo) and (each.holders or each.waiters)]
+        return (yield from self._named(infos))
+
+    def _scanned(self) -> Generator[Wish, Any, list[str]]:
+        try:
+            cursor, names = yield self._survey.scan_step(self._cursor, self._prefix)
+        except LinkDown as down:
+            if not down.stale:
+                raise
+            cursor, names = yield self._survey.scan_step(FIRST, self._prefix)
+        self._cursor, self.done = cursor, cursor == FIRST
+        return list(names)
+
+    def _named(self, infos: list[LockInfo]) -> Generator[Wish, Any, list[LockInfo]]:
+        """Adds what the clients' records say: one request for all."""
+        holders: list[Owner] = []
+        waiters: list[Owner] = []
+        for info in infos:
+            owners, count = owners_in(info), len(info.holders)
+            holders += owners[:count]
+            waiters += owners[count:]
+        if not holders and not waiters:
+            return infos
+        found = yield from records_of(self._records, holders + waiters, len(holders))
+        about_holders, about_waiters = iter(found[: len(holders)]), iter(found[len(holders) :])
+        return [
+            named(
+                info,
+                [next(about_holders) for _ in info.holders] + [next(about_waiters) for _ in info.waiters],
+                self._entered,
+            )
+            for info in infos
+        ]
+
+
+def _again(wish: Step | Batch) -> Generator[Wish, Any, Any]:
+    """Reads once more if the connection had died while it was idle."""
+    try:
+        return (yield wish)
+    except LinkDown as down:
+        if not down.stale:
+            raise
+    return (yield wish)
+
+
+class QuorumListing(BaseListing):
+    """On a quorum: the names that some node has, as far as a majority holds them. A lock that is held has a vote on
+    at least one node of any majority, so the scan needs only a majority."""
+
+    def __init__(
+        self,
+        survey: Surveying,
+        records: Records,
+        pattern: str,
+        entered: dict[str, int],
+        nodes: Sequence[str],
+        majority: int,
+    ) -> None:
+        super().__init__(survey, records, pattern, entered)
+        self._nodes = nodes
+        self._majority = majority
+        self._cursors: list[bytes | None] = [FIRST] * len(nodes)
+        """None for a node that is read to its end, or has failed."""
+        self._failed: dict[int, Any] = {}
+
+    def page(self) -> Plan[list[LockInfo]]:
+        infos: list[LockInfo] = []
+        while not infos and not self.done:
+            found = self._unseen((yield from self._scanned()))
+            if not found:
+                continue
+            held: list[Any] = yield self._fan(self._survey.held_step(found))
+            for name in found:
+                if sum(1 for each in held if isinstance(each, list) and name in each) < self._majority:
+                    continue
+                self._seen.add(name)
+                said: list[Any] = yield self._fan(self._survey.inspect_step(name))
+                info = judge(name, self._nodes, said, self._majority)
+                if info.holders:
+                    infos.append(info)
+        holders = [owner for info in infos for owner in owners_in(info)]
+        if not holders:
+            return infos
+        about = iter((yield from records_on(self._records.records_step, holders, len(self._nodes))))
+        return [named(info, [next(about) for _ in info.holders], self._entered) for info in infos]
+
+    def _scanned(self) -> Generator[Wish, Any, list[str]]:
+        steps = [None if each is None else self._survey.scan_step(each, self._prefix) for each in self._cursors]
+        said: list[Any] = yield self._fan(steps)
+        names: list[str] = []
+        for at, answer in enumerate(said):
+            if steps[at] is None:
+                continue
+            if isinstance(answer, LinkDown | ServerSaid):
+                self._failed[at], self._cursors[at] = answer, None
+                continue
+            cursor, found = answer
+            self._cursors[at] = None if cursor == FIRST else cursor
+            names += found
+        if len(self._nodes) - len(self._failed) < self._majority:
+            refused = [each for each in self._failed.values() if isinstance(each, ServerSaid)]
+            if len(refused) >= self._majority:
+                raise refused[0]
+            nodes = {
+                node: say(self._failed[at]) if at in self._failed else "answered" for at, node in enumerate(self._nodes)
+            }
+            raise NoQuorum(nodes, self._majority, answered=False)
+        self.done = not any(self._cursors)
+        return names
+
+    def _fan(self, steps: "Step | list[Step | None]") -> Fan:
+        each = steps if isinstance(steps, list) else [steps] * len(self._nodes)
+        asked = [at for at, step in enumerate(each) if step is not None]
+        patience = max((step.patience for step in each if step is not None), default=0.0)
+
+        def certain(answers: list[Any]) -> bool:
+            return all(answers[at] is not None for at in asked)
+
+        return Fan(each, certain, list, patience)
