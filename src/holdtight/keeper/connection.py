@@ -329,9 +329,9 @@ class KeeperConnection:
     def keep_record(self, now: float, *, busy: bool) -> bool:
         """Refreshes the record while there are charges. Returns False if nothing is left to do.
 
-        The record of an idle client expires by itself. A removal could arrive after the record that the next acquisition
-        writes, and an attempt that is under way relies on the record as long as `recorded_until` says: until then, and
-        for as long as a reply may take, this goes on, so that the record is refreshed if that attempt succeeds."""
+        The record of an idle client expires by itself. A removal could arrive after the record that the next
+        acquisition writes. An attempt that is under way relies on the record as long as `recorded_until` says: this
+        goes on until then and for as long as a reply may take, so that it is refreshed if that attempt succeeds."""
         client = self.place.client
         for refresh in self.place.refreshers:
             refresh()
