@@ -6,11 +6,11 @@ SystemExit, end the call that caused the event; a lock that it was acquiring is 
 `base/event_bus.py`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdtight.base.event_bus import Events
-from holdtight.base.values import LossReason
+from holdtight.base.values import Kind, LossReason
 
 __all__ = [
     "Acquired",
@@ -20,10 +20,14 @@ __all__ = [
     "Downgraded",
     "Event",
     "Events",
+    "Failed",
     "HeldLong",
     "KeeperLate",
     "Lost",
+    "NodeDown",
+    "NodeUp",
     "PreviousExpired",
+    "Queued",
     "ReleaseFailed",
     "Released",
     "RenewalFailed",
@@ -35,10 +39,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`name` is the lock's name, `owner` the acquisition's id."""
+    """`name` is the lock's name, `owner` the acquisition's id. `kind` is what was asked for. `template` is the pattern
+    of the profile that the name matches, else None: unlike names, templates are few, so that metrics can count by them.
+    An event that concerns no lock has neither: `name` and `owner` are empty, `kind` and `template` None."""
 
     name: str
     owner: str
+    kind: Kind | None = field(default=None, kw_only=True)
+    template: str | None = field(default=None, kw_only=True)
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, as `json.dumps` takes them; `event` is the name of the class."""
@@ -56,6 +64,15 @@ class Acquired(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Queued(Event):
+    """A caller waits in line, at `position` (1 is next; 0 on a quorum, which has no order), while `holder` (its owner,
+    if known) has the lock. Emitted once for each acquisition."""
+
+    position: int
+    holder: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Waited(Event):
     """A wait in line of `seconds` has ended; `acquired` says whether with the lock."""
 
@@ -69,6 +86,17 @@ class TimedOut(Event):
 
     waited: float
     holder: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Event):
+    """An acquisition ended without a lease, after `waited` seconds. Emitted once for each, after `TimedOut` and
+    `DeadlockFound`. `reason` is "busy" (the caller did not wait), "timeout", "unavailable", "queue_full", "deadlock",
+    "cancelled" (also by Ctrl-C), "not_permitted", "out_of_memory", "clock_drift" or "error". `owner` is empty if
+    nothing was sent."""
+
+    reason: str
+    waited: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,3 +205,19 @@ class PreviousExpired(Event):
     """The `previous` holder (its owner) never released: it crashed, hung or was cut off."""
 
     previous: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDown(Event):
+    """No connection to the server `node` could be made, for the `cause` given. Emitted once, until one can be made. The
+    event concerns no lock."""
+
+    node: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUp(Event):
+    """A connection to the server `node` was made, after it was down. The event concerns no lock."""
+
+    node: str

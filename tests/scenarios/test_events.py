@@ -1,19 +1,33 @@
 """The stream of events: which come, in which order, with which contents."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
 
 import pytest
 
-from holdtight import AsyncLocks, LeaseLost, LockTimeout, LossReason, Profile, QueueFull
+from holdtight import (
+    AsyncLocks,
+    DeadlockDetected,
+    LeaseLost,
+    LockTimeout,
+    LossReason,
+    NotOwner,
+    Profile,
+    QueueFull,
+    Unavailable,
+)
 from holdtight.events import (
     Acquired,
     Detached,
     Event,
+    Failed,
     HeldLong,
     Lost,
+    NodeDown,
     PreviousExpired,
+    Queued,
     Released,
     Renewed,
     TimedOut,
@@ -24,6 +38,11 @@ from tests.scenarios.world import World
 
 def kinds(events: Sequence[Event]) -> list[type[Event]]:
     return [type(event) for event in events]
+
+
+def reasons(events: Sequence[Event]) -> list[str]:
+    assert all(isinstance(event, Failed) for event in events)
+    return [event.reason for event in events if isinstance(event, Failed)]
 
 
 async def test_a_free_lock_is_acquired_and_released(world: World) -> None:
@@ -50,19 +69,21 @@ async def test_a_wait_is_told_before_the_lock_it_brought(world: World) -> None:
     lease = await world.lock().acquire()
     (actor,) = await world.line_up(world.lock(), world.lock(of=waiting).acquire())
     await world.sleep(0.05)
-    assert heard == []
+    (queued,) = heard
+    assert isinstance(queued, Queued)
+    assert (queued.position, queued.holder) == (1, lease.owner)
     await lease.release()
     got = await actor.result()
-    waited, acquired = heard
+    queued, waited, acquired = heard
     assert isinstance(waited, Waited)
     assert isinstance(acquired, Acquired)
     assert waited.acquired
-    assert waited.owner == acquired.owner == got.owner
+    assert queued.owner == waited.owner == acquired.owner == got.owner
     assert acquired.fence == got.fence
     assert 0.05 <= waited.seconds < 5
     assert acquired.waited == pytest.approx(waited.seconds, abs=3)
     await got.release()
-    assert kinds(heard) == [Waited, Acquired, Released]
+    assert kinds(heard) == [Queued, Waited, Acquired, Released]
 
 
 async def test_a_wait_in_vain_names_the_holder(world: World) -> None:
@@ -71,9 +92,13 @@ async def test_a_wait_in_vain_names_the_holder(world: World) -> None:
     async with world.lock() as lease:
         with pytest.raises(LockTimeout):
             await world.lock(of=waiting).acquire(wait=0.05)
-    timed_out, waited = heard
+    queued, timed_out, waited, failed = heard
+    assert isinstance(queued, Queued)
     assert isinstance(timed_out, TimedOut)
     assert isinstance(waited, Waited)
+    assert isinstance(failed, Failed)
+    assert failed.reason == "timeout"
+    assert failed.waited >= timed_out.waited
     assert timed_out.holder == lease.owner
     assert timed_out.owner == waited.owner != lease.owner
     assert 0.05 <= timed_out.waited < 5
@@ -87,9 +112,10 @@ async def test_a_caller_that_did_not_wait_timed_out_but_did_not_wait(world: Worl
         with pytest.raises(LockTimeout):
             await world.lock(of=waiting).acquire(wait=0)
         assert await world.lock(of=waiting).try_acquire() is None
-    (timed_out,) = heard  # None is an answer, so there is no event
+    timed_out, *failed = heard
     assert isinstance(timed_out, TimedOut)
     assert timed_out.holder == lease.owner
+    assert reasons(failed) == ["busy", "busy"]
 
 
 async def test_a_full_queue_is_no_wait(world: World) -> None:
@@ -99,9 +125,95 @@ async def test_a_full_queue_is_no_wait(world: World) -> None:
     (actor,) = await world.line_up(world.lock(), world.lock().acquire())
     with pytest.raises(QueueFull):
         await world.lock(of=narrow).acquire()
-    assert heard == []
+    assert reasons(heard) == ["queue_full"]
     await lease.release()
     await (await actor.result()).release()
+
+
+async def test_every_event_about_a_lock_has_its_kind_and_the_pattern_of_its_profile(world: World) -> None:
+    client = world.locks(profiles={"th*": Profile(ttl=3)})
+    heard = world.listen(client, renewals=True)
+    async with world.lock(of=client) as lease:
+        await world.renewed(lease)
+    lost = await world.lock(of=client, ttl=0.3, renew=False).acquire()
+    await lost.wait_lost(10)
+    await world.until(lambda: Lost in kinds(heard))
+    async with world.lock("other", of=client):
+        pass
+    assert {event.kind for event in heard} == {lease.kind}
+    assert {event.template for event in heard if event.name == "thing"} == {"th*"}
+    assert {event.template for event in heard if event.name == "other"} == {None}
+
+
+@pytest.mark.locks_only("a permit is neither entered again nor handed over")
+async def test_a_caller_that_would_wait_for_itself_has_failed(world: World) -> None:
+    heard = world.listen()
+    lock = world.lock()
+    async with lock:
+        del heard[:]
+        with pytest.raises(DeadlockDetected):
+            await lock.acquire()
+        with pytest.raises(LockTimeout):
+            await lock.acquire(wait=0)
+        assert await lock.try_acquire() is None
+        assert reasons(heard) == ["deadlock", "busy", "busy"]
+        del heard[:]
+
+
+async def test_a_cancelled_wait_has_failed_once(world: World) -> None:
+    waiting = world.locks()
+    heard = world.listen(waiting)
+    async with world.lock():
+        if not world.blocking:
+            task = asyncio.ensure_future(world.lock(of=waiting).acquire())
+            await world.until(lambda: kinds(heard) == [Queued])
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            waiting.events.subscribe(_interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                await world.lock(of=waiting).acquire()
+    assert kinds(heard) == [Queued, Waited, Failed]
+    assert reasons(heard[-1:]) == ["cancelled"]
+
+
+def _interrupt(event: Event) -> None:
+    if isinstance(event, Queued):
+        raise KeyboardInterrupt
+
+
+async def test_a_server_that_cannot_be_reached_fails_an_acquisition_and_is_told_of(world: World) -> None:
+    client = world.locks("redis://127.0.0.1:1", connect_timeout=0.2)
+    heard = world.listen(client)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await world.lock(of=client).acquire()
+    await world.until(lambda: NodeDown in kinds(heard))
+    failed = [event for event in heard if isinstance(event, Failed)]
+    assert reasons(failed) == ["unavailable"] * 2
+    assert all(event.waited > 0 for event in failed)
+    (down,) = [event for event in heard if isinstance(event, NodeDown)]
+    assert (down.node, down.name, down.kind) == ("redis://127.0.0.1:1/0", "", None)
+
+
+async def test_a_closed_client_has_failed_too(world: World) -> None:
+    client = world.locks()
+    heard = world.listen(client)
+    await client.aclose()
+    with pytest.raises(RuntimeError, match="closed"):
+        await world.lock(of=client).acquire()
+    assert reasons(heard) == ["error"]
+
+
+async def test_a_loss_that_only_the_release_finds_is_told(world: World) -> None:
+    heard = world.listen()
+    lease = await world.lock(ttl=20).acquire()
+    world.server.flushall()
+    with pytest.raises(NotOwner):
+        await lease.release()
+    await world.until(lambda: Lost in kinds(heard))
+    assert kinds(heard) == [Acquired, Lost]
 
 
 async def test_renewals_are_told(world: World) -> None:
@@ -133,8 +245,7 @@ async def test_an_expiry_is_told_once_and_by_the_next_taker_too(world: World) ->
     next_one = world.locks()
     heard_next = world.listen(next_one)
     async with world.lock(of=next_one, wait=10):
-        expired = heard_next[0]
-        assert isinstance(expired, PreviousExpired)
+        (expired,) = [event for event in heard_next if isinstance(event, PreviousExpired)]
         assert expired.previous == lease.owner
         assert kinds(heard_next)[-1] is Acquired
     with pytest.raises(LeaseLost):
@@ -253,6 +364,5 @@ async def test_events_go_to_the_log(world: World, caplog: pytest.LogCaptureFixtu
     said = [record.getMessage() for record in records]
     assert [line.split(" after ")[0] for line in said] == ["acquired logged", "released logged"]
     assert all(line.endswith(f"s, {whose}") for line in said)
-    acquired = records[0].__dict__["holdtight"]
-    assert isinstance(acquired, Acquired)
-    assert acquired.fence == lease.fence
+    assert vars(records[0])["lock_fence"] == lease.fence
+    assert vars(records[0])["lock_owner"] == lease.owner[:11]

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from holdtight import Locks
 from holdtight import events as module
 from holdtight.base import callbacks
 from holdtight.base.callbacks import get_logger, tell
-from holdtight.base.values import LossReason
+from holdtight.base.values import Kind, LossReason
 from holdtight.events import (
     Acquired,
     DeadlockFound,
@@ -25,10 +26,14 @@ from holdtight.events import (
     Downgraded,
     Event,
     Events,
+    Failed,
     HeldLong,
     KeeperLate,
     Lost,
+    NodeDown,
+    NodeUp,
     PreviousExpired,
+    Queued,
     Released,
     ReleaseFailed,
     RenewalFailed,
@@ -169,7 +174,8 @@ def test_what_is_emitted_later_comes_in_the_callback_thread_and_in_order() -> No
 def test_every_event_is_frozen_and_typed(cls: type[Event]) -> None:
     assert [field.name for field in dataclasses.fields(cls)][:2] == ["name", "owner"]
     assert typing.get_type_hints(cls)
-    event = cls(*[None] * len(dataclasses.fields(cls)))  # type: ignore[arg-type]
+    event = cls(*[None] * sum(not field.kw_only for field in dataclasses.fields(cls)))  # type: ignore[arg-type]
+    assert (event.kind, event.template) == (None, None)
     assert cls.__name__ in module.__all__
     with pytest.raises(AttributeError):
         setattr(event, "name", "x")  # noqa: B010
@@ -208,30 +214,68 @@ def test_a_late_keeper_is_told_of_once_until_a_whole_ttl_has_passed_on_time() ->
         (ReleaseFailed("orders", "me", 0, "down"), logging.WARNING, "release of orders failed: down; it ends with "),
         (PreviousExpired("orders", "me", "you"), logging.WARNING, "previous holder of orders never released it: you"),
         (KeeperLate("", "", 0.711), logging.WARNING, "keeper late by 0.711 s: leases are renewed too late, "),
+        (Queued("orders", "me", 3, "you"), logging.DEBUG, "queued for orders at position 3, holder you, owner me"),
+        (
+            Failed("orders", "me", "timeout", 2.0),
+            logging.DEBUG,
+            "failed to acquire orders after 2 s: timeout, owner me",
+        ),
+        (NodeDown("", "", "redis://a:1", "refused"), logging.WARNING, "node redis://a:1 is down: refused"),
+        (NodeUp("", "", "redis://a:1"), logging.INFO, "node redis://a:1 is up again"),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_event_is_one_log_line_with_the_event_itself_in_extra(
+def test_an_event_is_one_log_line_with_its_name_in_extra(
     event: Event, level: int, line: str, heard: list[logging.LogRecord]
 ) -> None:
     Events().emit(event)
     (record,) = heard
     assert record.levelno == level
     assert record.name == "holdtight"
-    assert vars(record)["holdtight"] is event
     assert record.getMessage().startswith(line)
     assert "\n" not in record.getMessage()
-    prefixed = {f"holdtight_{word}": value for word, value in event.as_dict().items()}
-    assert prefixed.items() <= vars(record).items()
-    assert prefixed["holdtight_event"] == type(event).__name__
-    assert logging.Formatter("%(name)s %(holdtight_name)s").format(record) == f"holdtight {event.name}"
+    assert vars(record)["lock_event"] == type(event).__name__
+
+
+OWNER = "KIwfa0AQEEFctCj0SFu94hQ4uZKl6krI"
+OF: Any = {"kind": Kind.SHARED, "template": "ord*"}
+WHOSE = {"lock_name": "orders", "lock_kind": "shared", "lock_owner": "KIwfa0AQEEF"}
+
+
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [
+        (Acquired("orders", OWNER, 7, 0.5, **OF), WHOSE | {"lock_fence": 7, "lock_waited": 0.5}),
+        (Waited("orders", OWNER, 0.5, True, **OF), WHOSE | {"lock_waited": 0.5}),
+        (Failed("orders", "", "deadlock", 0.0, kind=Kind.MULTI), {"lock_reason": "deadlock", "lock_kind": "multi"}),
+        (
+            Lost("orders", OWNER, 7, LossReason.TAKEN, 1.5, **OF),
+            WHOSE | {"lock_fence": 7, "lock_reason": "taken", "lock_held": 1.5},
+        ),
+        (ReleaseFailed("orders", OWNER, 7, "down", **OF), WHOSE | {"lock_fence": 7, "lock_reason": "down"}),
+        (NodeDown("", "", "redis://a:1", "refused"), {"lock_node": "redis://a:1", "lock_reason": "refused"}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_log_record_has_flat_fields_that_go_to_json(
+    event: Event, fields: dict[str, object], heard: list[logging.LogRecord]
+) -> None:
+    Events().emit(event)
+    (record,) = heard
+    extra = {word: value for word, value in vars(record).items() if word not in vars(logging.makeLogRecord({}))}
+    del extra["message"]
+    more = {"lock_name": "orders", "lock_waited": 0.0} if isinstance(event, Failed) else {}
+    assert json.loads(json.dumps(extra)) == {"lock_event": type(event).__name__, **fields, **more}
 
 
 @pytest.mark.parametrize("cls", [cls for cls in EVENTS if cls is not Event], ids=lambda cls: str(cls.__name__))
 def test_every_event_has_a_line_of_its_own_and_goes_to_json(cls: type[Event], heard: list[logging.LogRecord]) -> None:
     values: dict[str, Any] = {"str": "x", "int": 7, "float": float("inf"), "bool": True, "LossReason": LossReason.TAKEN}
+    values["kind"] = Kind.EXCLUSIVE
     hints = typing.get_type_hints(cls)
-    given = {word: values.get(getattr(hint, "__name__", ""), ("a", "b")) for word, hint in hints.items()}
+    given = {
+        word: values.get(word, values.get(getattr(hint, "__name__", ""), ("a", "b"))) for word, hint in hints.items()
+    }
     event = cls(**given)
     Events().emit(event)
     (record,) = heard
@@ -319,3 +363,24 @@ def _exit() -> None:
 
 def _no_threads_left(self: Any) -> None:
     raise RuntimeError("can't start new thread")
+
+
+# What nobody hears of.
+
+
+def test_several_locks_at_once_make_no_events_while_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Event] = []
+
+    def make(*args: Any, **fields: Any) -> Event:
+        made.append(Acquired(*args, **fields))
+        return made[-1]
+
+    monkeypatch.setattr(module, "Acquired", make)
+    with Locks("memory://of-events") as locks:
+        with locks.multi("a", "b"):
+            pass
+        assert made == []
+        locks.events.subscribe(lambda event: None)
+        with locks.multi("a", "b"):
+            pass
+        assert len(made) == 2

@@ -10,7 +10,7 @@ import pytest
 from holdtight import Locks, LossReason
 from holdtight.base.breaker import Breaker
 from holdtight.base.plan import LinkDown
-from holdtight.base.values import owner_text
+from holdtight.base.values import Kind, owner_text
 from holdtight.events import Event, HeldLong
 from holdtight.grants.quorum_tenure import FirstCharge, NodeCharge, QuorumTenure
 from holdtight.stores.redis.quorum_store import VoteReplies
@@ -259,7 +259,7 @@ def test_a_grant_that_is_renewed_for_ten_ttls_is_told_of_once(locks: Any, clock:
             tenure.renewed_on(node, clock.now, 10.0)
         if seconds < 99:
             assert told == []
-    assert told == [HeldLong("a", owner_text(OWNER), 7, 102.0)]
+    assert told == [HeldLong("a", owner_text(OWNER), 7, 102.0, kind=Kind.EXCLUSIVE)]
     tenure.ended = True
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdtight import NotOwner, Unavailable
 from holdtight.base import callbacks, process
-from holdtight.base.values import LossReason, owner_text
+from holdtight.base.values import Kind, LossReason, owner_text
 from holdtight.events import HeldLong, Lost, RenewalFailed, Renewed
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.keeper import keeper as keeper_module
@@ -48,7 +48,7 @@ def test_the_first_look_after_a_long_pause_finds_it_lost(world: World) -> None:
     assert tenure.reason is LossReason.EXPIRED
     assert tenure.remaining() == 0.0
     held = tenure.deadline - tenure.since
-    assert world.seen == [Lost("orders", world.lease(tenure).owner, 7, LossReason.EXPIRED, held)]
+    assert world.seen == [Lost("orders", world.lease(tenure).owner, 7, LossReason.EXPIRED, held, kind=Kind.EXCLUSIVE)]
 
 
 def test_a_deadline_after_unanswered_renewals_is_unreachable(world: World) -> None:
@@ -320,7 +320,7 @@ def test_a_grant_that_is_renewed_for_ten_ttls_is_told_of_once(world: World) -> N
     for seconds in range(102, 300, 3):
         world.now = 1000.0 + seconds
         tenure.renewed(world.now, 10.0)
-    assert held_long(world) == [HeldLong("orders", owner_text(tenure.owner), 7, 102.0)]
+    assert held_long(world) == [HeldLong("orders", owner_text(tenure.owner), 7, 102.0, kind=Kind.EXCLUSIVE)]
 
 
 def test_a_lease_that_is_renewed_by_hand_alone_does_not_hang(world: World) -> None:

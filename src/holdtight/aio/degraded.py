@@ -32,7 +32,7 @@ async def without_the_server(
     else:
         lease = Open(lock).lease(owner)
         lock.see_to(lease, who)
-    await lease.tell(locks.report_degraded, lock.name, lease.tenure.owner, how, error)
+    await lease.tell(locks.report_degraded, lock, lease.tenure.owner, how, error)
     return lease
 
 

@@ -144,7 +144,7 @@ class AsyncLease(BaseLease, AsyncOnly):
         lease = await self.lock.downgrade(self.tenure)
         self._downgraded(lease)
         if not lease.degraded:
-            await lease.tell(self.lock.report_downgraded, self.tenure, lease.fence)
+            await lease.tell(self.lock.report_downgraded, self.tenure, lease.tenure)
         return lease
 
     async def leave(self) -> LeaseLost | None:

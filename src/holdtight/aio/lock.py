@@ -22,7 +22,7 @@ from holdtight.clients.lock import BaseLock
 from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.core.ending import release
-from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
+from holdtight.errors import LockTimeout, NotOwner, Unavailable
 from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure
@@ -80,8 +80,8 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         who = identity()
         if who.stack or who.grants:
             try:
-                held = self.entered_by(who)
-            except DeadlockDetected:
+                held = self.entered_by(who, 0.0)
+            except LockTimeout:
                 return None
             if held is not None:
                 return AsyncLease.again(self, held, who)
@@ -132,9 +132,11 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             return await self._slowly(
                 transport, connection, owner, wait, started, down, marker_for(limit), who, or_none
             )
-        except BaseException:
+        except BaseException as error:
+            asking = self.asking(owner, wait, started, or_none=or_none)
             with Driver(transport, connection) as driver:
-                await driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), marker_for(limit)))
+                await driver.run(abandon(asking, marker_for(limit)))
+            locks.report_failure(self.terms, asking, error)
             raise
         if reply.__class__ is not bytes:
             answer: Answer | None
@@ -167,8 +169,8 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
                 self.terms.runtime.keeper.arm(lane, due)
         if self.terms.unusual:
             self.see_to(lease, who)
-        if locks.events.loud:
-            await lease.tell(locks.report_quick_grant, self._name, owner, fence)
+        if locks.events.active:
+            await lease.tell(locks.report_quick_grant, tenure, started)
         return lease
 
     async def _slowly(
@@ -185,21 +187,23 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
     ) -> AsyncLease | None:
         """All other cases: no connection yet, the lock is held, or the server has a problem."""
         locks = self._locks
-        if first is None and not limit:
-            locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
         asking = self.asking(owner, wait, started, who, or_none=or_none)
         try:
+            if first is None and not limit:
+                locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
             with Driver(transport, connection) as driver:
                 granted = await driver.run(acquire(asking, first, limit))
         except BaseException as error:
-            locks.report_failure(asking, error)
-            if not may_degrade(locks.settings, error):
+            degrades = may_degrade(locks.settings, error)
+            locks.report_failure(self.terms, asking, error, degrades=degrades)
+            if not degrades:
                 raise
             return await without_the_server(self, error, owner, asking.wait_left(), who, or_none)
         if granted is None:
+            locks.report_failure(self.terms, asking, None)
             return None
         lease = self.granted(transport, owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
-        await lease.tell(locks.report_grant, asking, granted.grant)
+        await lease.tell(locks.report_grant, lease.tenure, asking, granted.grant)
         return lease
 
     def granted(
@@ -240,8 +244,8 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         elif reply != 1:
             await self._give_back_slowly(transport, tenure, reply)
             return
-        if locks.events.wanted:
-            locks.report_release(tenure)
+        locks.events.refresh()
+        locks.report_release(tenure)
 
     async def _give_back_slowly(self, transport: Transport, tenure: Tenure, first: Any) -> None:
         locks = self._locks
@@ -255,11 +259,11 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             self.let_go(tenure)
             raise
         if reason is not None:
-            tenure.reason = reason
+            tenure.lost_at_release(reason)
             raise NotOwner.on("release", self._name, reason)
         self.handed_on(tenure)
-        if locks.events.wanted:
-            locks.report_release(tenure)
+        locks.events.refresh()
+        locks.report_release(tenure)
 
     async def downgrade(self, tenure: Tenure) -> AsyncLease:
         """Returns the read lease that replaces the write lease."""
@@ -327,7 +331,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         except asyncio.CancelledError:
             self.let_go(tenure)
             raise
-        if answer != 1 or self._locks.events.loud:
+        if answer != 1 or self._locks.events.active:
             await self._finish_giving_back(lease, answer, error)
 
     def _give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
@@ -360,7 +364,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         if first == 3:
             self.handed_on(lease.tenure)
         if first in (1, 3):
-            return self._locks.report_release(lease.tenure) if self._locks.events.loud else None
+            return self._locks.report_release(lease.tenure) if self._locks.events.active else None
         try:
             await self._give_back_slowly(self._locks.transport(), lease.tenure, first)
         except NotOwner as failure:

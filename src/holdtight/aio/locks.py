@@ -271,6 +271,6 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop, AsyncOnly):
         owner = self.client.owner()
         grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
         lease = lock.granted(self.transport(), owner, grant.fence, grant.sent, 0, identity())
-        if self.events.wanted:
-            await lease.tell(self.report_quick_grant, detached.name, owner, grant.fence)
+        self.events.refresh()
+        await lease.tell(self.report_quick_grant, lease.tenure, grant.sent)
         return lease

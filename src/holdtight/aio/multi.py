@@ -14,7 +14,7 @@ from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, task_identity
 from holdtight.base.values import LockInfo
 from holdtight.base.wrong_with import AsyncOnly
-from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
+from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, combined
 from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
@@ -139,7 +139,11 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator, AsyncOnly):
         clock = self._locks.place.clock
         started = clock()
         if self.can_be_one_step and not self.entered_by(who):
-            granted = await self._at_once(who)
+            try:
+                granted = await self._at_once(who, started)
+            except BaseException as error:
+                self.report_failed(started, wait, error)
+                raise
             if granted is not None:
                 return granted
         leases: list[AsyncLease] = []
@@ -152,13 +156,13 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator, AsyncOnly):
                     return None
                 leases.append(lease)
                 who.enter_block(part.key, lease)
-            check_parts(leases)
+            self.check_parts(leases, started, wait)
         except BaseException:
             await self._give_up(leases, who)
             raise
         return tuple(leases)
 
-    async def _at_once(self, who: Identity) -> tuple[AsyncLease, ...] | None:
+    async def _at_once(self, who: Identity, started: float) -> tuple[AsyncLease, ...] | None:
         """Takes all parts with one request, if all are free and have no waiters."""
         locks = self._locks
         locks.check_open()
@@ -173,8 +177,9 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator, AsyncOnly):
             leases.append(lease)
             who.enter_block(part.key, lease)
         try:
-            for lease in leases:
-                locks.report_quick_grant(lease.name, owner, lease.fence)
+            locks.events.refresh()
+            for lease in leases if locks.events.active else ():
+                locks.report_quick_grant(lease.tenure, started)
         except BaseException:  # raised by a subscriber
             await self._give_up(leases, who)
             raise

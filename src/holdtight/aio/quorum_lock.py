@@ -70,8 +70,8 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         tenure.keep(started)
         if self.terms.unusual:
             self.see_to(lease, who)
-        if locks.events.loud:
-            await lease.tell(locks.report_quick_grant, self._name, owner, fence)
+        if locks.events.active:
+            await lease.tell(locks.report_quick_grant, tenure, started)
         return lease
 
     def _transport(self) -> QuorumTransport:
@@ -86,14 +86,12 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         poll.begin(found)
         with self._driver() as driver:
             await driver.run(poll.undo())
-        self._locks.report_failure(asking, error)
+        self._locks.report_failure(self.terms, asking, error)
 
     async def _by_plan(
         self, begun: Round | None, started: float, wait: float | None, who: Identity, or_none: bool
     ) -> AsyncLease | None:
         locks = self._locks
-        if begun is None:
-            locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
         asking, poll = self.poll(wait, or_none, started)
         self.doubt_oneself(asking, who)
         if begun is not None:
@@ -101,18 +99,21 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
             poll.begin(begun)
         with self._driver() as driver:
             try:
+                if begun is None:
+                    locks.check_open()  # after a request was sent, the plan checks this, so that it can undo it
                 granted = await driver.run(acquire(asking))
             except BaseException as error:
-                locks.report_failure(asking, error)
+                locks.report_failure(self.terms, asking, error)
                 raise
         if granted is None:
+            locks.report_failure(self.terms, asking, None)
             return None
         tenure = self.tenure_of(asking, poll, granted.grant, locks.transport().deliver)
         lease = AsyncLease(self, tenure)
         tenure.keep(granted.grant.sent)
         if self.terms.unusual:
             self.see_to(lease, who)
-        await lease.tell(locks.report_grant, asking, granted.grant)
+        await lease.tell(locks.report_grant, tenure, asking, granted.grant)
         return lease
 
     async def give_back(self, tenure: Tenure) -> None:

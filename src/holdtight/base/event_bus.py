@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdtight.base.callbacks import get_logger, is_logged, tell
+from holdtight.base.values import Owner
 
 if TYPE_CHECKING:
     from holdtight.events import Event
@@ -15,22 +16,32 @@ if TYPE_CHECKING:
 __all__ = ["Events"]
 
 Subscriber = Callable[[Any], object]
-_DEBUG, _WARNING = 10, 30  # the values of logging, which may not be loaded
-_LOUD = frozenset(
-    {
+_DEBUG, _INFO, _WARNING = 10, 20, 30  # the values of logging, which may not be loaded
+_LEVELS = dict.fromkeys(
+    (
         *("Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"),
-        "HeldLong",
-    }
-)
+        *("HeldLong", "NodeDown"),
+    ),
+    _WARNING,
+) | {"NodeUp": _INFO}
+"""All other events are logged at DEBUG."""
 
 
 class Events:
-    """The type of `locks.events`. While nothing listens, `loud` is False and the hot path creates no events."""
+    """The type of `locks.events`. While nothing listens, `loud` is False and the hot path creates no events.
+
+    A recorder (ops/recorder.py) is no subscriber: it gets tuples, which cost a tenth of an event, and it leaves `loud`
+    alone, because a caller that is loud takes no short cuts. `active` is True if anything listens or records."""
+
+    record: Callable[[tuple[Any, ...]], None] | None = None
+    """Takes a record, whose forms are in base/records.py; None if nothing records."""
 
     def __init__(self, tell: Callable[..., None] = tell) -> None:
         self._tell = tell
         self.subscribers: tuple[Subscriber, ...] = ()
-        self.loud = False
+        self.loud = self.active = False
+        self.waiting: dict[Owner, Any] = {}
+        """The lock objects of callers that wait in line, by the owner of the acquisition; only while `active`."""
         self._late_until = 0.0
         self._changing = threading.Lock()
         self.refresh()
@@ -38,6 +49,7 @@ class Events:
     def refresh(self) -> None:
         """Updates `loud`. Called now and then, not for every lock: checking the log level costs time."""
         self.loud = bool(self.subscribers) or is_logged(_DEBUG)
+        self.active = self.loud or self.record is not None
 
     def subscribe(self, function: "Callable[[Event], object]") -> Callable[[], None]:
         """Calls `function` with every later event. Returns a function that ends the subscription. Raises TypeError if
@@ -80,10 +92,16 @@ class Events:
 
         self.emit(KeeperLate("", "", by))
 
+    def tell_node(self, node: str, cause: str | None) -> None:
+        """Called where connections are made: the server `node` is down for a `cause`, or up again (None)."""
+        from holdtight.events import NodeDown, NodeUp
+
+        self.emit_later(NodeUp("", "", node) if cause is None else NodeDown("", "", node, cause))
+
     def emit(self, event: "Event") -> None:
         """Logs the event and calls the subscribers, in this thread."""
         kind = type(event).__name__
-        level = _WARNING if kind in _LOUD else _DEBUG
+        level = _LEVELS.get(kind, _DEBUG)
         if is_logged(level):
             from holdtight.base.showing import log_line
 

@@ -114,6 +114,8 @@ _LINES = {
     "Acquired": f"acquired %(name)s after %(waited)s, {_WHOSE}",
     "Waited": "waited %(seconds)s for %(name)s, acquired: %(acquired)s, owner %(owner)s",
     "TimedOut": "timed out on %(name)s after %(waited)s, holder %(holder)s, owner %(owner)s",
+    "Queued": "queued for %(name)s at position %(position)s, holder %(holder)s, owner %(owner)s",
+    "Failed": "failed to acquire %(name)s after %(waited)s: %(reason)s, owner %(owner)s",
     "DeadlockFound": "deadlock on %(name)s after %(waited)s: %(cycle)s, owner %(owner)s",
     "Renewed": f"renewed %(name)s: %(remaining)s left, {_WHOSE}",
     "RenewalFailed": f"renewal of %(name)s failed: %(cause)s; %(remaining)s left, {_WHOSE}",
@@ -126,17 +128,31 @@ _LINES = {
     "Degraded": "degraded %(name)s: %(how)s, without the server: %(cause)s, owner %(owner)s",
     "ReleaseFailed": f"release of %(name)s failed: %(cause)s; it ends with its ttl, {_WHOSE}",
     "PreviousExpired": "previous holder of %(name)s never released it: %(previous)s, owner %(owner)s",
+    "NodeDown": "node %(node)s is down: %(cause)s",
+    "NodeUp": "node %(node)s is up again",
 }
+_EXTRA = {
+    **{
+        word: f"lock_{word}" for word in ("event", "name", "kind", "owner", "fence", "waited", "held", "reason", "node")
+    },
+    "seconds": "lock_waited",
+    "cause": "lock_reason",
+}
+"""The fields of a log record, by those of the event. Flat and few: a log has one column for each."""
+_OWNER_SHOWN = 11
+"""So many characters of an owner tell the client: they hold its id."""
 _SECONDS = frozenset({"waited", "seconds", "held", "late", "remaining"})
 
 
 def log_line(event: "Event") -> tuple[str, dict[str, str], dict[str, Any]]:
     """The template of the line, which is the same for all events of a kind; what it is filled with; and `extra`, whose
-    words have a prefix because a log record has a `name` of its own."""
+    words have a prefix because a log record has a `name` of its own. `extra` has what applies, as JSON takes it."""
     fields = event_dict(event)
-    extra = {f"holdtight_{word}": value for word, value in fields.items()}
     filled = {word: _in_a_line(word, getattr(event, word, value)) for word, value in fields.items()}
-    return _LINES.get(fields["event"], "%(event)s %(name)s"), filled, {"holdtight": event, **extra}
+    extra = {_EXTRA[word]: value for word, value in fields.items() if word in _EXTRA and value not in (None, "")}
+    if "lock_owner" in extra:
+        extra["lock_owner"] = extra["lock_owner"][:_OWNER_SHOWN]
+    return _LINES.get(fields["event"], "%(event)s %(name)s"), filled, extra
 
 
 def _in_a_line(word: str, value: Any) -> str:

@@ -68,6 +68,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         self.events = Events(here.tell)
         for place in self._places():
             place.refreshers.append(self.events.refresh)
+            place.tell_node = self.events.tell_node
         self._cache: dict[object, Any] = {}
         self._terms: dict[object, LockTerms] = {}
         """By the options as they were given, or by Options."""

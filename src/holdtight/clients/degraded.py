@@ -35,7 +35,14 @@ def stand_in_settings(locks: "BaseLocks[Any]") -> "Settings":
 def open_tenure(lock: "BaseLock", deliver: Any, owner: Owner, now: float) -> Tenure:
     """A tenure without any server's consent. It ends at max_hold, or never."""
     options = lock.options
-    terms = Terms(lock.terms.shape, lock.terms.place, lock.terms.events, renew=False, max_hold=options.max_hold)
+    terms = Terms(
+        lock.terms.shape,
+        lock.terms.place,
+        lock.terms.events,
+        renew=False,
+        max_hold=options.max_hold,
+        template=options.template,
+    )
     tenure = Tenure(terms, lock.prepared, deliver, owner, 0, now, 0)
     tenure.deadline = float("inf") if tenure.hold_until is None else tenure.hold_until
     return tenure
@@ -45,5 +52,5 @@ def end_open_tenure(tenure: Tenure, locks: "BaseLocks[Any]") -> None:
     tenure.place.runtime.keeper.drop(tenure)
     tenure.lost()
     tenure.ended = True
-    if locks.events.wanted:
-        locks.report_release(tenure)
+    locks.events.refresh()
+    locks.report_release(tenure)

@@ -74,8 +74,8 @@ class BaseLock(PublicLock):
     def report_detached(self, tenure: Tenure) -> None:
         self._locks.report_detached(tenure)
 
-    def report_downgraded(self, tenure: Tenure, fence: int) -> None:
-        self._locks.report_downgraded(tenure, fence)
+    def report_downgraded(self, tenure: Tenure, reading: Tenure) -> None:
+        self._locks.report_downgraded(tenure, reading)
 
     def let_go(self, tenure: Tenure) -> None:
         """Ends the tenure here and leaves its release to the keeper: the caller does not wait for an answer."""
@@ -131,6 +131,8 @@ class BaseLock(PublicLock):
         )
         if who is not None:
             self.doubt_oneself(asking, who)
+        if locks.events.active:
+            locks.expect_wait(self, asking)
         return asking
 
     def doubt_oneself(self, asking: Asking, who: Identity) -> None:
@@ -211,11 +213,11 @@ class BaseLock(PublicLock):
         if tenure.kind is Kind.PERMITS:
             return None  # the server refuses this and explains why
         if self.options.kind is Kind.EXCLUSIVE and tenure.kind is Kind.SHARED:
-            raise refusals.upgrade(self._name, who.what)
+            raise self._refused(refusals.upgrade(self._name, who.what), wait)
         if not self.options.reentrant:
-            raise self._held_by(who, tenure, wait)
+            raise self._refused(self._held_by(who, tenure, wait), wait)
         if tenure.lost():
-            raise LeaseLost.because(tenure.name, tenure.reason, tenure.fence)
+            raise self._refused(LeaseLost.because(tenure.name, tenure.reason, tenure.fence), wait)
         return tenure
 
     def _not_more_than_there_are(self, who: Identity, wait: float | None) -> None:
@@ -223,7 +225,12 @@ class BaseLock(PublicLock):
         ours = [lease.tenure for key, lease in who.stack if key == self.key]
         held = [each for each in ours if each.kind is Kind.PERMITS and each.alive]
         if sum(each.prepared.claim.n for each in held) + self.options.n > self.options.permits:
-            raise self._held_by(who, held[-1], wait)
+            raise self._refused(self._held_by(who, held[-1], wait), wait)
+
+    def _refused(self, error: LockError, wait: float | None) -> LockError:
+        """Reports an acquisition that ends before anything was sent."""
+        self._locks.report_failed(self.terms, self._name, "", self.terms.clock(), wait, error)
+        return error
 
     def _held_by(self, who: Identity, tenure: Tenure, wait: float | None) -> LockError:
         """The error for a caller that holds the lock itself, in a block."""

@@ -64,6 +64,19 @@ class BaseMulti(PublicLock, Generic[L]):
             self._locks.took(tenure.name, tenure, who)
         return lease
 
+    def report_failed(self, started: float, wait: float | None, error: BaseException) -> None:
+        """Reports a failure that concerns no single part; a part reports its own."""
+        self._locks.report_failed(None, self.name, "", started, wait, error)
+
+    def check_parts(self, leases: list[Any], started: float, wait: float | None) -> None:
+        """Raises LeaseLost if a part was lost while the others were waited for."""
+        try:
+            for lease in leases:
+                cast(BaseLease, lease).check()
+        except LeaseLost as loss:
+            self.report_failed(started, wait, loss)
+            raise
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
@@ -253,9 +266,3 @@ class MultiLeaseMixin:
     def _what(self) -> str:
         count = len(self.parts)
         return f"{count} lock{'s'[: count > 1]}{' degraded' if self.degraded else ''}"
-
-
-def check_parts(leases: list[Any]) -> None:
-    """Raises LeaseLost if a part was lost while the others were waited for."""
-    for lease in leases:
-        cast(BaseLease, lease).check()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from holdtight.base import process, refusals
 from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, ServerSaid
-from holdtight.base.values import Denied, Grant, Guarded, LossReason, owner_text
+from holdtight.base.values import Denied, Grant, Guarded, LossReason
 from holdtight.clients.terms import LockTerms
 from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
@@ -108,16 +108,14 @@ class QuorumLockMixin:
 
     def released(self, tenure: QuorumTenure, reason: LossReason | None) -> None:
         if reason is not None:
-            tenure.reason = reason
+            tenure.lost_at_release(reason)
             raise NotOwner.on("release", self._name, reason)
-        if self._locks.events.wanted:
-            self._locks.report_release(tenure)
+        self._locks.events.refresh()
+        self._locks.report_release(tenure)
 
     def not_released(self, tenure: QuorumTenure, error: LinkDown | ServerSaid) -> LockError:
         """The keeper already has the nodes that did not get the release."""
-        from holdtight.events import ReleaseFailed
-
-        self._locks.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
+        self._locks.report_release_failed(tenure, error)
         return cast(LockError, self._locks.place.meaning(error, self._name))
 
     def let_go(self, tenure: Tenure) -> None:

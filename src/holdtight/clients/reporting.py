@@ -1,12 +1,14 @@
-"""Reports what happens to a client's locks as events, from the thread in which it happens."""
+"""Reports what happens to a client's locks, from the thread in which it happens: as events, and as records."""
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from holdtight.base.event_bus import Events
 from holdtight.base.plan import LinkDown, ServerSaid
-from holdtight.base.values import Grant, Owner, owner_text
+from holdtight.base.records import DEGRADED, ENDED, EXPIRED, FAILED, GRANTED, RELEASE_FAILED
+from holdtight.base.values import Grant, Kind, Owner, Queued, owner_text
 from holdtight.errors import DeadlockDetected, LockError, LockTimeout, quotable
-from holdtight.grants.tenure import Tenure
+from holdtight.grants.tenure import Tenure, Terms
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Place, Prepared
 
@@ -15,9 +17,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Reports"]
 
+_REASONS = {
+    "LOCK_TIMEOUT": "timeout",
+    "CONNECTION_LOST": "unavailable",
+    "QUORUM_NOT_REACHED": "unavailable",
+    "QUEUE_FULL": "queue_full",
+    "DEADLOCK": "deadlock",
+    "NOT_PERMITTED": "not_permitted",
+    "OUT_OF_MEMORY": "out_of_memory",
+    "CLOCK_DRIFT": "clock_drift",
+}
+
 
 class Reports:
-    """The part of a client that emits events."""
+    """The part of a client that emits events and records."""
 
     events: Events
     place: Place
@@ -25,72 +38,174 @@ class Reports:
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         raise NotImplementedError
 
-    def report_grant(self, asking: "Asking", grant: Grant) -> None:
-        if grant.expired is None and not self.events.loud:
+    # Acquiring.
+
+    def expect_wait(self, lock: Any, asking: "Asking") -> None:
+        """Has the wait loop tell of the place in line."""
+        asking.tell_queued = partial(self._report_queued, lock, asking)
+
+    def _report_queued(self, lock: Any, asking: "Asking", queued: Queued) -> None:
+        events = self.events
+        if events.record is not None:
+            events.waiting[asking.owner] = lock
+        if events.loud:
+            from holdtight import events as kinds
+
+            holder = owner_text(queued.holder) if queued.holder else None
+            events.emit(kinds.Queued(*_about(asking), queued.position, holder, **_of(lock.terms)))
+
+    def report_quick_grant(self, tenure: Tenure, started: float) -> None:
+        """Reports a grant that took no wait in line."""
+        events = self.events
+        if events.record is not None:
+            events.record((GRANTED, tenure, started, self.place.clock(), False))
+        if events.loud:
+            from holdtight.events import Acquired
+
+            events.emit(Acquired(tenure.name, owner_text(tenure.owner), tenure.fence, 0.0, **_of(tenure.terms)))
+
+    def report_grant(self, tenure: Tenure, asking: "Asking", grant: Grant) -> None:
+        events = self.events
+        if events.record is not None:
+            events.waiting.pop(asking.owner, None)
+            events.record((GRANTED, tenure, asking.started, self.place.clock(), asking.queued))
+            if grant.expired is not None:
+                events.record((EXPIRED, tenure))
+        if grant.expired is None and not events.loud:
             return
         from holdtight.events import Acquired, PreviousExpired, Waited
 
-        name, owner = asking.question.claim.name, owner_text(asking.owner)
+        name, owner, of = tenure.name, owner_text(tenure.owner), _of(tenure.terms)
         if grant.expired is not None:
-            self.events.emit(PreviousExpired(name, owner, owner_text(grant.expired)))
-        if self.events.wanted:
+            events.emit(PreviousExpired(name, owner, owner_text(grant.expired), **of))
+        if events.wanted:
             waited = max(0.0, grant.sent - asking.started)
             if asking.queued:
-                self.events.emit(Waited(name, owner, waited, True))
-            self.events.emit(Acquired(name, owner, grant.fence, waited))
+                events.emit(Waited(name, owner, waited, True, **of))
+            events.emit(Acquired(name, owner, grant.fence, waited, **of))
 
-    def report_failure(self, asking: "Asking", error: BaseException) -> None:
-        if not self.events.wanted and not isinstance(error, DeadlockDetected):
+    def report_failure(
+        self, terms: Terms, asking: "Asking", error: BaseException | None, *, degrades: bool = False
+    ) -> None:
+        """Reports the end of a wait without a grant. `error` is None for a caller that gets None. If the client
+        `degrades`, the caller may still get a lease."""
+        if self.events.record is not None:
+            self.events.waiting.pop(asking.owner, None)
+        self.events.refresh()
+        if not self.events.active and not isinstance(error, DeadlockDetected):
             return
         from holdtight.events import DeadlockFound, TimedOut, Waited
 
-        name, owner, waited = asking.question.claim.name, owner_text(asking.owner), self.place.clock() - asking.started
+        name, owner = _about(asking)
+        of, waited = _of(terms), self.place.clock() - asking.started
         if isinstance(error, DeadlockDetected):
-            self.events.emit(DeadlockFound(name, owner, waited, error.cycle))
-        if isinstance(error, LockTimeout):
-            self.events.emit(TimedOut(name, owner, waited, error.holder.owner if error.holder else None))
-        if asking.queued:
-            self.events.emit(Waited(name, owner, waited, False))
+            self.events.emit(DeadlockFound(name, owner, waited, error.cycle, **of))
+        if self.events.loud:
+            if isinstance(error, LockTimeout):
+                holder = error.holder.owner if error.holder else None
+                self.events.emit(TimedOut(name, owner, waited, holder, **of))
+            if asking.queued:
+                self.events.emit(Waited(name, owner, waited, False, **of))
+        if not degrades:
+            self.report_failed(terms, name, owner, asking.started, asking.wait, error, queued=asking.queued)
 
-    def report_quick_grant(self, name: str, owner: Owner, fence: int) -> None:
-        from holdtight.events import Acquired
-
-        self.events.emit(Acquired(name, owner_text(owner), fence, 0.0))
-
-    def report_release(self, tenure: Tenure) -> None:
-        from holdtight.events import Released
-
-        held = self.place.clock() - tenure.since
-        self.events.emit(Released(tenure.name, owner_text(tenure.owner), tenure.fence, held))
-
-    def report_detached(self, tenure: Tenure) -> None:
-        if not self.events.wanted:
+    def report_failed(
+        self,
+        terms: Terms | None,
+        name: str,
+        owner: str,
+        started: float,
+        wait: float | None,
+        error: BaseException | None,
+        *,
+        queued: bool = False,
+    ) -> None:
+        """Reports an acquisition without a lease. A multi-lock has no terms."""
+        events = self.events
+        events.refresh()
+        if not events.active:
             return
-        from holdtight.events import Detached
+        code, reason, now = getattr(error, "code", None), _reason(error, wait), self.place.clock()
+        if events.record is not None:
+            events.record((FAILED, terms, name, owner, started, now, queued, reason, code))
+        if events.loud:
+            from holdtight.events import Failed
 
-        held = self.place.clock() - tenure.since
-        self.events.emit(Detached(tenure.name, owner_text(tenure.owner), tenure.fence, held))
+            of = {"kind": Kind.MULTI} if terms is None else _of(terms)
+            events.emit(Failed(name, owner, reason, max(0.0, now - started), **of))
 
-    def report_downgraded(self, tenure: Tenure, fence: int) -> None:
-        if not self.events.wanted:
-            return
-        from holdtight.events import Downgraded
-
-        held = self.place.clock() - tenure.since
-        self.events.emit(Downgraded(tenure.name, owner_text(tenure.owner), fence, held))
-
-    def report_degraded(self, name: str, owner: Owner, how: str, cause: BaseException) -> None:
+    def report_degraded(self, lock: Any, owner: Owner, how: str, cause: BaseException) -> None:
         from holdtight.events import Degraded
 
-        self.events.emit(Degraded(name, owner_text(owner), how, quotable(cause)))
+        if self.events.record is not None:
+            self.events.record((DEGRADED, lock.terms, lock.name, how))
+        self.events.emit(Degraded(lock.name, owner_text(owner), how, quotable(cause), **_of(lock.terms)))
+
+    # Ending.
+
+    def report_release(self, tenure: Tenure) -> None:
+        """Called only if the events are `active`, for speed."""
+        events, now = self.events, self.place.clock()
+        if events.record is not None:
+            events.record((ENDED, tenure, now, "released"))
+        if events.loud:
+            from holdtight.events import Released
+
+            held = now - tenure.since
+            events.emit(Released(tenure.name, owner_text(tenure.owner), tenure.fence, held, **_of(tenure.terms)))
+
+    def report_detached(self, tenure: Tenure) -> None:
+        events, now = self.events, self.place.clock()
+        if events.record is not None:
+            events.record((ENDED, tenure, now, "detached"))
+        if events.wanted:
+            from holdtight.events import Detached
+
+            held = now - tenure.since
+            events.emit(Detached(tenure.name, owner_text(tenure.owner), tenure.fence, held, **_of(tenure.terms)))
+
+    def report_downgraded(self, tenure: Tenure, reading: Tenure) -> None:
+        """`tenure` ended as that of a writer, and goes on as `reading`."""
+        events, now = self.events, self.place.clock()
+        if events.record is not None:
+            events.record((ENDED, tenure, now, "downgraded", reading))
+        if events.wanted:
+            from holdtight.events import Downgraded
+
+            held = now - tenure.since
+            events.emit(Downgraded(tenure.name, owner_text(tenure.owner), reading.fence, held, **_of(tenure.terms)))
 
     def report_no_release(
         self, prepared: Prepared, tenure: Tenure, error: LinkDown | ServerSaid, marker: int
     ) -> LockError:
         """The release failed or was not answered. The keeper retries for a while; after that the ttl ends the grant."""
-        from holdtight.events import ReleaseFailed
-
         step = prepared.withdraw_step(tenure.owner, marker=marker)
         self.place.runtime.keeper.ask(DeferredUndo(self.place, step))
-        self.events.emit(ReleaseFailed(tenure.name, owner_text(tenure.owner), tenure.fence, str(error)))
+        self.report_release_failed(tenure, error)
         return self.meaning(error, tenure.name)
+
+    def report_release_failed(self, tenure: Tenure, error: LinkDown | ServerSaid) -> None:
+        from holdtight.events import ReleaseFailed
+
+        if self.events.record is not None:
+            self.events.record((RELEASE_FAILED, tenure, self.place.clock()))
+        name, owner, of = tenure.name, owner_text(tenure.owner), _of(tenure.terms)
+        self.events.emit(ReleaseFailed(name, owner, tenure.fence, str(error), **of))
+
+
+def _about(asking: "Asking") -> tuple[str, str]:
+    return asking.question.claim.name, owner_text(asking.owner)
+
+
+def _of(terms: Terms) -> dict[str, Any]:
+    """The fields that all events about a lock have."""
+    return {"kind": terms.kind, "template": terms.template}
+
+
+def _reason(error: BaseException | None, wait: float | None) -> str:
+    """The reason for an acquisition without a lease, as `Failed` tells it."""
+    if error is None or (wait == 0 and isinstance(error, LockTimeout)):
+        return "busy"
+    if not isinstance(error, Exception):
+        return "cancelled"
+    return _REASONS.get(getattr(error, "code", ""), "error")

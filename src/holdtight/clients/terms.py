@@ -31,6 +31,7 @@ class LockTerms(Terms):
             renew=options.renew,
             max_hold=options.max_hold,
             warn_after=options.warn_after,
+            template=options.template,
         )
         self.options = options
         self.wait = options.wait

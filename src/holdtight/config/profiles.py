@@ -56,7 +56,7 @@ class Profile(NamedTuple):
     warn_after: "Duration | None" = None
 
 
-_PLAIN = Profile()
+_PLAIN: tuple[str | None, Profile] = (None, Profile())
 
 
 def check_profiles(profiles: object) -> tuple[tuple[str, Profile], ...]:
@@ -100,12 +100,13 @@ def _specificity(pattern: str) -> tuple[bool, int]:
     return wild == 0, len(pattern) - wild
 
 
-def profile_for(profiles: tuple[tuple[str, Profile], ...], name: str) -> Profile:
+def profile_for(profiles: tuple[tuple[str, Profile], ...], name: str) -> tuple[str | None, Profile]:
+    """The pattern that applies to the name, and its profile."""
     if not profiles:
         return _PLAIN
     from fnmatch import fnmatchcase
 
     for pattern, profile in profiles:
         if pattern == name or fnmatchcase(name, pattern):
-            return profile
+            return pattern, profile
     return _PLAIN

@@ -228,6 +228,8 @@ class Options(NamedTuple):
     permits: int = 0
     warn_after: float | None = None
     """None for ten times the ttl."""
+    template: str | None = None
+    """What events and metrics count the lock under: the pattern of its profile."""
 
     @classmethod
     def checked(
@@ -245,7 +247,7 @@ class Options(NamedTuple):
         permits: object = 0,
     ) -> "Options":
         """Takes each option from the call, else from the name's profile, else from the client's settings."""
-        profile = profile_for(settings.profiles, name)
+        template, profile = profile_for(settings.profiles, name)
         ttl = profile.ttl if ttl is UNSET else ttl
         wait = profile.wait if wait is UNSET else wait
         renew = profile.renew if renew is UNSET else renew
@@ -274,6 +276,7 @@ class Options(NamedTuple):
             kind=kind,
             permits=check_permits(permits) if kind is Kind.PERMITS else 0,
             warn_after=None if profile.warn_after is None else seconds(profile.warn_after, "warn_after"),
+            template=template,
         )
 
     @staticmethod

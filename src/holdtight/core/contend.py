@@ -97,6 +97,8 @@ class Asking:
     slow_grants = 0
     sweeps = 0
     position = 0
+    tell_queued: Callable[[Queued], None] | None = None
+    """Called once with the first answer that puts us in line."""
     before_waiting: Callable[[Owner | None], None] | None = None
     """Called once with the holder's owner before the first wait; an exception from it ends the acquisition."""
     own: Callable[[Owner | None], str | None] | None = None
@@ -270,6 +272,9 @@ def _wait_after(asking: Asking, answer: Answer) -> Generator[Wish, Any, None]:
             asking.answered = asking.in_line = asking.queued = True
             asking.failures = 0
             asking.position = answer.position
+            if asking.tell_queued is not None:
+                tell, asking.tell_queued = asking.tell_queued, None
+                tell(answer)
             if asking.before_waiting is not None:
                 check, asking.before_waiting = asking.before_waiting, None
                 check(answer.holder)

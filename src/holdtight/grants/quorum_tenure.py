@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdtight.base.values import Denied, Grant, Guarded, Late, LossReason, Owner, owner_text
+from holdtight.base.values import Denied, Grant, Guarded, Late, LossReason, Owner
 from holdtight.core.quorum import deadline_of
 from holdtight.core.renewal import next_ttl
 from holdtight.errors import NotOwner
@@ -201,14 +201,12 @@ class QuorumTenure(Tenure):
             self._refusals.pop(index, None)
             self._settle()
         if self.deadline > self._told_until + self.interval / 2:
-            self._told_until = self.deadline
+            before, self._told_until = self._told_until, self.deadline
             self.doubt = None
             if sent - self.since >= terms.warn_after:
                 self.tell_held_long()
-            if terms.events.loud:
-                from holdtight.events import Renewed
-
-                terms.events.emit_later(Renewed(self.name, owner_text(self.owner), self.fence, self.remaining()))
+            if terms.events.active:
+                self.tell_renewed(before)
 
     def refused_on(self, index: int, reason: LossReason) -> None:
         """The node has no vote for us and refuses one."""

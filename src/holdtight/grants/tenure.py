@@ -15,15 +15,19 @@ Invariants:
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdtight.base import process
 from holdtight.base.clock import Drift
 from holdtight.base.event_bus import Events
+from holdtight.base.records import LOST, RENEWAL_FAILED, RENEWED
 from holdtight.base.values import Kind, LossReason, Owner, Verdict, owner_text, shared
 from holdtight.core.renewal import next_ttl
 from holdtight.stores.boundary import Place, Prepared, Shape
 from holdtight.stores.times import LONGEST_PATIENCE
+
+if TYPE_CHECKING:
+    from holdtight.events import Event
 
 __all__ = ["Tenure", "Terms"]
 
@@ -55,6 +59,7 @@ class Terms:
         "place",
         "renew",
         "shape",
+        "template",
         "ttl",
         "valid",
         "warn_after",
@@ -69,12 +74,14 @@ class Terms:
         renew: bool,
         max_hold: float | None,
         warn_after: float | None = None,
+        template: str | None = None,
     ) -> None:
         self.shape = shape
         self.place = place
         self.events = events
         self.renew = renew
         self.max_hold = max_hold
+        self.template = template
         self.ttl = shape.claim.ttl
         self.kind = shape.claim.kind
         self.valid = shape.valid
@@ -202,15 +209,30 @@ class Tenure:
                 return
             self.reason = reason
             hooks, self._hooks = self._hooks, None
-        from holdtight.events import Lost
-
-        held = self.place.clock() - self.since
-        self.terms.events.emit_later(Lost(self.name, owner_text(self.owner), self.fence, reason, held))
+        self._tell_lost(reason)
         block = self.block  # its own loop may reset it meanwhile
         if block is not None:
             block.tell_lost()
         for hook in hooks or ():
             self.deliver(hook)
+
+    def lost_at_release(self, reason: LossReason) -> None:
+        """The server says that the lease was lost before its release, which nothing noticed until now."""
+        self.reason = reason
+        self._tell_lost(reason)
+
+    def _tell_lost(self, reason: LossReason) -> None:
+        from holdtight.events import Lost
+
+        events, now = self.terms.events, self.place.clock()
+        if events.record is not None:
+            events.record((LOST, self, now, reason))
+        events.emit_later(self._event(Lost, reason, now - self.since))
+
+    def _event(self, kind: "Callable[..., Event]", *fields: object) -> "Event":
+        """An event about this grant."""
+        terms = self.terms
+        return kind(self.name, owner_text(self.owner), self.fence, *fields, kind=terms.kind, template=terms.template)
 
     def on_loss(self, hook: Callable[[], object]) -> bool:
         """Delivers `hook` when the lease is lost, at once if it is lost already. False if it is lost or ended."""
@@ -280,16 +302,24 @@ class Tenure:
                 self.shortened = None  # the server refuses the earlier one from now on
             else:
                 deadline = min(deadline, bound)
+        before = self.deadline
         self.deadline = deadline if self.hold_until is None else min(deadline, self.hold_until)
         if self.doubt is not None:
             self.doubt = None
         if sent - self.since >= terms.warn_after and terms.renew:
             self.tell_held_long()
-        if terms.events.loud:
+        if terms.events.active:
+            self.tell_renewed(before)
+
+    def tell_renewed(self, before: float) -> None:
+        """`before` is the deadline that the lease had until now."""
+        events = self.terms.events
+        if events.record is not None:
+            events.record((RENEWED, self, (before - self.place.clock()) / self.ttl))
+        if events.loud:
             from holdtight.events import Renewed
 
-            event = Renewed(self.name, owner_text(self.owner), self.fence, self.remaining())
-            self.terms.events.emit_later(event)
+            events.emit_later(self._event(Renewed, self.remaining()))
 
     def tell_held_long(self) -> None:
         if self.told_held_long:
@@ -297,15 +327,16 @@ class Tenure:
         self.told_held_long = True
         from holdtight.events import HeldLong
 
-        held = self.place.clock() - self.since
-        self.terms.events.emit_later(HeldLong(self.name, owner_text(self.owner), self.fence, held))
+        self.terms.events.emit_later(self._event(HeldLong, self.place.clock() - self.since))
 
     def unanswered(self, cause: str) -> None:
         from holdtight.events import RenewalFailed
 
         self.doubt = cause
-        event = RenewalFailed(self.name, owner_text(self.owner), self.fence, self.remaining(), cause)
-        self.terms.events.emit_later(event)
+        events = self.terms.events
+        if events.record is not None:
+            events.record((RENEWAL_FAILED, self, self.place.clock(), cause))
+        events.emit_later(self._event(RenewalFailed, self.remaining(), cause))
 
     def overdue(self) -> None:
         self.lost()

@@ -327,8 +327,11 @@ class KeeperConnection:
         self._refresh_at = self._keeper.clock() + REFRESH_SECONDS
 
     def keep_record(self, now: float, *, busy: bool) -> bool:
-        """Refreshes the record, or removes it after a while without charges. Returns False if nothing is left to do.
-        Does not connect for the removal: the record expires by itself."""
+        """Refreshes the record while there are charges. Returns False if nothing is left to do.
+
+        The record of an idle client expires by itself. A removal could arrive after the record that the next
+        acquisition writes. An attempt that is under way relies on the record as long as `recorded_until` says: this
+        goes on until then and for as long as a reply may take, so that it is refreshed if that attempt succeeds."""
         client = self.place.client
         for refresh in self.place.refreshers:
             refresh()
@@ -341,11 +344,9 @@ class KeeperConnection:
                 self.enqueue((RecordRequest(self.place, record_request(client)), now))
             return True
         self._idle_ticks += 1
-        if self._idle_ticks == IDLE_TICKS and self._recorded and (self._link is not None or self.place.at_once):
-            client.recorded_until = 0.0
-            self._recorded = False
-            self.enqueue((RecordRequest(self.place, removal_request(client)), now))
-        return self._idle_ticks <= IDLE_TICKS or self._connecting
+        if self._idle_ticks > IDLE_TICKS and not self._sent:
+            self._close()
+        return self._idle_ticks <= IDLE_TICKS or self._connecting or now <= client.recorded_until + 2 * SILENCE
 
     # The end.
 

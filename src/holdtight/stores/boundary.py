@@ -183,6 +183,10 @@ class Place:
         """Checks to run from time to time while this client is in use."""
         self.spare: Callable[[], Link | None] = lambda: None
         """Returns an idle link, if there is one; the caller may keep it."""
+        self.up: bool | None = None
+        """Whether the last connection could be made; None before the first."""
+        self.tell_node: Callable[[str, str | None], None] = lambda node, cause: None
+        """Called with `display` when the server goes down, with the cause, and when it is up again (None)."""
         self.handed_on: dict[str, Any] = {}
         """Names that were recently handed to a waiter, each with the object that checks the hand-over (HandedOn)."""
 
@@ -206,6 +210,18 @@ class Place:
         from holdtight.stores.redis.survey import Survey
 
         return Survey(self.client.namespace)
+
+    def made(self) -> None:
+        """A connection was made."""
+        before, self.up = self.up, True
+        if before is False:
+            self.tell_node(self.display, None)
+
+    def not_made(self, cause: str) -> None:
+        """A connection could not be made."""
+        before, self.up = self.up, False
+        if before is not False:
+            self.tell_node(self.display, cause)
 
     def keeps(self, link: Link) -> None:
         """Called when the keeper starts to send its requests on this link."""

@@ -32,7 +32,7 @@ def without_the_server(
     else:
         lease = Open(lock).lease(owner)
         lock.see_to(lease, who)
-    lease.tell(locks.report_degraded, lock.name, lease.tenure.owner, how, error)
+    lease.tell(locks.report_degraded, lock, lease.tenure.owner, how, error)
     return lease
 
 

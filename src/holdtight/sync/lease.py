@@ -163,7 +163,7 @@ class Lease(BaseLease, BlockingOnly):
         lease = self.lock.downgrade(self.tenure)
         self._downgraded(lease)
         if not lease.degraded:
-            lease.tell(self.lock.report_downgraded, self.tenure, lease.fence)
+            lease.tell(self.lock.report_downgraded, self.tenure, lease.tenure)
         return lease
 
     def leave(self, error: BaseException | None) -> None:

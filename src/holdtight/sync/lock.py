@@ -7,12 +7,13 @@ from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, running_loop
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import current
+from holdtight.base.records import GRANTED
 from holdtight.base.values import Grant, LockInfo, Owner, Queued
 from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.degraded import may_degrade
 from holdtight.config.settings import UNSET, unknown_options
-from holdtight.core.contend import SHORTEST_PATIENCE, Answer, abandon, acquire, patience
-from holdtight.errors import DeadlockDetected, NotOwner, Unavailable
+from holdtight.core.contend import SHORTEST_PATIENCE, Answer, acquire, patience
+from holdtight.errors import LockTimeout, NotOwner, Unavailable
 from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.tenure import Tenure
 from holdtight.keeper.charges import TOUCH_SECONDS
@@ -86,8 +87,8 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         who = identity()
         if who.stack or who.grants:
             try:
-                held = self.entered_by(who)
-            except DeadlockDetected:
+                held = self.entered_by(who, 0.0)
+            except LockTimeout:
                 return None
             if held is not None:
                 return Lease.again(self, held, who)
@@ -138,15 +139,16 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         except LinkDown as down:
             transport.lose(link, down)
             return self._slowly(None, owner, wait, started, down, marker_for(limit), who, or_none)
-        except BaseException:
-            with Driver(transport, link) as driver:
-                driver.run(abandon(self.asking(owner, wait, started, or_none=or_none), marker_for(limit)))
+        except BaseException as error:
+            self.abandon(link, self.asking(owner, wait, started, or_none=or_none), limit, error)
             raise
         if type(reply) is not bytes:
             answer = self._understood(reply, started)
             if isinstance(answer, Queued):
                 self.prepared.wanted = True
                 if link.inbox and not who.stack and not locks.events.loud and running_loop() is None:
+                    if locks.events.active:
+                        return self._briefly_recorded(link, owner, wait, started, answer, limit, who)
                     return self._briefly(link, owner, wait, started, answer, limit, who)
             return self._slowly(link, owner, wait, started, answer, 0, who, or_none)
         if transport.unlimited:
@@ -179,8 +181,8 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                     terms.runtime.keeper.arm(lane, due)
             if terms.unusual:
                 self.see_to(lease, who)
-            if locks.events.loud:
-                lease.tell(locks.report_quick_grant, self._name, owner, fence)
+            if locks.events.active:
+                lease.tell(locks.report_quick_grant, tenure, started)
             return lease
         except BaseException:
             lease.forsake()
@@ -221,14 +223,28 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             transport.lose(link, down)
             down.sent = True  # at least the attempt that queued us has been sent
             return self._slowly(None, owner, wait, started, down, marker_for(limit), who, False, since)
-        except BaseException:
-            with Driver(transport, link) as driver:
-                driver.run(abandon(self.asking(owner, wait, started, or_none=False), marker_for(limit)))
+        except BaseException as error:
+            self.abandon(link, self.asking(owner, wait, started, or_none=False), limit, error, queued=True)
             raise
         if not isinstance(answer, Grant) or answer.expired or clock() - sent >= self.prepared.valid:
             return self._slowly(link, owner, wait, started, answer, 0, who, False, since)
         transport.give(link)
-        return self.granted(owner, answer.fence, sent, 0, who)
+        lease = self.granted(owner, answer.fence, sent, 0, who)
+        record = self._locks.events.record
+        if record is not None:
+            record((GRANTED, lease.tenure, started, clock(), True))
+        return lease
+
+    def _briefly_recorded(
+        self, link: Link, owner: Owner, wait: float | None, started: float, queued: Queued, limit: float, who: Identity
+    ) -> Lease | None:
+        """As `_briefly`, and counts among those that wait."""
+        waiting = self._locks.events.waiting
+        waiting[owner] = self
+        try:
+            return self._briefly(link, owner, wait, started, queued, limit, who)
+        finally:
+            waiting.pop(owner, None)
 
     def _slowly(
         self,
@@ -244,11 +260,11 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
     ) -> Lease | None:
         """All other cases: no connection yet, the lock is held, or the server has a problem."""
         locks = self._locks
-        if first is None and not limit:
-            locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
         asking = self.asking(owner, wait, started, who, or_none=or_none)
         asking.before_waiting = in_a_loop(self)
         try:
+            if first is None and not limit:
+                locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
             touch_at = 0.0
             if in_line_since is not None:
                 asking.answered = asking.in_line = asking.queued = True
@@ -256,14 +272,16 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             with Driver(locks.transport, link, touch_at=touch_at) as driver:
                 granted = driver.run(acquire(asking, first, limit))
         except BaseException as error:
-            locks.report_failure(asking, error)
-            if not may_degrade(locks.settings, error):
+            degrades = may_degrade(locks.settings, error)
+            locks.report_failure(self.terms, asking, error, degrades=degrades)
+            if not degrades:
                 raise
             return without_the_server(self, error, owner, asking.wait_left(), who, or_none)
         if granted is None:
+            locks.report_failure(self.terms, asking, None)
             return None
         lease = self.granted(owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
-        lease.tell(locks.report_grant, asking, granted.grant)
+        lease.tell(locks.report_grant, lease.tenure, asking, granted.grant)
         return lease
 
     def granted(self, owner: Owner, fence: int, sent: float, marker: int, who: Identity) -> Lease:

@@ -301,6 +301,6 @@ class Locks(BaseLocks[Lock], BlockingOnly):
         owner = self.client.owner()
         grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
         lease = lock.granted(owner, grant.fence, grant.sent, 0, identity())
-        if self.events.wanted:
-            lease.tell(self.report_quick_grant, detached.name, owner, grant.fence)
+        self.events.refresh()
+        lease.tell(self.report_quick_grant, lease.tenure, grant.sent)
         return lease

@@ -8,7 +8,7 @@ from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity
 from holdtight.base.values import LockInfo
 from holdtight.base.wrong_with import BlockingOnly
-from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, check_parts, combined
+from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, combined
 from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.multi import at_once
 from holdtight.errors import LeaseLost, LockError
@@ -131,7 +131,11 @@ class Multi(BaseMulti[Lock], Decorator, BlockingOnly):
         clock = self._locks.place.clock
         started = clock()
         if self.can_be_one_step and not self.entered_by(who):
-            granted = self._at_once(who)
+            try:
+                granted = self._at_once(who, started)
+            except BaseException as error:
+                self.report_failed(started, wait, error)
+                raise
             if granted is not None:
                 return granted
         leases: list[Lease] = []
@@ -144,13 +148,13 @@ class Multi(BaseMulti[Lock], Decorator, BlockingOnly):
                     return None
                 who.enter_block(part.key, lease)
                 leases.append(lease)  # in this order: _give_up expects every lease in a block
-            check_parts(leases)
+            self.check_parts(leases, started, wait)
         except BaseException:
             self._give_up(leases, who)
             raise
         return tuple(leases)
 
-    def _at_once(self, who: Identity) -> tuple[Lease, ...] | None:
+    def _at_once(self, who: Identity, started: float) -> tuple[Lease, ...] | None:
         """Takes all parts with one request, if all are free and have no waiters."""
         locks = self._locks
         locks.check_open()
@@ -166,8 +170,9 @@ class Multi(BaseMulti[Lock], Decorator, BlockingOnly):
             leases.append(lease)
             who.enter_block(part.key, lease)
         try:
-            for lease in leases:
-                locks.report_quick_grant(lease.name, owner, lease.fence)
+            locks.events.refresh()
+            for lease in leases if locks.events.active else ():
+                locks.report_quick_grant(lease.tenure, started)
         except BaseException:  # raised by a subscriber
             self._give_up(leases, who)
             raise

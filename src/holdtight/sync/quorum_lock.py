@@ -83,8 +83,8 @@ class QuorumLock(QuorumLockMixin, Lock):
         tenure.keep(started)
         if self.terms.unusual:
             self.see_to(lease, who)
-        if locks.events.loud:
-            lease.tell(locks.report_quick_grant, self._name, owner, fence)
+        if locks.events.active:
+            lease.tell(locks.report_quick_grant, tenure, started)
         return lease
 
     def _take_back(
@@ -96,7 +96,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         with FanDriver(self._locks.groups, group=group) as driver:
             driver.broken_off = True
             driver.run(poll.undo())
-        self._locks.report_failure(asking, error)
+        self._locks.report_failure(self.terms, asking, error)
 
     def _by_plan(
         self,
@@ -108,8 +108,6 @@ class QuorumLock(QuorumLockMixin, Lock):
         or_none: bool,
     ) -> Lease | None:
         locks = self._locks
-        if begun is None:
-            locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
         asking, poll = self.poll(wait, or_none, started)
         self.doubt_oneself(asking, who)
         asking.before_waiting = in_a_loop(self)
@@ -118,18 +116,21 @@ class QuorumLock(QuorumLockMixin, Lock):
             poll.begin(begun)
         with FanDriver(locks.groups, group=group) as driver:
             try:
+                if begun is None:
+                    locks.check_open()  # after a request was sent, the plan checks this, so that it can undo it
                 granted = driver.run(acquire(asking))
             except BaseException as error:
-                locks.report_failure(asking, error)
+                locks.report_failure(self.terms, asking, error)
                 raise
         if granted is None:
+            locks.report_failure(self.terms, asking, None)
             return None
         tenure = self.tenure_of(asking, poll, granted.grant, self.terms.tell)
         lease = Lease(self, tenure)
         tenure.keep(granted.grant.sent)
         if self.terms.unusual:
             self.see_to(lease, who)
-        lease.tell(locks.report_grant, asking, granted.grant)
+        lease.tell(locks.report_grant, tenure, asking, granted.grant)
         return lease
 
     def give_back(self, tenure: Tenure) -> None:
@@ -180,7 +181,7 @@ class QuorumLock(QuorumLockMixin, Lock):
         locks = self._locks
         locks.groups.give(group, now)
         if alike:
-            if locks.events.loud:
+            if locks.events.active:
                 locks.report_release(tenure)
             return
         reason = None

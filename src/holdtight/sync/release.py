@@ -1,4 +1,4 @@
-"""Releases and renews what the leases of a blocking `Lock` hold."""
+"""Releases and renews what the leases of a blocking `Lock` hold, and withdraws what an interrupt left."""
 
 import threading
 from typing import TYPE_CHECKING, Any
@@ -7,11 +7,14 @@ from holdtight.base.identity import identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.clients.lock import BaseLock
 from holdtight.clients.terms import LONGEST_RELEASE
+from holdtight.core.contend import Asking, abandon
 from holdtight.core.ending import release
 from holdtight.errors import NotOwner
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure
 from holdtight.keeper.charges import DeferredUndo
+from holdtight.stores.boundary import Link
+from holdtight.stores.times import marker_for
 from holdtight.sync.driver import Driver
 
 if TYPE_CHECKING:
@@ -25,6 +28,13 @@ class ReleasingLock(BaseLock):
     __slots__ = ()
 
     _locks: "Locks"
+
+    def abandon(self, link: Link, asking: Asking, limit: float, error: BaseException, *, queued: bool = False) -> None:
+        """Gives up after an interrupt: withdraws what was sent on this link and is not answered yet."""
+        asking.queued = queued
+        with Driver(self._locks.transport, link) as driver:
+            driver.run(abandon(asking, marker_for(limit)))
+        self._locks.report_failure(self.terms, asking, error)
 
     def give_back(self, tenure: Tenure) -> None:
         self.terms.runtime.keeper.drop(tenure)
@@ -72,7 +82,7 @@ class ReleasingLock(BaseLock):
         elif reply != 1:
             self._give_back_slowly(tenure, reply)
             return
-        if locks.events.loud:
+        if locks.events.active:
             locks.report_release(tenure)
 
     def _give_back_slowly(self, tenure: Tenure, first: Any) -> None:
@@ -84,11 +94,11 @@ class ReleasingLock(BaseLock):
         except (LinkDown, ServerSaid) as error:
             raise locks.report_no_release(self.prepared, tenure, error, marker) from error
         if reason is not None:
-            tenure.reason = reason
+            tenure.lost_at_release(reason)
             raise NotOwner.on("release", self._name, reason)
         self.handed_on(tenure)
-        if locks.events.wanted:
-            locks.report_release(tenure)
+        locks.events.refresh()
+        locks.report_release(tenure)
 
     def downgrade(self, tenure: Tenure) -> "Lease":
         """Returns the read lease that replaces the write lease."""

@@ -33,9 +33,9 @@ class NodePlace(RedisPlace):
         self._runs = runs
         self._run = b""
 
-    def open(self, timeout: float) -> Link:
+    def _open(self, timeout: float) -> Link:
         """Refuses a server that another node already reached: under two names, one server would have two votes."""
-        link = super().open(timeout)
+        link = super()._open(timeout)
         run = link.session.run
         if run and run != self._run:
             other = self._runs.setdefault(run, self)

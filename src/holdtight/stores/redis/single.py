@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdtight.base import process
-from holdtight.base.plan import LinkDown
+from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.config.targets import Embedded, Single
 from holdtight.errors import quotable
 from holdtight.stores.boundary import Place
@@ -75,6 +75,15 @@ class RedisPlace(Place):
             self.kept_run = link.session.run
 
     def open(self, timeout: float) -> Link:
+        try:
+            link = self._open(timeout)
+        except (LinkDown, ServerSaid) as error:
+            self.not_made(quotable(error))
+            raise
+        self.made()
+        return link
+
+    def _open(self, timeout: float) -> Link:
         with self.reach() as address:
             try:
                 tls = self.tls_for(address)
