@@ -6,6 +6,8 @@ import click
 
 from holdtight import LockInfo, Locks
 from holdtight.cli.exits import NOT_ACQUIRED
+from holdtight.cli.graph import graph as lines_of
+from holdtight.cli.listing import NAME
 from holdtight.cli.options import DURATION, common, of, say
 from holdtight.cli.printing import plain, print_json
 
@@ -14,19 +16,30 @@ __all__ = ["explain", "show", "wait"]
 LOOK_EVERY = 0.2
 
 
-@click.command(epilog="\b\nExamples:\n  holdtight show order:42\n  holdtight show --json order:42 | jq .holders")
-@click.argument("name")
+@click.command(
+    epilog="""\b
+Examples:
+  holdtight show order:42
+  holdtight show --graph order:42
+  holdtight show --json order:42 | jq .holders
+"""
+)
+@click.option("--graph", is_flag=True, help="Follow what its holders wait for, lock by lock.")
+@click.argument("name", type=NAME)
 @common
 @click.pass_context
-def show(context: click.Context, name: str) -> None:
+def show(context: click.Context, /, name: str, graph: bool) -> None:
     """Show who holds the lock NAME, and who waits for it."""
     settings = of(context)
     with settings.locks() as locks:
         info = locks.inspect(name)
-    if settings.json:
-        print_json(info.as_dict())
-    else:
-        click.echo(plain(str(info)))
+        if settings.json:
+            print_json(info.as_dict())
+        elif graph:
+            for line in lines_of(info, locks.inspect):
+                click.echo(plain(line))
+        else:
+            click.echo(plain(str(info)))
 
 
 @click.command(
@@ -34,10 +47,10 @@ def show(context: click.Context, name: str) -> None:
 )
 @click.option("--until", type=click.Choice(["free", "held"]), default="free", show_default=True, help="Wait for that.")
 @click.option("-w", "--wait", "limit", type=DURATION, metavar="D", help="Wait that long; else for ever.")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @common
 @click.pass_context
-def wait(context: click.Context, name: str, until: str, limit: float | None) -> int:
+def wait(context: click.Context, /, name: str, until: str, limit: float | None) -> int:
     """Wait until the lock NAME is free, or held, without taking it.
 
     It may be taken again at the next moment: use `run` for work that must not run twice. Exit code 75 if the time is

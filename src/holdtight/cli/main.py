@@ -9,6 +9,7 @@ import click
 
 from holdtight import LockError, __version__
 from holdtight.cli.exits import OURS, USAGE, exit_code
+from holdtight.cli.listing import ls
 from holdtight.cli.looking import explain, show, wait
 from holdtight.cli.options import Common, common
 from holdtight.cli.run import run, sem
@@ -35,7 +36,7 @@ def cli() -> None:
     """Distributed locks on Redis and Valkey."""
 
 
-for _verb in (run, sem, show, wait, explain):
+for _verb in (run, sem, ls, show, wait, explain):
     cli.add_command(_verb)
 
 
@@ -50,7 +51,7 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
         return stop.exit_code
     except click.Abort:
         return 130
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # nobody reads our output any more; click makes SystemExit of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must not fail either
         return 0
     except click.exceptions.NoArgsIsHelpError as error:

@@ -10,6 +10,7 @@ import click
 from holdtight import Lease, LeaseLost, LockError, Locks, LockTimeout, NotOwner
 from holdtight.cli.child import Child, Guardian, Terminal
 from holdtight.cli.exits import LOST, NOT_ACQUIRED
+from holdtight.cli.listing import NAME
 from holdtight.cli.options import DURATION, common, of, say, usage
 from holdtight.cli.running import Ended, Running, Waiting, end_by
 
@@ -26,7 +27,7 @@ Exit codes: the command's own, 128+n if signal n ended it, 126 and 127 if it can
 def _options(command: F) -> F:
     for option in (
         click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND..."),
-        click.argument("name"),
+        click.argument("name", type=NAME),
         click.option("--label", metavar="TEXT", help="A text for those who look (the command's base name)."),
         click.option(
             "--kill-after",
