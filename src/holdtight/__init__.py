@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock
     from holdtight.aio.locks import AsyncLocks
     from holdtight.aio.multi import AsyncMulti
+    from holdtight.base.records import AuditRecord
     from holdtight.config.options import Duration, Target
     from holdtight.explain import docs
 
@@ -45,6 +46,7 @@ __all__ = [
     "AsyncMulti",
     "AsyncReadWriteLock",
     "AsyncSemaphore",
+    "AuditRecord",
     "Backoff",
     "ClockDrift",
     "DeadlockDetected",
@@ -85,6 +87,7 @@ _LAZY = {
     "AsyncMulti": "aio.multi",
     "AsyncReadWriteLock": "aio.kinds",
     "AsyncSemaphore": "aio.kinds",
+    "AuditRecord": "base.records",
     "Duration": "config.options",
     "Target": "config.options",
     "docs": "explain",

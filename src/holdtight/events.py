@@ -20,6 +20,7 @@ __all__ = [
     "Downgraded",
     "Event",
     "Events",
+    "Forced",
     "HeldLong",
     "KeeperLate",
     "Lost",
@@ -117,6 +118,16 @@ class Lost(Event):
     fence: int
     reason: LossReason
     held: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forced(Event):
+    """This client has released a lock by force (`force_release`). `owner` and `fence` are those of the grant that was
+    taken away; `by` and `reason` are what the operator gave. The holder, a client of its own, gets Lost."""
+
+    fence: int
+    by: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

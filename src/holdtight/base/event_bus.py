@@ -19,7 +19,7 @@ _DEBUG, _WARNING = 10, 30  # the values of logging, which may not be loaded
 _LOUD = frozenset(
     {
         *("Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"),
-        "HeldLong",
+        *("HeldLong", "Forced"),
     }
 )
 

@@ -13,6 +13,8 @@ from holdtight.stores.redis.quorum_place import QuorumPlace
 from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
+    from holdtight.base.records import AuditRecord
+    from holdtight.core.force import Order
     from holdtight.core.listing import QuorumListing
 
 __all__ = ["QuorumVerbs"]
@@ -40,6 +42,26 @@ class QuorumVerbs(Verbs):
 
         quorum = cast(QuorumPlace, place)
         return QuorumListing(place.survey, quorum.store, pattern, entered, quorum.names, quorum.store.majority)
+
+    def force(self, place: Place, prepared: Any, order: "Order", entered: dict[str, int]) -> "Plan[AuditRecord | None]":
+        from holdtight.core.force import force_quorum
+
+        quorum = cast(QuorumPlace, place)
+        return force_quorum(
+            [node.forcing for node in quorum.nodes],
+            quorum.names,
+            quorum.store.majority,
+            self.look(place, prepared, entered),
+            order,
+            quorum.store.proposal,
+            place.clock,
+        )
+
+    def audit(self, place: Place, limit: int, name: str | None) -> "Plan[list[AuditRecord]]":
+        from holdtight.core.force import audit_quorum
+
+        quorum = cast(QuorumPlace, place)
+        return audit_quorum([node.forcing for node in quorum.nodes], quorum.names, quorum.store.majority, limit, name)
 
     def bless(self, place: Place) -> Plan[dict[str, str]]:
         quorum = cast(QuorumPlace, place)

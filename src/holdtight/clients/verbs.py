@@ -8,6 +8,8 @@ from holdtight.base.values import LockInfo
 from holdtight.stores.boundary import Place
 
 if TYPE_CHECKING:
+    from holdtight.base.records import AuditRecord
+    from holdtight.core.force import Order
     from holdtight.core.listing import Listing, QuorumListing
 
 __all__ = ["Verbs", "verbs_of"]
@@ -26,6 +28,16 @@ class Verbs:
         from holdtight.core.listing import Listing
 
         return Listing(place.survey, place.store, pattern, entered)
+
+    def force(self, place: Place, prepared: Any, order: "Order", entered: dict[str, int]) -> "Plan[AuditRecord | None]":
+        from holdtight.core.force import force
+
+        return force(place.forcing, prepared, self.look(place, prepared, entered), order, place.clock)
+
+    def audit(self, place: Place, limit: int, name: str | None) -> "Plan[list[AuditRecord]]":
+        from holdtight.core.force import audit
+
+        return audit(place.forcing, limit, name)
 
     def bless(self, place: Place) -> Plan[dict[str, str]]:
         raise refusals.nothing_to_bless()

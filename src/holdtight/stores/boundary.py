@@ -151,6 +151,11 @@ class Link(Protocol):
         ...
 
     def stop_blocking(self) -> None: ...
+    def heed(self, channel: bytes, hear: Callable[[bytes], object]) -> bytes:
+        """Listens to another channel. Returns the request that the caller must send for that; b"" if there is none and
+        `hear` gets the messages."""
+        ...
+
     def push_out(self, data: bytes) -> bytes: ...
     def pump(self) -> list[Any]: ...
 
@@ -206,6 +211,13 @@ class Place:
         from holdtight.stores.redis.survey import Survey
 
         return Survey(self.client.namespace)
+
+    @property
+    def forcing(self) -> Any:
+        """Requests that release locks by force, and read the records of it."""
+        from holdtight.stores.redis.forcing import Forcing
+
+        return Forcing(self.client)
 
     def keeps(self, link: Link) -> None:
         """Called when the keeper starts to send its requests on this link."""
