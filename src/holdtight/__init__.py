@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock
     from holdtight.aio.locks import AsyncLocks
     from holdtight.aio.multi import AsyncMulti
-    from holdtight.base.records import AuditRecord
+    from holdtight.base.records import AuditRecord, Finding, Severity
     from holdtight.config.options import Duration, Target
     from holdtight.explain import docs
 
@@ -52,6 +52,7 @@ __all__ = [
     "DeadlockDetected",
     "Drift",
     "Duration",
+    "Finding",
     "Holder",
     "Kind",
     "Lease",
@@ -73,6 +74,7 @@ __all__ = [
     "ReadWriteLock",
     "ScriptError",
     "Semaphore",
+    "Severity",
     "StaleFence",
     "Target",
     "Unavailable",
@@ -89,6 +91,8 @@ _LAZY = {
     "AsyncSemaphore": "aio.kinds",
     "AuditRecord": "base.records",
     "Duration": "config.options",
+    "Finding": "base.records",
+    "Severity": "base.records",
     "Target": "config.options",
     "docs": "explain",
 }

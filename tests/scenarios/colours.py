@@ -294,6 +294,9 @@ class DressedLocks(Dress):
     async def audit(self, *limit: Any, **options: Any) -> Any:
         return self.real.audit(*limit, **options)
 
+    async def doctor(self) -> Any:
+        return self.real.doctor()
+
     async def adopt(self, text: str, **options: Any) -> AsyncLease:
         return cast(AsyncLease, DressedLease(self.real.adopt(text, **options)))
 

@@ -85,6 +85,8 @@ NOT_AFTER_A_GRANT = {
     "holdtight.compat.aio": "the drop-in",
     "holdtight.clients.decorating": "with a decorator",
     "holdtight.base.records": "of operators",
+    "holdtight.core.doctor": "an operator's verb",
+    "holdtight.stores.redis.examining": "an operator's verb",
     "holdtight.core.force": "an operator's verb",
     "holdtight.core.listing": "an operator's verb",
     "holdtight.stores.redis.forcing": "an operator's verb",

@@ -11,7 +11,20 @@ from holdtight import AsyncLocks, Locks
 from holdtight.base import habits, public
 
 CLIENT = {
-    *("adopt", "audit", "bless", "events", "force_release", "inspect", "list", "lock", "multi", "rwlock", "semaphore"),
+    *(
+        "adopt",
+        "audit",
+        "bless",
+        "doctor",
+        "events",
+        "force_release",
+        "inspect",
+        "list",
+        "lock",
+        "multi",
+        "rwlock",
+        "semaphore",
+    ),
 }
 LOCK = {"acquire", "hold", "inspect", "locked", "name", "try_acquire"}
 READ_WRITE = {"inspect", "locked", "name", "read", "write"}

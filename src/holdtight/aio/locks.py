@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Never, Unpack
 
     from holdtight.aio.quorum_driver import FanDriver
-    from holdtight.base.records import AuditRecord
+    from holdtight.base.records import AuditRecord, Finding
     from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
     from holdtight.config.profiles import Unset
 
@@ -274,6 +274,14 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop, AsyncOnly):
         Raises Unavailable, NotPermitted; TypeError or ValueError for an argument that is not allowed.
         """
         return await self.run(self._audit(limit, name), name or "")
+
+    async def doctor(self) -> "builtins.list[Finding]":
+        """Examines the server, or each node of a quorum: whether it can be reached, whether the user has all rights,
+        and settings that endanger locks. Never raises for what it finds, leaves no key, and takes 3 seconds at most.
+
+        Returns what is wrong or unusual, each a `Finding` with what to change; an empty list if all is well.
+        """
+        return await self.run(self._doctor(), "")
 
     async def bless(self) -> dict[str, str]:
         """For a quorum: the operator vouches that no lease was held when the nodes last started, so they vote at once.

@@ -37,7 +37,7 @@ class Public:
 class PublicClient(Public):
     __slots__ = ()
     public: ClassVar[tuple[str, ...]] = (
-        *("adopt", "audit", "bless", "events", "force_release", "inspect", "list", "lock", "multi", "rwlock"),
+        *("adopt", "audit", "bless", "doctor", "events", "force_release", "inspect", "list", "lock", "multi", "rwlock"),
         "semaphore",
     )
 

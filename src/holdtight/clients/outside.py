@@ -12,8 +12,9 @@ from holdtight.stores.boundary import Place
 
 if TYPE_CHECKING:
     from holdtight.base.plan import Plan
-    from holdtight.base.records import AuditRecord
+    from holdtight.base.records import AuditRecord, Finding
     from holdtight.clients.verbs import Verbs
+    from holdtight.config.settings import Settings
     from holdtight.core.listing import Listing, QuorumListing
 
 __all__ = ["Outside"]
@@ -30,6 +31,7 @@ class Outside:
     if TYPE_CHECKING:
         place: Place
         verbs: Verbs
+        settings: Settings
 
         def lock(self, name: str) -> Any: ...
         def check_open(self) -> None: ...
@@ -70,6 +72,9 @@ class Outside:
             check_name(name)
         self.check_open()
         return self.verbs.audit(self.place, limit, name)
+
+    def _doctor(self) -> "Plan[list[Finding]]":
+        return self.verbs.doctor(self.place, self.settings)
 
     def report_forced(self, record: "AuditRecord | None") -> "AuditRecord | None":
         """Emits one event for each holder that lost the lock."""

@@ -219,6 +219,15 @@ class Place:
 
         return Forcing(self.client)
 
+    @property
+    def examining(self) -> Any:
+        """The requests behind `doctor`; None for a place that has nothing to be examined."""
+        if self.at_once:
+            return None
+        from holdtight.stores.redis.examining import Examining
+
+        return Examining(self.client)
+
     def keeps(self, link: Link) -> None:
         """Called when the keeper starts to send its requests on this link."""
 

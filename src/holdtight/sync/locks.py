@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import ssl
     from typing import Never, Unpack
 
-    from holdtight.base.records import AuditRecord
+    from holdtight.base.records import AuditRecord, Finding
     from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
     from holdtight.config.profiles import Unset
     from holdtight.sync.quorum_driver import FanDriver
@@ -307,6 +307,18 @@ class Locks(BaseLocks[Lock], BlockingOnly):
             []
         """
         return self.run(self._audit(limit, name), name or "")
+
+    def doctor(self) -> "builtins.list[Finding]":
+        """Examines the server, or each node of a quorum: whether it can be reached, whether the user has all rights,
+        and settings that endanger locks. Never raises for what it finds, leaves no key, and takes 3 seconds at most.
+
+        Returns what is wrong or unusual, each a `Finding` with what to change; an empty list if all is well.
+
+        Example:
+            >>> for finding in locks.doctor():
+            ...     print(finding)
+        """
+        return self.run(self._doctor(), "")
 
     def bless(self) -> dict[str, str]:
         """For a quorum: the operator vouches that no lease was held when the nodes last started, so they vote at once.
