@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from holdtight import Finding, Profile, Severity
 from holdtight.core.doctor import Case, doctor
 from holdtight.core.findings import TABLE
 from tests.faults.clients import Client, OpenClient
+from tests.faults.clocks import Clock, server_time, start_stepped, step
 from tests.faults.quorum import Nodes, Side, StartNodes
 from tests.support.proxy import Proxy
 from tests.support.servers import FLAVOURS, RunningServer, StartServer, free_port
@@ -267,7 +268,53 @@ def test_ten_thousand_locks_are_looked_at_in_time(good: RunningServer, open_clie
     assert findings(open_client(good.url)) == []
 
 
+def test_a_server_whose_clock_is_wrong(
+    start_server: StartServer, open_client: OpenClient, shim: Path, tmp_path: Path
+) -> None:
+    with closing(Clock(tmp_path / "offset")) as clock:
+        server = start_stepped(start_server, shim, tmp_path / "offset")
+        if not is_reached(server, clock):
+            pytest.skip("needs a server that takes its time from the C library: the clock shim does not reach it")
+        server.command("CONFIG", "SET", "save", "900 1")
+        step(server, clock, 60)
+        client = open_client(server.url)
+        assert ids(client) == ["CLOCK_OFFSET"]
+        client.release(client.acquire("a"))
+        step(server, clock, 0)
+        assert ids(client) == ["FENCE_AHEAD"]
+
+
+def is_reached(server: RunningServer, clock: Clock) -> bool:
+    before = server_time(server)
+    clock.step_to(600)
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        if server_time(server) > before + 300:
+            step(server, clock, 0)
+            return True
+    return False
+
+
 # Quorum
+
+
+@pytest.mark.parametrize(("offset", "severity"), [(0.8, Severity.WARNING), (3, Severity.ERROR)])
+def test_a_node_whose_clock_differs_from_the_others(
+    start_server: StartServer,
+    open_client: OpenClient,
+    shim: Path,
+    tmp_path: Path,
+    offset: float,
+    severity: Severity,
+) -> None:
+    with closing(Clock(tmp_path / "offset")) as clock:
+        nodes = Nodes([start_server(), start_server(), start_stepped(start_server, shim, tmp_path / "offset")])
+        if not is_reached(nodes.servers[2], clock):
+            pytest.skip("needs a server that takes its time from the C library: the clock shim does not reach it")
+        nodes.bless()
+        step(nodes.servers[2], clock, offset)
+        (found,) = findings(open_client(nodes.urls))
+        assert (found.id, found.severity, found.node) == ("NODE_CLOCKS", severity, nodes.urls[2])
 
 
 def test_nothing_is_found_on_a_good_quorum(nodes: Nodes, open_client: OpenClient) -> None:
