@@ -121,7 +121,7 @@ def values() -> Iterator[str]:
     yield f"## Profile\n\n{said(holdtight.Profile)}"
     for cls in (holdtight.Drift, holdtight.Backoff):
         yield f"## {cls.__name__}{signature(cls)}\n\n{said(cls)}"
-    for cls in (holdtight.LockInfo, holdtight.Holder, holdtight.Waiter):
+    for cls in (holdtight.LockInfo, holdtight.Holder, holdtight.Waiter, holdtight.AuditRecord, holdtight.Finding):
         yield f"## {cls.__name__}\n\n{said(cls).replace('| option |', '| field |')}"
     for enum in (holdtight.Kind, holdtight.LossReason):
         rows = "\n".join(f"| `{each.name}` | {each.text} |" for each in enum)

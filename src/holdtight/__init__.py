@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock
     from holdtight.aio.locks import AsyncLocks
     from holdtight.aio.multi import AsyncMulti
+    from holdtight.base.operations import AuditRecord, Finding, Severity
     from holdtight.config.options import Duration, Target
     from holdtight.explain import docs
     from holdtight.sync.multi import Multi
@@ -45,11 +46,13 @@ __all__ = [
     "AsyncMulti",
     "AsyncReadWriteLock",
     "AsyncSemaphore",
+    "AuditRecord",
     "Backoff",
     "ClockDrift",
     "DeadlockDetected",
     "Drift",
     "Duration",
+    "Finding",
     "Holder",
     "Kind",
     "Lease",
@@ -71,6 +74,7 @@ __all__ = [
     "ReadWriteLock",
     "ScriptError",
     "Semaphore",
+    "Severity",
     "StaleFence",
     "Target",
     "Unavailable",
@@ -85,8 +89,11 @@ _LAZY = {
     "AsyncMulti": "aio.multi",
     "AsyncReadWriteLock": "aio.kinds",
     "AsyncSemaphore": "aio.kinds",
+    "AuditRecord": "base.operations",
     "Duration": "config.options",
     "Multi": "sync.multi",
+    "Finding": "base.operations",
+    "Severity": "base.operations",
     "Target": "config.options",
     "docs": "explain",
 }

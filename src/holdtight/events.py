@@ -21,6 +21,7 @@ __all__ = [
     "Event",
     "Events",
     "Failed",
+    "Forced",
     "HeldLong",
     "KeeperLate",
     "Lost",
@@ -145,6 +146,16 @@ class Lost(Event):
     fence: int
     reason: LossReason
     held: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forced(Event):
+    """This client has released a lock by force (`force_release`). `owner` and `fence` are those of the grant that was
+    taken away; `by` and `reason` are what the operator gave. The holder, a client of its own, gets Lost."""
+
+    fence: int
+    by: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

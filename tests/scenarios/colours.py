@@ -28,6 +28,7 @@ from holdtight import (
     AsyncMulti,
     AsyncReadWriteLock,
     AsyncSemaphore,
+    AuditRecord,
     Lease,
     Lock,
     LockInfo,
@@ -286,6 +287,15 @@ class DressedLocks(Dress):
     async def list(self, pattern: Any = "*") -> AsyncIterator[LockInfo]:
         for info in self.real.list(pattern):
             yield info
+
+    async def force_release(self, name: Any, **options: Any) -> AuditRecord | None:
+        return self.real.force_release(name, **options)
+
+    async def audit(self, *limit: Any, **options: Any) -> Any:
+        return self.real.audit(*limit, **options)
+
+    async def doctor(self) -> Any:
+        return self.real.doctor()
 
     async def adopt(self, text: str, **options: Any) -> AsyncLease:
         return cast(AsyncLease, DressedLease(self.real.adopt(text, **options)))

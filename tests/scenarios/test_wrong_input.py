@@ -215,3 +215,63 @@ TARGETS = ("ftp://host", "localhost:6379", "redis://host:port", "redis://host/fi
 def test_a_bad_target_is_refused(colour: Colour, target: object) -> None:
     with pytest.raises((ValueError, TypeError), match="target"):
         colour.open(target)
+
+
+# Looking and acting from outside
+
+
+OWNER = "A" * 32
+ORDERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "no reason": ("reason", {"reason": ""}),
+    "long reason": ("reason", {"reason": "x" * 501}),
+    "reason long in bytes": ("reason", {"reason": "ü" * 251}),
+    "reason of several lines": ("reason", {"reason": "a\nb"}),
+    "reason with an escape": ("reason", {"reason": "\x1b[2J"}),
+    "reason of another type": ("reason", {"reason": 7}),
+    "reason with a lone surrogate": ("reason", {"reason": "a\ud800"}),
+    "empty by": ("by", {"by": ""}),
+    "long by": ("by", {"by": "x" * 129}),
+    "by with a control character": ("by", {"by": "me\x07"}),
+    "by of another type": ("by", {"by": b"me"}),
+    "owner of another type": ("owner", {"owner": b"x" * 24}),
+    "empty owner": ("owner", {"owner": ""}),
+    "short owner": ("owner", {"owner": OWNER[:-4]}),
+    "owner that is none": ("owner", {"owner": "not an owner at all!"}),
+    "owner beyond ASCII": ("owner", {"owner": "ü" * 32}),
+    "no name": ("name", {"name": ""}),
+}
+
+
+@in_memory
+@pytest.mark.parametrize(("argument", "given"), ORDERS.values(), ids=ORDERS)
+async def test_a_bad_order_to_force_is_refused_unsent(world: World, argument: str, given: dict[str, Any]) -> None:
+    sent = world.tap()
+    with pytest.raises((ValueError, TypeError), match=argument):
+        await world.client.force_release(**{"name": "a", "reason": "why", **given})
+    assert sent() == 0
+
+
+@in_memory
+async def test_an_order_as_long_as_is_allowed_is_taken(world: World) -> None:
+    given: dict[str, Any] = {"reason": "ü" * 250, "by": "x" * 128, "owner": OWNER}
+    assert await world.client.force_release("a", **given) is None
+
+
+@in_memory
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "10", None], ids=repr)
+async def test_a_bad_limit_is_refused_unsent(world: World, limit: Any) -> None:
+    sent = world.tap()
+    with pytest.raises((ValueError, TypeError), match="limit"):
+        await world.client.audit(limit)
+    with pytest.raises((ValueError, TypeError), match="name"):
+        await world.client.audit(name="")
+    assert sent() == 0
+
+
+@in_memory
+@pytest.mark.parametrize("pattern", ["", b"*", 1, None, ["a"], "a\ud800"], ids=repr)
+async def test_a_bad_pattern_is_refused_unsent(world: World, pattern: Any) -> None:
+    sent = world.tap()
+    with pytest.raises((ValueError, TypeError), match="pattern"):
+        [info async for info in world.client.list(pattern)]
+    assert sent() == 0

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from holdtight import AsyncLease, AsyncLock, AsyncLocks
 from holdtight.events import Event, KeeperLate, Renewed
+from holdtight.stores.times import AUDIT_MS
 from tests.scenarios.colours import PATIENCE, Actor, Colour, Scene
 from tests.support.memory import MemoryStore
 from tests.support.proxy import Proxy
@@ -61,6 +62,8 @@ class World:
         self._actors: list[Actor[Any]] = []
         self._proxies: list[Proxy] = []
         self._default: AsyncLocks | None = None
+        self.forced_ms = 0
+        """How much longer the note about a forced grant may stay: the time that its holder had left."""
 
     def run(self, scene: Scene[None]) -> None:
         self.colour.run(self._whole(scene))
@@ -165,7 +168,9 @@ class World:
         """Keys that stay longer than promised after the last holder and waiter; -1 for ever."""
         found: dict[str, int] = {}
         for key, left in self.server.time_left(db).items():
-            limit = RECORD_MS if ":client:" in key else tombstone_ms
+            limit = RECORD_MS if ":client:" in key else AUDIT_MS if key.endswith(":audit") else tombstone_ms
+            if key.endswith(":w"):
+                limit += self.forced_ms
             if left == -1 or left > limit:
                 found[key] = left
         return found

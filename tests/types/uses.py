@@ -6,7 +6,7 @@ Each line that ends with `# wrong` must be an error for mypy and for pyright; ev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from datetime import timedelta
 from typing import Any, assert_type
 
@@ -19,9 +19,11 @@ from holdtight import (
     AsyncLease,
     AsyncLock,
     AsyncLocks,
+    AuditRecord,
     Backoff,
     Drift,
     Duration,
+    Finding,
     Lease,
     Lock,
     LockInfo,
@@ -92,6 +94,14 @@ locks.multi("a", lock, locks.multi("b", "c"), wait=3)
 locks.multi(1)  # wrong
 locks.multi("a", ttl=None)  # wrong
 assert_type(locks.inspect("order:42"), LockInfo)
+assert_type(locks.list("order:*"), Iterator[LockInfo])
+assert_type(locks.force_release("order:42", reason="it hangs", by="ops", owner=None), AuditRecord | None)
+assert_type(locks.audit(10, name="order:42"), list[AuditRecord])
+assert_type(locks.doctor(), list[Finding])
+locks.list(1)  # wrong
+locks.force_release("order:42")  # wrong
+locks.force_release("order:42", "it hangs")  # wrong
+locks.audit("10")  # wrong
 assert_type(locks.adopt("text", ttl=5), Lease)
 locks.adopt("text", ttl=None)  # wrong
 
@@ -137,6 +147,12 @@ async def asynchronous() -> None:
     assert_type(await alock.try_acquire(), AsyncLease | None)
     assert_type(await alocks.adopt("text"), AsyncLease)
     assert_type(await alocks.inspect("order:42"), LockInfo)
+    assert_type(alocks.list(), AsyncIterator[LockInfo])
+    assert_type(await alocks.force_release("order:42", reason="it hangs"), AuditRecord | None)
+    assert_type(await alocks.audit(), list[AuditRecord])
+    assert_type(await alocks.doctor(), list[Finding])
+    async for info in alocks.list("order:*"):
+        assert_type(info, LockInfo)
     async with alock.hold(wait=3) as lease:
         pass
     async with alocks.rwlock("book").write(ttl=5) as lease:

@@ -23,6 +23,11 @@ class Link:
         self.broken: LinkDown | None = None
         self.closed = False
         self.takes = 1 << 30
+        self.inbox = b""
+        """Without one, the keeper listens to no alarm."""
+
+    def heed(self, channel: bytes, hear: Callable[[bytes], object]) -> bytes:
+        return b"heed " + channel + b"\n"
 
     def fileno(self) -> int:
         return self._fd

@@ -35,6 +35,47 @@ def test_bells_on_the_keepers_link_are_nobodys(keeper: Still) -> None:
     assert charge.log == ["request", "answered 1"]
 
 
+ALARM = b"ht:alarm:Y2xpZW50LWlk"
+
+
+def listening() -> Link:
+    link = Link()
+    link.inbox = b"inbox"
+    return link
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [hiredis.PushNotification([b"subscribe", ALARM, 2]), hiredis.ReplyError("NOPERM no right to this channel")],
+    ids=["allowed", "refused"],
+)
+def test_a_new_link_listens_to_the_alarm_first(keeper: Still, answer: Any) -> None:
+    place = Place()
+    place.opening = listening
+    charge = Charge(place)
+    due(keeper, charge)
+    keeper.connected(place)
+    assert sent(place) == [b"heed " + ALARM, b"x"]
+    keeper.hears(place, answer, 1)
+    assert charge.log == ["request", "answered 1"]
+
+
+def test_an_alarm_renews_the_grant_that_it_names_at_once(keeper: Still) -> None:
+    place = Place()
+    place.opening = listening
+    charges = [Charge(place, name=f"{number}") for number in range(3)]
+    charges[1].owner = b"o" * 24  # type: ignore[attr-defined]
+    due(keeper, *charges)
+    keeper.connected(place)
+    keeper.hears(place, hiredis.PushNotification([b"subscribe", ALARM, 2]), 1, 1, 1)
+    before = len(sent(place))
+    keeper.hears(place, hiredis.PushNotification([b"message", ALARM, b"k" + b"o" * 24]))
+    keeper.turn()
+    assert sent(place)[before:] == [b"1"]
+    keeper.hears(place, 1)
+    assert charges[1].log == ["request", "answered 1"] * 2
+
+
 def test_what_is_asked_for_goes_ahead_of_what_is_due(keeper: Still) -> None:
     place = Place()
     due(keeper, Charge(place, name="due"))

@@ -10,7 +10,22 @@ import holdtight
 from holdtight import AsyncLocks, Locks
 from holdtight.base import habits, public
 
-CLIENT = {"adopt", "bless", "events", "inspect", "list", "lock", "multi", "rwlock", "semaphore"}
+CLIENT = {
+    *(
+        "adopt",
+        "audit",
+        "bless",
+        "doctor",
+        "events",
+        "force_release",
+        "inspect",
+        "list",
+        "lock",
+        "multi",
+        "rwlock",
+        "semaphore",
+    ),
+}
 LOCK = {"acquire", "hold", "inspect", "locked", "name", "try_acquire"}
 READ_WRITE = {"inspect", "locked", "name", "read", "write"}
 LEASE = {

@@ -28,10 +28,12 @@ from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
 
 if TYPE_CHECKING:
+    import builtins  # of which `list` is hidden below by the method
     import ssl
     from typing import Never, Unpack
 
     from holdtight.aio.quorum_driver import FanDriver
+    from holdtight.base.operations import AuditRecord, Finding
     from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
     from holdtight.config.profiles import Unset
 
@@ -245,6 +247,41 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop, AsyncOnly):
         while not listing.done:
             for info in await self.run(listing.page(), ""):
                 yield info
+
+    async def force_release(
+        self, name: str, *, reason: str, by: str | None = None, owner: str | None = None
+    ) -> "AuditRecord | None":
+        """Takes the lock away from its holders, and gives it to the next in line. The holders learn of it: their leases
+        are lost with `LossReason.FORCED`. But a body that does not look goes on: shut it out at the resource with the
+        record's `fence`.
+
+        Returns the record of it, which `audit` keeps; None if nothing is held.
+
+        Options:
+            reason: why, up to 500 bytes.
+            by: who does it, up to 128 bytes. Default: the user of this process and the machine.
+            owner: takes it from this holder only, as `inspect` shows it: one of many readers, or of many permits.
+
+        Raises Unavailable, NotPermitted; QuorumNotReached unless a majority of a quorum does it; TypeError or
+        ValueError for an argument that is not allowed.
+        """
+        return self.report_forced(await self.run(self._force(name, reason, by, owner), name))
+
+    async def audit(self, limit: int = 100, *, name: str | None = None) -> "builtins.list[AuditRecord]":
+        """The records of what operators did, newest first: up to `limit`, of all names or of one. The server keeps
+        about a thousand, for 90 days after the last.
+
+        Raises Unavailable, NotPermitted; TypeError or ValueError for an argument that is not allowed.
+        """
+        return await self.run(self._audit(limit, name), name or "")
+
+    async def doctor(self) -> "builtins.list[Finding]":
+        """Examines the server, or each node of a quorum: whether it can be reached, whether the user has all rights,
+        and settings that endanger locks. Never raises for what it finds, leaves no key, and takes 3 seconds at most.
+
+        Returns what is wrong or unusual, each a `Finding` with what to change; an empty list if all is well.
+        """
+        return await self.run(self._doctor(), "")
 
     async def bless(self) -> dict[str, str]:
         """For a quorum: the operator vouches that no lease was held when the nodes last started, so they vote at once.

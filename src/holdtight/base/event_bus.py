@@ -20,7 +20,7 @@ _DEBUG, _INFO, _WARNING = 10, 20, 30  # the values of logging, which may not be 
 _LEVELS = dict.fromkeys(
     (
         *("Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"),
-        *("HeldLong", "NodeDown"),
+        *("HeldLong", "Forced", "NodeDown"),
     ),
     _WARNING,
 ) | {"NodeUp": _INFO}

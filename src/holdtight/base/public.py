@@ -37,7 +37,8 @@ class Public:
 class PublicClient(Public):
     __slots__ = ()
     public: ClassVar[tuple[str, ...]] = (
-        *("adopt", "bless", "events", "inspect", "list", "lock", "multi", "rwlock", "semaphore"),
+        *("adopt", "audit", "bless", "doctor", "events", "force_release", "inspect", "list", "lock", "multi", "rwlock"),
+        "semaphore",
     )
 
     if not TYPE_CHECKING:

@@ -120,6 +120,7 @@ _LINES = {
     "Renewed": f"renewed %(name)s: %(remaining)s left, {_WHOSE}",
     "RenewalFailed": f"renewal of %(name)s failed: %(cause)s; %(remaining)s left, {_WHOSE}",
     "KeeperLate": "keeper late by %(late)s: leases are renewed too late, and will be lost if that goes on",
+    "Forced": f"forced %(name)s: %(reason)s, by %(by)s, {_WHOSE}",
     "HeldLong": f"held %(name)s for %(held)s, and it is still renewed: does its body hang? {_WHOSE}",
     "Lost": f"lost %(name)s: %(reason)s after %(held)s, {_WHOSE}",
     "Released": f"released %(name)s after %(held)s, {_WHOSE}",

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 __all__ = [
     "Claim",
     "Denied",
+    "ForcedOut",
+    "ForcedRelease",
     "Grant",
     "Guarded",
     "Holder",
@@ -307,6 +309,8 @@ class Denied(NamedTuple):
     holder: Owner | None
     left: float
     look: float | None = None
+    forced: bool = False
+    """An operator has released by force what this owner held."""
 
 
 class Queued(NamedTuple):
@@ -324,6 +328,21 @@ class Late(NamedTuple):
 
 class Withdrawn(NamedTuple):
     """A withdrawal marker made the server refuse the request."""
+
+
+class ForcedOut(Withdrawn):
+    """A node of a quorum refuses this owner: an operator has released its lock by force."""
+
+
+class ForcedRelease(NamedTuple):
+    """A forced release was done at `at` (seconds, server's time), and these owners lost the lock: none if none of those
+    named held it. `more`: dead waiters remain to be swept."""
+
+    at: float
+    fence: int
+    next: Owner | None
+    owners: tuple[Owner, ...]
+    more: bool
 
 
 class Guarded(NamedTuple):

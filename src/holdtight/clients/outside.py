@@ -1,38 +1,130 @@
-"""What a client does to locks that it need not hold: it lists them, and checks what it was asked for."""
+"""What a client does to locks that it need not hold: it lists them, releases them by force, and reads the records of
+that. Checks what it was asked for before anything is sent.
+"""
 
+import os
+import socket
 from typing import TYPE_CHECKING, Any
 
+from holdtight.base.event_bus import Events
+from holdtight.base.values import OWNER_SIZE, check_name
 from holdtight.stores.boundary import Place
 
 if TYPE_CHECKING:
+    from holdtight.base.operations import AuditRecord, Finding
+    from holdtight.base.plan import Plan
     from holdtight.clients.verbs import Verbs
+    from holdtight.config.settings import Settings
     from holdtight.core.listing import Listing, QuorumListing
 
 __all__ = ["Outside"]
+
+LONGEST_REASON = 500
+LONGEST_BY = 128
 
 
 class Outside:
     """The part of a client that looks at locks from outside, and acts on them. Sends nothing itself."""
 
+    events: Events
+
     if TYPE_CHECKING:
         place: Place
         verbs: Verbs
+        settings: Settings
 
+        def lock(self, name: str) -> Any: ...
         def check_open(self) -> None: ...
         def _entered(self) -> dict[str, int]: ...
 
     def _listing(self, pattern: Any) -> "Listing | QuorumListing":
-        check_pattern(pattern)
+        check_text(pattern, "pattern", None)
         self.check_open()
         return self.verbs.listing(self.place, pattern, self._entered())
 
+    def _force(self, name: str, reason: str, by: str | None, owner: str | None) -> "Plan[AuditRecord | None]":
+        check_name(name)
+        check_text(reason, "reason", LONGEST_REASON)
+        if by is not None:
+            check_text(by, "by", LONGEST_BY)
+        if owner is not None:
+            check_owner(owner)
+        self.check_open()
+        from holdtight.core.force import Order
 
-def check_pattern(pattern: object) -> None:
-    if not isinstance(pattern, str):
-        raise TypeError(f"pattern must be a str such as 'orders:*', not {type(pattern).__name__}")
-    if not pattern:
-        raise ValueError("pattern is empty: '*' matches every name")
+        about = {
+            "id": os.urandom(16).hex(),
+            "action": "force_release",
+            "name": name,
+            "by": _operator() if by is None else by,
+            "reason": reason,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+        }
+        return self.verbs.force(self.place, self.lock(name).prepared, Order(about, owner), self._entered())
+
+    def _audit(self, limit: Any, name: str | None) -> "Plan[list[AuditRecord]]":
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            raise TypeError(f"limit must be an int, not {type(limit).__name__}")
+        if limit < 1:
+            raise ValueError(f"limit={limit} must be at least 1")
+        if name is not None:
+            check_name(name)
+        self.check_open()
+        return self.verbs.audit(self.place, limit, name)
+
+    def _doctor(self) -> "Plan[list[Finding]]":
+        return self.verbs.doctor(self.place, self.settings)
+
+    def report_forced(self, record: "AuditRecord | None") -> "AuditRecord | None":
+        """Emits one event for each holder that lost the lock."""
+        if record is not None:
+            from holdtight.events import Forced
+
+            for each in record.holders:
+                self.events.emit(Forced(record.name, each.owner, each.fence or 0, record.by, record.reason))
+        return record
+
+
+def check_text(text: object, argument: str, most: int | None) -> None:
+    """`most` is the longest that is allowed, in bytes of UTF-8; None allows any length, and control characters."""
+    if not isinstance(text, str):
+        raise TypeError(f"{argument} must be a str, not {type(text).__name__}")
+    if not text:
+        raise ValueError(f"{argument} is empty")
     try:
-        pattern.encode()
+        size = len(text.encode())
     except UnicodeEncodeError:
-        raise ValueError(f"pattern={pattern!r} is not valid Unicode text (lone surrogates)") from None
+        raise ValueError(f"{argument}={text!r} is not valid Unicode text (lone surrogates)") from None
+    if most is None:
+        return
+    if size > most:
+        raise ValueError(f"{argument} has {size} bytes of UTF-8, at most {most} are allowed")
+    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in text):
+        raise ValueError(f"{argument}={text!r} contains control characters")
+
+
+def check_owner(owner: object) -> None:
+    import base64
+    import binascii
+
+    if not isinstance(owner, str):
+        raise TypeError(f"owner must be a str, as inspect() shows it, not {type(owner).__name__}")
+    try:
+        raw = base64.b64decode(owner.encode("ascii"), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        raw = b""
+    if len(raw) != OWNER_SIZE:
+        raise ValueError(f"owner={owner!r} is not the owner of a lock, as inspect() shows it")
+
+
+def _operator() -> str:
+    """The user of this process and the machine."""
+    import getpass
+
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        user = str(os.getuid())
+    name = f"{user}@{socket.gethostname()}".encode(errors="replace")[:LONGEST_BY]
+    return name.decode(errors="ignore")

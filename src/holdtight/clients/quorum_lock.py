@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from holdtight.base import process, refusals
 from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, ServerSaid
-from holdtight.base.values import Denied, Grant, Guarded, LossReason
+from holdtight.base.values import Denied, ForcedOut, Grant, Guarded, LossReason
 from holdtight.clients.terms import LockTerms
 from holdtight.config.settings import Options
 from holdtight.core.contend import Asking
@@ -146,6 +146,8 @@ class QuorumLockMixin:
         for index, each in enumerate(answers):
             if isinstance(each, Denied):
                 tenure.refused_on(index, LossReason.TAKEN)
+            elif isinstance(each, ForcedOut):
+                tenure.refused_on(index, LossReason.FORCED)
             elif isinstance(each, Guarded):
                 tenure.refused_on(index, LossReason.EXPIRED)
         sent = {index: each.sent for index, each in enumerate(answers) if isinstance(each, Grant)}

@@ -7,7 +7,7 @@ from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step
 from holdtight.base.values import Claim, Denied, Grant, Late, LossReason, Owner
 from holdtight.errors import LeaseLost
 
-__all__ = ["adopt", "downgrade", "release"]
+__all__ = ["Sweeping", "adopt", "downgrade", "release", "sweep"]
 
 MOST_SWEEPS = 1000
 
@@ -46,15 +46,21 @@ def release(ending: Ending, owner: Owner, *, marker: int, first: Any = None) -> 
         # An attempt of ours may still arrive. The marker makes the server refuse it, or pass the grant on if it came.
         yield ending.marker_step(owner, marker)
     if isinstance(answer, Denied):
+        if answer.forced:
+            return LossReason.FORCED  # also after a lost reply: nothing is left to be forced after a release
         if may_have_arrived:
             return None
         return LossReason.TAKEN if answer.holder else LossReason.EXPIRED
     if answer == 2:
-        yield from _sweep(ending, owner)
+        yield from sweep(ending, owner)
     return None
 
 
-def _sweep(ending: Ending, owner: Owner) -> Plan[None]:
+class Sweeping(Protocol):
+    def sweep_step(self, owner: Owner) -> Step: ...
+
+
+def sweep(ending: Sweeping, owner: Owner) -> Plan[None]:
     """Clears dead waiters ahead of the first live one, some at a time.
 
     This serves the other waiters: if it fails, their own attempts do it, and the release stands.
@@ -129,5 +135,10 @@ def _turned(step: Callable[[], Step], name: str, unanswered: list[int]) -> Plan[
             if tries >= 10:
                 raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
             continue
-        reason = LossReason.TAKEN if isinstance(answer, Denied) and answer.holder else LossReason.EXPIRED
-        raise LeaseLost.because(name, reason)
+        raise LeaseLost.because(name, _reason(answer))
+
+
+def _reason(answer: Any) -> LossReason:
+    if not isinstance(answer, Denied):
+        return LossReason.EXPIRED
+    return LossReason.FORCED if answer.forced else LossReason.TAKEN if answer.holder else LossReason.EXPIRED

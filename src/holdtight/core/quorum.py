@@ -21,7 +21,19 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdtight.base.plan import UNDO_SECONDS, Fan, LinkDown, NoQuorum, Plan, ServerSaid, Step, Wish
-from holdtight.base.values import Claim, Denied, Grant, Guarded, Late, LossReason, Owner, Queued, Withdrawn, owner_text
+from holdtight.base.values import (
+    Claim,
+    Denied,
+    ForcedOut,
+    Grant,
+    Guarded,
+    Late,
+    LossReason,
+    Owner,
+    Queued,
+    Withdrawn,
+    owner_text,
+)
 from holdtight.errors import LockError
 
 if TYPE_CHECKING:
@@ -271,6 +283,8 @@ def say(answer: Any) -> str:
             return f"started a short while ago: votes again in {answer.left:.3g} s (restart guard)"
         case Late():
             return "got the request too late, or has a clock that is ahead of the others"
+        case ForcedOut():
+            return "refused: an operator has released it by force"
         case Withdrawn():
             return "refused: the request was withdrawn"
         case _:
@@ -331,6 +345,8 @@ def judge_release(answers: list[Any], names: Sequence[str], majority: int) -> Lo
         return None
     unheard = sum(1 for each in answers if isinstance(each, LinkDown | ServerSaid))
     if ours + unheard < majority:
+        if any(isinstance(each, Denied) and each.forced for each in answers):
+            return LossReason.FORCED
         taken = any(isinstance(each, Denied) and each.holder for each in answers)
         return LossReason.TAKEN if taken else LossReason.EXPIRED
     nodes = {name: _told(each) for name, each in zip(names, answers, strict=True)}

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from holdtight.base.values import Denied, Grant, Guarded, Late, LossReason, Owner
+from holdtight.base.values import Denied, ForcedOut, Grant, Guarded, Late, LossReason, Owner
 from holdtight.core.quorum import deadline_of
 from holdtight.core.renewal import next_ttl
 from holdtight.errors import NotOwner
@@ -219,7 +219,8 @@ class QuorumTenure(Tenure):
             self._settle()
             reasons = list(self._refusals.values())
         if self.place.clock() >= self.deadline:
-            self.lose(LossReason.TAKEN if LossReason.TAKEN in reasons else LossReason.EXPIRED)
+            worst = (LossReason.FORCED, LossReason.TAKEN)
+            self.lose(next((each for each in worst if each in reasons), LossReason.EXPIRED))
 
     def unanswered_on(self, index: int, cause: str) -> None:
         with self._changing:
@@ -242,7 +243,7 @@ class QuorumTenure(Tenure):
         with self._changing:
             self.renewals = tuple(each for each in self.renewals if each is not limits)
             for index, answer in enumerate(answers):
-                if not isinstance(answer, Grant | Denied | Guarded):
+                if not isinstance(answer, Grant | Denied | Guarded | ForcedOut):
                     self.left_open(index, limits[index])
                 elif isinstance(answer, Grant) and not self.good_until[index]:
                     self.good_until[index] = answer.sent  # it has our vote, whatever the renewal's outcome
@@ -317,6 +318,7 @@ class NodeCharge:
         self.tenure = tenure
         self.place: Place = tenure.place.nodes[index]
         self._node = tenure.place.nodes[index]
+        self.owner = tenure.owner
         self._index = index
         self._asked = tenure.ttl
 
@@ -366,10 +368,8 @@ class NodeCharge:
             tenure.unanswered_on(index, "it got the request too late")
         elif isinstance(vote, Denied):
             tenure.refused_on(index, LossReason.TAKEN)
-        elif isinstance(vote, Guarded):
-            tenure.refused_on(index, LossReason.EXPIRED)
         else:
-            tenure.refused_on(index, LossReason.EXPIRED)
+            tenure.refused_on(index, LossReason.FORCED if isinstance(vote, ForcedOut) else LossReason.EXPIRED)
         return False
 
     def unanswered(self, cause: str) -> None:

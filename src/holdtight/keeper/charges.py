@@ -1,4 +1,5 @@
-"""The keeper's charges other than tenures: a waiter's place in line, a check after a hand-over, and a deferred undo."""
+"""The keeper's charges other than tenures: a waiter's place in line, a check after a hand-over, a deferred undo, and
+the requests of a keeper connection itself."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -8,10 +9,21 @@ from holdtight.base.values import Claim, Owner
 from holdtight.stores.boundary import Place
 from holdtight.stores.times import CLAIM_MS, HEARTBEAT_MS
 
-__all__ = ["TOUCH_SECONDS", "DeferredUndo", "HandedOn", "StandingInLine", "look_after"]
+__all__ = [
+    "SILENCE",
+    "TOUCH_SECONDS",
+    "AlarmRequest",
+    "DeferredUndo",
+    "HandedOn",
+    "RecordRequest",
+    "StandingInLine",
+    "look_after",
+]
 
 TOUCH_SECONDS = HEARTBEAT_MS / 1000 / 3
 CLAIM_SECONDS = CLAIM_MS / 1000
+SILENCE = 2.0
+"""How long a server may stay silent."""
 
 
 class StandingInLine:
@@ -71,6 +83,34 @@ class DeferredUndo:
         self.alive = False
 
     def late(self, by: float) -> None: ...
+
+
+class RecordRequest:
+    """A request of a keeper connection itself; nothing waits for its reply."""
+
+    interval = SILENCE
+    deadline = float("inf")
+    alive = False
+
+    def __init__(self, place: Place, request: bytes) -> None:
+        self.place = place
+        self._request = request
+
+    def request(self, now: float) -> bytes | None:
+        return self._request
+
+    def answered(self, reply: Any, sent: float) -> bool:
+        return True
+
+    def unanswered(self, cause: str) -> None: ...
+
+    def overdue(self) -> None: ...
+
+    def late(self, by: float) -> None: ...
+
+
+class AlarmRequest(RecordRequest):
+    """Subscribes to the client's alarm. A message answers it, or an error reply if the user has no right to it."""
 
 
 class Passing(Protocol):

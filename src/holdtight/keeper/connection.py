@@ -12,6 +12,7 @@ Invariants:
 - each batch has its own time limit, and later batches do not extend that of the first.
 """
 
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,13 @@ from holdtight.base.callbacks import report
 from holdtight.base.clock import Backoff
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import start_thread
+from holdtight.base.values import Owner
 from holdtight.errors import quotable
+from holdtight.keeper.charges import SILENCE, AlarmRequest, RecordRequest
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.client import RECORD_SECONDS
 from holdtight.stores.redis.client_records import record_request, removal_request
+from holdtight.stores.redis.keys import alarm
 from holdtight.stores.redis.script import is_unknown, with_script_body
 
 if TYPE_CHECKING:
@@ -35,7 +39,6 @@ __all__ = ["KeeperConnection"]
 BATCH = 12
 UNDER_WAY = 24
 """The most charges in flight. A multiple of BATCH, or the remainder would never be used."""
-SILENCE = 2.0
 SHORTEST_SILENCE = 0.05
 CONNECT_SECONDS = 2.0
 REFRESH_SECONDS = RECORD_SECONDS / 3
@@ -43,30 +46,6 @@ IDLE_TICKS = 2
 _RECONNECT = Backoff(first="20ms", cap="1s")
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
-
-
-class RecordRequest:
-    """A request of the keeper connection itself; nothing waits for its reply."""
-
-    interval = SILENCE
-    deadline = float("inf")
-    alive = False
-
-    def __init__(self, place: Place, request: bytes) -> None:
-        self.place = place
-        self._request = request
-
-    def request(self, now: float) -> bytes | None:
-        return self._request
-
-    def answered(self, reply: Any, sent: float) -> bool:
-        return True
-
-    def unanswered(self, cause: str) -> None: ...
-
-    def overdue(self) -> None: ...
-
-    def late(self, by: float) -> None: ...
 
 
 class KeeperConnection:
@@ -221,7 +200,11 @@ class KeeperConnection:
         answered = 0
         for reply in replies:
             if reply.__class__ is _Push:
-                continue  # no waiter listens on the keeper's connection: ignore bells
+                if reply[0] == b"message" and reply[2][:1] == b"k":
+                    self._hurry(reply[2][1:])
+                # No waiter listens on the keeper's connection: bells are ignored.
+                if reply[0] != b"subscribe" or not self._sent or not isinstance(self._sent[0][0], AlarmRequest):
+                    continue
             if not self._sent:
                 self._fail("it answered more than was asked", now)
                 return
@@ -284,6 +267,7 @@ class KeeperConnection:
     def _connect(self) -> None:
         if self.place.at_once:
             self._link = self.place.open(CONNECT_SECONDS)
+            self._heed(self._link)
             return
         self._connecting = True
 
@@ -317,6 +301,30 @@ class KeeperConnection:
             self._writing = False
             self.place.keeps(link)
             self._keeper.register(self.fd, writing=False)
+            self._heed(link)
+
+    # The alarm, which rings when an operator has released one of the client's grants by force.
+
+    def _heed(self, link: Link) -> None:
+        client, me = self.place.client, weakref.ref(self)
+        if not link.inbox or not client.known:
+            return
+
+        def hear(message: bytes) -> None:
+            connection = me()
+            if connection is not None:
+                connection._keeper.run_soon(lambda: connection._hurry(message[1:]))
+
+        request = link.heed(alarm(client.namespace, client.id), hear)
+        if request:
+            self.enqueue_first(AlarmRequest(self.place, request), self._keeper.clock())
+
+    def _hurry(self, owner: Owner) -> None:
+        """Renews this owner's grant at once: the answer says that it is lost."""
+        for charge in list(self._keeper.charges(self.place)):
+            if getattr(charge, "owner", None) == owner:
+                self._keeper.drop(charge)
+                self._keeper.ask(charge)
 
     # The client's record, which shows people who inspect a lock which process the client is.
 

@@ -151,6 +151,11 @@ class Link(Protocol):
         ...
 
     def stop_blocking(self) -> None: ...
+    def heed(self, channel: bytes, hear: Callable[[bytes], object]) -> bytes:
+        """Listens to another channel. Returns the request that the caller must send for that; b"" if there is none and
+        `hear` gets the messages."""
+        ...
+
     def push_out(self, data: bytes) -> bytes: ...
     def pump(self) -> list[Any]: ...
 
@@ -222,6 +227,22 @@ class Place:
         before, self.up = self.up, False
         if before is not False:
             self.tell_node(self.display, cause)
+
+    @property
+    def forcing(self) -> Any:
+        """Requests that release locks by force, and read the records of it."""
+        from holdtight.stores.redis.forcing import Forcing
+
+        return Forcing(self.client)
+
+    @property
+    def examining(self) -> Any:
+        """The requests behind `doctor`; None for a place that has nothing to be examined."""
+        if self.at_once:
+            return None
+        from holdtight.stores.redis.examining import Examining
+
+        return Examining(self.client)
 
     def keeps(self, link: Link) -> None:
         """Called when the keeper starts to send its requests on this link."""

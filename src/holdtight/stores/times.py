@@ -1,6 +1,7 @@
 """Times and sizes that all stores share. The Lua scripts get theirs from here too (see redis/script.py)."""
 
 __all__ = [
+    "AUDIT_MS",
     "CLAIM_MS",
     "FRESH_MS",
     "HEARTBEAT_MS",
@@ -22,6 +23,8 @@ HEARTBEAT_MS = 5_000
 """How long a waiter keeps its place without a heartbeat."""
 SWEEP = 200
 """How many entries one script inspects at most, in search of dead ones."""
+AUDIT_MS = 90 * 24 * 3600 * 1000
+"""How long the audit records stay after the last one."""
 LONGEST_PATIENCE = 2.0
 """The longest wait for any reply, in seconds."""
 MARKER_SLACK_MS = 50

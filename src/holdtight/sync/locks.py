@@ -22,9 +22,11 @@ from holdtight.sync.lock import Lock
 from holdtight.sync.pool import Transport
 
 if TYPE_CHECKING:
+    import builtins  # of which `list` is hidden below by the method
     import ssl
     from typing import Never, Unpack
 
+    from holdtight.base.operations import AuditRecord, Finding
     from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
     from holdtight.config.profiles import Unset
     from holdtight.sync.multi import Multi
@@ -266,6 +268,59 @@ class Locks(BaseLocks[Lock], BlockingOnly):
     def _pages(self, listing: Any) -> Iterator[LockInfo]:
         while not listing.done:
             yield from self.run(listing.page(), "")
+
+    def force_release(
+        self, name: str, *, reason: str, by: str | None = None, owner: str | None = None
+    ) -> "AuditRecord | None":
+        """Takes the lock away from its holders, and gives it to the next in line. The holders learn of it: their leases
+        are lost with `LossReason.FORCED`. But a body that does not look goes on: shut it out at the resource with the
+        record's `fence`.
+
+        Returns the record of it, which `audit` keeps; None if nothing is held.
+
+        Options:
+            reason: why, up to 500 bytes.
+            by: who does it, up to 128 bytes. Default: the user of this process and the machine.
+            owner: takes it from this holder only, as `inspect` shows it: one of many readers, or of many permits.
+
+        Raises Unavailable, NotPermitted; QuorumNotReached unless a majority of a quorum does it; TypeError or
+        ValueError for an argument that is not allowed.
+
+        Example:
+            >>> lease = locks.lock("nightly").acquire()
+            >>> record = locks.force_release("nightly", reason="hangs since 4:12")
+            >>> record.fence > lease.fence
+            True
+            >>> lease.release()
+            Traceback (most recent call last):
+                ...
+            holdtight.errors.NotOwner: ...
+        """
+        return self.report_forced(self.run(self._force(name, reason, by, owner), name))
+
+    def audit(self, limit: int = 100, *, name: str | None = None) -> "builtins.list[AuditRecord]":
+        """The records of what operators did, newest first: up to `limit`, of all names or of one. The server keeps
+        about a thousand, for 90 days after the last.
+
+        Raises Unavailable, NotPermitted; TypeError or ValueError for an argument that is not allowed.
+
+        Example:
+            >>> [record.reason for record in locks.audit(1, name="nightly")]
+            []
+        """
+        return self.run(self._audit(limit, name), name or "")
+
+    def doctor(self) -> "builtins.list[Finding]":
+        """Examines the server, or each node of a quorum: whether it can be reached, whether the user has all rights,
+        and settings that endanger locks. Never raises for what it finds, leaves no key, and takes 3 seconds at most.
+
+        Returns what is wrong or unusual, each a `Finding` with what to change; an empty list if all is well.
+
+        Example:
+            >>> for finding in locks.doctor():
+            ...     print(finding)
+        """
+        return self.run(self._doctor(), "")
 
     def bless(self) -> dict[str, str]:
         """For a quorum: the operator vouches that no lease was held when the nodes last started, so they vote at once.

@@ -17,15 +17,12 @@ from typing import Any
 from holdtight.base.plan import ServerSaid
 from holdtight.stores.memory.holders import Holder
 from holdtight.stores.memory.line import Entry
-from holdtight.stores.memory.state import CLAIM, FRESH, HEARTBEAT, SWEEP, TAIL, Main, State
+from holdtight.stores.memory.state import CLAIM, FRESH, HEARTBEAT, SWEEP, TAIL, Forced, Main, State
 
 __all__ = ["CLAIM", "FRESH", "HEARTBEAT", "SWEEP", "TAIL", "USES", "Entry", "Holder", "Main", "Name"]
 
 STEP_BACK = 250
 RUNNERS_UP = 4
-BLOCKERS = 100
-"""The most readers that deadlock detection follows."""
-AHEAD = 50
 
 USES = {"x": "an exclusive lock", "r": "a read-write lock", "p": "a semaphore"}
 
@@ -63,14 +60,14 @@ class Name(State):
 
     def release(self, who: bytes) -> Reply:
         if not self.main or not (self.main.held_by(who) or (self.shared and who in self.holders)):
-            return [0, self.main.owner or b"" if self.main else b""]
+            return self.not_ours(who, self.main.owner if self.main else None)
         self.line.leave(who)
         return self._pass_on(who, self.main, looks=True)
 
     def renew(self, who: bytes, *, ttl: int, not_after: int, marker: int = 0, ordinal: int = 0) -> Reply:
         """With an ordinal the time left is set, and may shrink: the ordinal proves that no newer request arrived."""
         if not self.main or not self._has(who, self.main.mode):
-            return [0, self.main.owner or b"" if self.main and not self.main.held_by(who) else b""]
+            return self.not_ours(who, self.main.owner if self.main and not self.main.held_by(who) else None)
         if self.now_us > not_after:
             return [-1, self.now]
         if self.is_marked(who) and self.ordinals.get(who, -1) >= ordinal:
@@ -105,7 +102,7 @@ class Name(State):
         if self.now_us > not_after:
             return [-1, self.now]
         if not self.main or not self.holder:
-            return [0, self.now, b""]
+            return self._not_there(None, old, who)
         if self.is_marked(who):
             return [-3, self.now]
         if self.main.held_by(who):
@@ -113,8 +110,12 @@ class Name(State):
         elif self.main.held_by(old):
             self._grant(Entry(who, ttl, b"", label, self.now, 0), ttl)
         else:
-            return [0, self.now, self.main.owner]
+            return self._not_there(self.main.owner, old, who)
         return [1, b"%d" % self.main.fence, self.now, b""]
+
+    def _not_there(self, holder: bytes | None, *owners: bytes) -> Reply:
+        found = max((self.not_ours(who, holder) for who in owners), key=len)
+        return [0, self.now, *found[1:]]
 
     def downgrade(self, who: bytes, *, ttl: int, label: bytes, not_after: int, **marker: int) -> Reply:
         """Turns the exclusive holder into a reader; readers at the head of the queue are admitted too."""
@@ -123,7 +124,7 @@ class Name(State):
         if self._has(who, "r"):
             return self._confirm(who, ttl)
         if self.holder != who:
-            return [0, self.now, self.holder or b""]
+            return self._not_there(self.holder, who)
         self.line.leave(who)
         self._grant(Entry(who, ttl, b"", label, self.now, 0, mode="r"), ttl)
         fence = b"%d" % self.last
@@ -132,47 +133,49 @@ class Name(State):
         self._hand_on()
         return [1, fence, self.now, b""]
 
-    def inspect(self) -> tuple[bytes | None, int | None, bytes, int, list[Entry]]:
-        """Exclusive holder, last fence, label, time left, and the live waiters; see `sharing` for shared holders."""
-        alive = [entry for entry in self.line if self.is_alive(entry)]
-        fence = self.main.fence if self.main else None
-        label = self.main.label if self.main and self.holder else b""
-        return self.holder, fence, label, self.left, alive
-
-    def sharing(self) -> list[Holder]:
-        """The shared holders, in the order of their fences."""
-        return self.holders.by_fence(self.now)
-
-    def blockers(self, who: bytes) -> list[bytes]:
-        """The holders that block a waiter, for deadlock detection: none, unless it is certain.
-
-        A holder that is still in the queue was handed the name and is about to run. A writer, and a reader behind a
-        writer, must wait for every reader. A waiter for permits waits for any of many holders; no single one blocks it.
-        Readers whose main key was lost learn that when they renew: a wait that this ends is no deadlock.
-        """
-        entry = self.line.get(who)
-        if entry is None or not self.is_alive(entry) or not self._is_there(entry):
-            return []
-        if self.holder:
-            return [] if self.holder in self.line else [self.holder]
-        if not self.main or self.main.mode != "r" or not (entry.mode == "x" or self._behind_a_writer(entry)):
-            return []
-        readers = self.holders.living(self.now, BLOCKERS)
-        return [each.owner for each in readers if each.owner not in self.line]
+    def force(self, id_: bytes, owners: dict[bytes, bytes]) -> Reply:
+        """Takes the grants of these owners away, and hands the name on. `owners` maps each to its client's alarm."""
+        for who in owners:
+            known = self.forced.get(who)
+            if known and known.id == id_:
+                return known.answer
+        found: dict[bytes, tuple[int, int]] = {}
+        for who in owners:
+            if self.main and self.main.owner:
+                if self.holder == who:
+                    found[who] = self.left, self.main.fence
+            elif holder := self.holders.alive(who, self.now):
+                found[who] = holder.expiry - self.now, holder.fence
+        if not found:
+            return [0, self.now]
+        self.last = fence = max(self.last + 1, self.now_us)
+        for who in found:
+            self.holders.remove(who)
+        if self.main and self.main.owner:
+            self.main = None
+        self._clear_away()
+        more = self._hand_on()
+        admitted = [each.owner for each in self.sharing() if each.fence > fence]
+        next_owner = self.holder or (admitted[0] if admitted else b"")
+        if not self.main or (self.shared and not self.holders):
+            self.last_until = self.now + self.ms_until(fence) + TAIL
+            self.main = Main(None, fence, self.last_until)
+        self.main.fence = max(self.main.fence, fence)
+        answer = [1, self.now_us, b"%016d" % fence, next_owner, 2 if more else 1, *found]
+        for who, (left, old) in found.items():
+            self.forced[who] = Forced(self.now + left + TAIL, old, id_, [*answer[:4], 1, *found])
+            self._ring(owners[who], b"k" + who)
+        return answer
 
     def is_for_the_asking(self, mode: str, n: int, permits: int) -> bool:
         """No waiters, no expired holders to remove, and the request fits: then several names are taken in one step."""
-        if self.line or self.live_markers() or self.last >= self.now_us:
+        if self.line or self.live_markers() or self.forced or self.last >= self.now_us:
             return False
         if self.main and self.main.owner is not None:
             return False
         if len(self.holders) != self.holders.count(self.now):
             return False
         return self._fits(Entry(b"", 0, b"", b"", 0, 0, mode=mode, n=n, permits=permits))
-
-    def _behind_a_writer(self, entry: Entry) -> bool:
-        ahead = self.line.some(0, min(self.line.place(entry.number), AHEAD))
-        return any(each.mode == "x" and self.is_alive(each) and not each.passed_over for each in ahead)
 
     # Internals
 
@@ -182,6 +185,7 @@ class Name(State):
             return [-1, self.now]
         if self.is_marked(who):
             return [-3, self.now]
+        self.forced.pop(who, None)
         if self._has(who, wish.mode):
             return self._confirm(who, wish.ttl)
         self._refuse_another_kind(wish.mode)
@@ -365,10 +369,6 @@ class Name(State):
             found = found or not alive or not entry.passed_over
             entry.passed_over = entry.passed_over or alive
         return found
-
-    def _is_there(self, entry: Entry) -> bool:
-        """False only if the inbox has no subscriber; a waiter without an inbox polls."""
-        return not entry.inbox or entry.inbox in self.listening
 
     def _note_runner_up(self, place: int, claim: int) -> None:
         for entry in self.line.some(place, RUNNERS_UP):

@@ -41,6 +41,8 @@ def requests_in(data: bytes) -> list[list[bytes]]:
 class Link:
     """One connection after its handshake."""
 
+    _heeded = b""
+
     def __init__(self, server: Server, inbox: bytes, runtime: "Runtime") -> None:
         self._server = server
         self._execute = server.execute
@@ -99,6 +101,11 @@ class Link:
     def fileno(self) -> int:
         return -1
 
+    def heed(self, channel: bytes, hear: Hear) -> bytes:
+        self._heeded = channel
+        self._server.subscribe(channel, hear)
+        return b""
+
     def stop_blocking(self) -> None: ...
 
     def push_out(self, data: bytes) -> bytes:
@@ -112,6 +119,8 @@ class Link:
 
     def close(self) -> None:
         self._server.unsubscribe(self.inbox)
+        if self._heeded:
+            self._server.unsubscribe(self._heeded)
 
     def abandon(self) -> None: ...
 

@@ -23,7 +23,8 @@ import hiredis
 from holdtight.base.plan import ServerSaid
 from holdtight.stores.memory.engine import Name
 from holdtight.stores.memory.verbs import VERBS, Verb, take_all, value_of
-from holdtight.stores.redis import script, wait_records
+from holdtight.stores.redis import forcing, script, wait_records
+from holdtight.stores.times import AUDIT_MS
 
 __all__ = ["Server"]
 
@@ -31,6 +32,7 @@ LOOKS = 4
 """How many stored keys a request checks after it has added one."""
 IDLE_REQUESTS = 64
 """Every so many requests, a request that has added none checks as many."""
+RECORDS = 1000
 REMEMBERED = 10_000
 """With more keys than this, the last fence of a free name is dropped early: this clock never goes back, so the next
 fence is higher anyway."""
@@ -54,6 +56,8 @@ class Server:
         self._names: dict[bytes, Name] = {}
         self._plain: dict[bytes, tuple[bytes, int | None]] = {}
         """Value and expiry (ms)."""
+        self._streams: dict[bytes, deque[tuple[bytes, list[bytes]]]] = {}
+        """Audit records, newest first; they stay as long as the store."""
         self._round: deque[bytes] = deque()
         self._tidying = False
         self._ears: dict[bytes, Hear] = {}
@@ -114,6 +118,8 @@ class Server:
             return self._run(verb, keys[0], args, now_us, bells)
         if which in _MULTI:
             return self._run_on_all(keys[::4], args, now_us)
+        if which in _FORCE:
+            return self._force(keys, args, now_us, bells)
         if which in _RETRACT:
             value = self._get(keys[0], now_us // 1000)
             return int(value is not None and value.startswith(args[0]) and self._drop(keys[0], now_us // 1000))
@@ -151,6 +157,26 @@ class Server:
                 bells += name.bells
                 name.bells = []
 
+    def _force(self, keys: list[bytes], args: list[bytes], now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
+        """As force.lua; a memory store is never a node of a quorum."""
+        id_, not_after, _, _, _, about, *parts = args
+        if now_us > int(not_after):
+            return [-1, now_us // 1000]
+        texts = dict(zip(parts[::3], parts[2::3], strict=True))
+        alarms = dict(zip(parts[::3], parts[1::3], strict=True))
+
+        def force(name: Name) -> Any:
+            return name.force(id_, alarms)
+
+        reply: Any = self._run(force, keys[0], [], now_us, bells)
+        stream = self._streams.get(keys[4], deque(maxlen=RECORDS))
+        if not isinstance(reply, Error) and reply[0] == 1 and all(fields[1] != id_ for _, fields in stream):
+            self._streams[keys[4]] = stream
+            holders = b"[%b]" % b",".join(texts[owner] for owner in reply[5:])
+            record = [b"id", id_, b"at", b"%d" % now_us, b"fence", reply[2], b"next", reply[3]]
+            stream.appendleft((b"%d-0" % (now_us // 1000), [*record, b"holders", holders, b"about", about]))
+        return reply
+
     def _plainly(self, argv: list[bytes], now_us: int) -> Any:
         now = now_us // 1000
         match argv:
@@ -168,6 +194,8 @@ class Server:
                 # Clients ask for what starts with a text and ends in "*}".
                 start = _unescaped(pattern.removesuffix(b"*}"))
                 return [b"0", [key for key, name in self._names.items() if name.main and key.startswith(start)]]
+            case [b"XREVRANGE", key, b"+", b"-", b"COUNT", count]:
+                return [list(entry) for entry in self._streams.get(key, ())][: int(count)]
             case [b"TIME"]:
                 return [b"%d" % (now_us // 1_000_000), b"%d" % (now_us % 1_000_000)]
             case [b"HELLO", *_]:
@@ -224,7 +252,7 @@ class Server:
         name.set_clock(now_us)
         if name.markers:
             name.drop_lapsed_markers()
-        if name.line or name.markers or name.holders:
+        if name.line or name.markers or name.holders or name.forced:
             return True
         if name.main is None:
             return name.last != 0
@@ -237,6 +265,7 @@ class Server:
         with self._lock:
             self._names.clear()
             self._plain.clear()
+            self._streams.clear()
             self._round.clear()
 
     def time_left(self) -> dict[bytes, int | None]:
@@ -244,7 +273,7 @@ class Server:
         with self._lock:
             now_us = self._micros()
             now = now_us // 1000
-            found: dict[bytes, int | None] = {}
+            found: dict[bytes, int | None] = dict.fromkeys(self._streams, AUDIT_MS)
             for key, (_, until) in self._plain.items():
                 if until is None or now < until:
                     found[key] = None if until is None else until - now
@@ -257,8 +286,9 @@ class Server:
                 if name.holders:
                     found[key + b":h"] = name.holders_until - now
                 markers = name.live_markers()
-                if name.line or name.holders or markers:
-                    ends = (name.line_until, name.holders_until if name.holders else 0, *markers.values())
+                if name.line or name.holders or markers or name.forced:
+                    forced = [each.until for each in name.forced.values()]
+                    ends = (name.line_until, name.holders_until if name.holders else 0, *markers.values(), *forced)
                     found[key + b":w"] = max(ends) - now
             return found
 
@@ -274,7 +304,7 @@ class Server:
             return False
         try:
             self._tidy(self._micros(), len(self._round))
-            return not self._round
+            return not self._round and not self._streams
         finally:
             self._lock.release()
 
@@ -285,4 +315,5 @@ def _unescaped(pattern: bytes) -> bytes:
 
 _UNITS = {b"PX": 1, b"EX": 1000}
 _MULTI = (script.MULTI.sha.encode(), script.MULTI.body)
+_FORCE = (forcing.FORCE.sha.encode(), forcing.FORCE.body)
 _RETRACT = (wait_records.RETRACT.sha.encode(), wait_records.RETRACT.body)

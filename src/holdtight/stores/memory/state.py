@@ -1,8 +1,9 @@
 """The state of one name: its holders, waiters and markers, and the clock on which they expire."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from holdtight.stores.memory.holders import Holders
+from holdtight.stores.memory.holders import Holder, Holders
 from holdtight.stores.memory.line import Entry, Line
 from holdtight.stores.times import CLAIM_MS as CLAIM
 from holdtight.stores.times import FRESH_MS as FRESH
@@ -10,9 +11,12 @@ from holdtight.stores.times import HEARTBEAT_MS as HEARTBEAT
 from holdtight.stores.times import SWEEP
 from holdtight.stores.times import TAIL_MS as TAIL
 
-__all__ = ["CLAIM", "FRESH", "HEARTBEAT", "SWEEP", "TAIL", "Main", "State"]
+__all__ = ["CLAIM", "FRESH", "HEARTBEAT", "SWEEP", "TAIL", "Forced", "Main", "State"]
 
 MANY_MARKERS = 32
+BLOCKERS = 100
+"""The most readers that deadlock detection follows."""
+AHEAD = 50
 
 
 @dataclass
@@ -33,6 +37,16 @@ class Main:
 
 
 @dataclass
+class Forced:
+    """A grant that was released by force: its fence, and what the force answered under `id`."""
+
+    until: int
+    fence: int
+    id: bytes
+    answer: list[Any]
+
+
+@dataclass
 class State:
     now_us: int
     sweep: int = SWEEP
@@ -44,6 +58,7 @@ class State:
     markers: dict[bytes, int] = field(default_factory=dict[bytes, int])
     ordinals: dict[bytes, int] = field(default_factory=dict[bytes, int])
     """Ordinals of some of the markers: renewals without a higher ordinal are refused as well."""
+    forced: dict[bytes, Forced] = field(default_factory=dict[bytes, Forced])
     many_markers: int = MANY_MARKERS
     listening: set[bytes] = field(default_factory=set[bytes])
     bells: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
@@ -70,6 +85,8 @@ class State:
             self.looked = 0
         if self.now > self.last_until:
             self.last = 0
+        if self.forced:
+            self.forced = {who: each for who, each in self.forced.items() if each.until >= self.now}
 
     def ms_until(self, fence: int) -> int:
         """0 for a fence that the clock has passed."""
@@ -110,6 +127,47 @@ class State:
 
     def live_markers(self) -> dict[bytes, int]:
         return {who: until for who, until in self.markers.items() if until >= self.now}
+
+    def not_ours(self, who: bytes, holder: bytes | None) -> list[Any]:
+        """The answer to an owner that does not hold the name."""
+        forced = self.forced.get(who)
+        return [0, holder or b"", *([b"%016d" % forced.fence] if forced else [])]
+
+    def inspect(self) -> tuple[bytes | None, int | None, bytes, int, list[Entry]]:
+        """Exclusive holder, last fence, label, time left, and the live waiters; see `sharing` for shared holders."""
+        alive = [entry for entry in self.line if self.is_alive(entry)]
+        fence = self.main.fence if self.main else None
+        label = self.main.label if self.main and self.holder else b""
+        return self.holder, fence, label, self.left, alive
+
+    def sharing(self) -> list[Holder]:
+        """The shared holders, in the order of their fences."""
+        return self.holders.by_fence(self.now)
+
+    def blockers(self, who: bytes) -> list[bytes]:
+        """The holders that block a waiter, for deadlock detection: none, unless it is certain.
+
+        A holder that is still in the queue was handed the name and is about to run. A writer, and a reader behind a
+        writer, must wait for every reader. A waiter for permits waits for any of many holders; no single one blocks it.
+        Readers whose main key was lost learn that when they renew: a wait that this ends is no deadlock.
+        """
+        entry = self.line.get(who)
+        if entry is None or not self.is_alive(entry) or not self._is_there(entry):
+            return []
+        if self.holder:
+            return [] if self.holder in self.line else [self.holder]
+        if not self.main or self.main.mode != "r" or not (entry.mode == "x" or self._behind_a_writer(entry)):
+            return []
+        readers = self.holders.living(self.now, BLOCKERS)
+        return [each.owner for each in readers if each.owner not in self.line]
+
+    def _behind_a_writer(self, entry: Entry) -> bool:
+        ahead = self.line.some(0, min(self.line.place(entry.number), AHEAD))
+        return any(each.mode == "x" and self.is_alive(each) and not each.passed_over for each in ahead)
+
+    def _is_there(self, entry: Entry) -> bool:
+        """False only if the inbox has no subscriber; a waiter without an inbox polls."""
+        return not entry.inbox or entry.inbox in self.listening
 
     # Places and markers
 

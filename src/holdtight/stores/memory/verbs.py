@@ -64,7 +64,8 @@ def _renew(name: Name, owner: bytes, ttl: bytes, px: bytes, not_after: bytes, ma
 
 
 def _withdraw(name: Name, owner: bytes, marker: bytes) -> Any:
-    return name.withdraw(owner, int(marker))
+    reply = name.withdraw(owner, int(marker))
+    return name.not_ours(owner, None) if reply == 1 and owner in name.forced else reply
 
 
 def _touch(name: Name, owner: bytes, inbox: bytes) -> Any:

@@ -15,7 +15,7 @@ _PASSING = (
     r"|max number of clients reached"
 )
 _REFUSALS = (
-    r"(?:^|[ :-])(NOAUTH|WRONGPASS|NOPERM) |invalid username-password|invalid password|can't access|ACL failure"
+    r"(?:^|[ :-])(NOAUTH|WRONGPASS|NOPERM) |invalid username-password|invalid password|can't (access|run)|ACL failure"
     r"|AUTH .*(called|without)|sent AUTH"
 )
 _OTHER_KIND = r"HTKIND (an exclusive lock|a read-write lock|a semaphore)"

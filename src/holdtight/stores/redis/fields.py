@@ -21,7 +21,12 @@ FIELDS = {
     # A holder that shares the name.
     "HELD_FENCE_OF": (11, 26),
     # A marker.
-    "UNTIL_OF": (1, 13),
+    "UNTIL_OF": (1, 13),  # of a forced grant, too
+    # A grant that was released by force.
+    "FORCED_FENCE_OF": (14, 29),
+    "FORCED_TO_OF": (30, 45),
+    "FORCED_AT_OF": (46, 61),
+    "FORCED_ID_OF": (62, 93),
 }
 """First and last character, counted from 1 as Lua does."""
 

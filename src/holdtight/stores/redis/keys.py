@@ -12,6 +12,8 @@ __all__ = [
     "BESIDE",
     "OF_A_RENEWAL",
     "Keys",
+    "alarm",
+    "audit",
     "client_record",
     "inbox",
     "keys_of",
@@ -76,6 +78,16 @@ def client_record(namespace: str, client: bytes) -> bytes:
 
 def inbox(namespace: str, client: bytes, number: int) -> bytes:
     return namespace.encode() + b":inbox:" + urlsafe_b64encode(client).rstrip(b"=") + b":%x" % number
+
+
+def alarm(namespace: str, client: bytes) -> bytes:
+    """The channel on which a client's keeper hears that one of its grants was released by force."""
+    return namespace.encode() + b":alarm:" + urlsafe_b64encode(client).rstrip(b"=")
+
+
+def audit(namespace: str) -> bytes:
+    """The stream with the records of what operators did."""
+    return namespace.encode() + b":audit"
 
 
 def watchers(main: bytes) -> bytes:

@@ -29,7 +29,7 @@ from holdtight.base.plan import Bell, LinkDown
 from holdtight.base.process import abandon_descriptor, tell_of_fork
 from holdtight.base.values import OWNER_SIZE, Owner
 from holdtight.stores.redis.handshake import Session
-from holdtight.stores.redis.resp import bulk
+from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.spin import LinkSpinWait
 
 __all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in", "unopened"]
@@ -274,6 +274,10 @@ class Link:
 
     def stop_blocking(self) -> None:
         self.sock.setblocking(False)
+
+    def heed(self, channel: bytes, hear: Callable[[bytes], object]) -> bytes:
+        """The request to listen to another channel; its messages come with the replies."""
+        return command("SUBSCRIBE", channel)
 
     def push_out(self, data: bytes) -> bytes:
         """Sends as much as possible without blocking; returns the rest."""

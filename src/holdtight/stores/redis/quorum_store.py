@@ -9,7 +9,7 @@ from typing import Any
 
 from holdtight.base.clock import Drift
 from holdtight.base.plan import LinkDown, ServerSaid, Step
-from holdtight.base.values import Claim, Denied, Grant, Guarded, Kind, Late, LockInfo, Owner, Withdrawn
+from holdtight.base.values import Claim, Denied, ForcedOut, Grant, Guarded, Kind, Late, LockInfo, Owner, Withdrawn
 from holdtight.errors import LockError
 from holdtight.stores.client import Client
 from holdtight.stores.redis import error_replies, keys, script
@@ -274,13 +274,8 @@ class QuorumClaim:
         def read(reply: Any, sent: float) -> LockInfo:
             return read_inspection(name, reply, LISTED)
 
-        return Step(
-            script.INSPECT.head(*self.keys) + bulk(LISTED),
-            None,
-            read,
-            patience=LONGEST_PATIENCE,
-            script=script.INSPECT,
-        )
+        request = script.INSPECT.head(*self.keys) + bulk(LISTED)
+        return Step(request, None, read, patience=LONGEST_PATIENCE, script=script.INSPECT)
 
     def is_passing(self, said: ServerSaid) -> bool:
         return error_replies.is_passing(said)
@@ -377,6 +372,8 @@ def read_vote(node: Client, reply: Any, sent: float) -> Vote:
             return Guarded(left / 1000)
         case [-1, _]:
             return Late()
+        case [-5, _]:
+            return ForcedOut()
         case _:
             return Withdrawn()
 

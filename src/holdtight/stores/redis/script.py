@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from holdtight.stores.redis.fields import FIELDS
 from holdtight.stores.redis.keys import BESIDE
 from holdtight.stores.redis.resp import bulk
-from holdtight.stores.times import CLAIM_MS, FRESH_MS, HEARTBEAT_MS, SWEEP, TAIL_MS
+from holdtight.stores.times import AUDIT_MS, CLAIM_MS, FRESH_MS, HEARTBEAT_MS, SWEEP, TAIL_MS
 
 if TYPE_CHECKING:
     from hashlib import sha1
@@ -58,6 +58,7 @@ _MACROS = {
     "FRESH_MS": str(FRESH_MS),
     "HEARTBEAT_MS": str(HEARTBEAT_MS),
     "SWEEP_SIZE": str(SWEEP),
+    "AUDIT_MS": str(AUDIT_MS),
 }
 _MACRO = rf"\b({'|'.join(_MACROS)})\b"
 _FIELD = rf"\b({'|'.join(FIELDS)})\((\w+(?:\[[^\]]+\])?)\)"

@@ -224,6 +224,8 @@ class Prepared:
         match reply:
             case [0, holder]:
                 return LossReason.TAKEN if holder else LossReason.EXPIRED
+            case [0, _, bytes(fence)] if fence:
+                return LossReason.FORCED
             case [-1, int(now)]:
                 self.store.client.learn(now / 1000, sent)  # it came late: the next will be in time
             case _:
@@ -376,6 +378,8 @@ class Store:
                 return Queued(holder or None, left / 1000, position, look / 1000)
             case [0, _, holder]:
                 return Denied(holder or None, 0.0)
+            case [0, _, holder, _]:
+                return Denied(holder or None, 0.0, forced=True)
             case [0, _, holder, left, _, _]:
                 return Denied(holder or None, left / 1000)
             case [-1, _]:
@@ -391,4 +395,4 @@ def read_release(reply: Any, sent: float) -> "int | Denied":
     ours."""
     if isinstance(reply, int):
         return reply
-    return Denied(reply[1] or None, 0.0)
+    return Denied(reply[1] or None, 0.0, forced=len(reply) > 2)

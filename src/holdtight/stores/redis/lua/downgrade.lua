@@ -3,6 +3,7 @@
 -- KEYS    main queue waiters holders
 -- ARGV    owner ttl px label not_after [marker]
 -- RETURN  {1, fence, now, ''} | {0, now, holder} not ours, or expired: '' if nobody holds it alone | {-1, now} late
+-- RETURN  {0, now, holder, fence} released by force
 -- marker is as in lib/mark.lua; it refuses earlier requests of the writer.
 local value = call('GET', main)
 local time = call('TIME')
@@ -11,10 +12,15 @@ local now = math.floor(now_us / 1000)
 if now_us > tonumber(not_after) then return {-1, now} end
 --@include constants
 --@include read_main
+--@include not_ours
+local function lost(holder)
+  local answer = not_ours(holder)
+  return {0, now, holder, answer[3]}
+end
 if shared == 'r' then
   local score = call('ZSCORE', holders, owner)
   local held = score and tonumber(score) > now and call('HGET', waiters, 'h' .. owner)
-  if not held then return {0, now, ''} end
+  if not held then return lost('') end
   local known = call('HGET', waiters, owner)
   if known then call('ZCARD', queue) end
   local exact = false
@@ -25,8 +31,8 @@ if shared == 'r' then
   end
   return {1, HELD_FENCE_OF(held), now, ''}
 end
-if left <= 0 then return {0, now, ''} end
-if OWNER_OF(value) ~= owner then return {0, now, OWNER_OF(value)} end
+if left <= 0 then return lost('') end
+if OWNER_OF(value) ~= owner then return lost(OWNER_OF(value)) end
 --@include queue_helpers
 --@include mark
 --@include holders

@@ -2,12 +2,12 @@
 -- KEYS    main queue waiters holders
 -- ARGV    owner [inbox]
 -- RETURN  1 released | 2 released, sweep again | {0, holder} not ours: '' if it is gone, free or shared by others
+-- RETURN  {0, holder, fence} released by force before: the fence is that of the forced grant
 -- RETURN  3 released, to a waiter that is trusted to come: no runner-up was told to look when its claim ends
 -- inbox is that of the releasing connection: see usual_handover.lua.
 --@include constants
 local value = call('GET', main)
-if not value then return {0, ''} end
-local front = sub(value, 1, 3)
+local front = value and sub(value, 1, 3)
 local alone = (front == 'x1-' or front == 'x1q') and OWNER_OF(value) == owner
 local last_one = (front == 's1-' or front == 'p1-') and #value <= 20 and tonumber(SHARED_FENCE_OF(value))
 if last_one then
@@ -34,10 +34,12 @@ if alone or last_one then
   end
 end
 --@rest
+--@include not_ours
+if not value then return not_ours('') end
 local kind, shared = KIND_OF(value), nil
 if OWNER_OF(value) ~= owner or kind ~= 'x1' then
-  if kind == 'x1' then return {0, OWNER_OF(value)} end
-  if kind == 't1' then return {0, ''} end
+  if kind == 'x1' then return not_ours(OWNER_OF(value)) end
+  if kind == 't1' then return not_ours('') end
   shared = kind == 's1' and 'r' or kind == 'p1' and 'p'
   if not shared or #value > 20 or not tonumber(SHARED_FENCE_OF(value)) then
     return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
@@ -62,7 +64,7 @@ local now = math.floor(now_us / 1000)
 --@include queue_helpers
 local known = call('HMGET', waiters, 'f', 'c', owner)
 if shared then
-  if not call('ZSCORE', holders, owner) then return {0, ''} end
+  if not call('ZSCORE', holders, owner) then return not_ours('') end
   call('ZCARD', queue)
   call('ZREM', holders, owner)
   call('HDEL', waiters, 'h' .. owner)

@@ -4,11 +4,11 @@
 -- KEYS    main waiters holders
 -- ARGV    owner ttl px not_after [marker]
 -- RETURN  1 renewed | {0, holder} not ours: '' if expired, gone or shared by others | {-1, now} late
+-- RETURN  {0, holder, fence} released by force: the fence is that of the forced grant
 -- px is ttl + TAIL; marker is as in lib/mark.lua, with an ordinal.
 --@include constants
 local value = call('GET', main)
-if not value then return {0, ''} end
-if not marker and sub(value, 1, 27) == 'x1-' .. owner then
+if value and not marker and sub(value, 1, 27) == 'x1-' .. owner then
   -- The usual case: no waiters, and no ordinal is remembered.
   local left = call('PTTL', main)
   if left <= TAIL then return {0, ''} end
@@ -24,16 +24,18 @@ end
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
+--@include not_ours
+if not value then return not_ours('') end
 --@include read_main
 local ends = now + left
 if shared then
   local score = call('ZSCORE', holders, owner)
-  if not score or tonumber(score) <= now then return {0, ''} end
+  if not score or tonumber(score) <= now then return not_ours('') end
   ends = tonumber(score)
 elseif kind == 'x1' and OWNER_OF(value) ~= owner then
-  return {0, OWNER_OF(value)}
+  return not_ours(OWNER_OF(value))
 elseif left <= 0 then
-  return {0, ''}
+  return not_ours('')
 end
 if now_us > tonumber(not_after) then return {-1, now} end
 local queue -- not known here, and not needed

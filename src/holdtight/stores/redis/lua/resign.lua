@@ -3,13 +3,13 @@
 -- KEYS    main
 -- ARGV    owner
 -- RETURN  1 given back | {0, holder} not ours: '' if it is gone, free or shared by others
+-- RETURN  {0, holder, fence} released by force before: the fence is that of the forced grant
 --@include constants
 local value = call('GET', main)
-if not value then return {0, ''} end
 local time = call('TIME')
 local seconds, micros = time[1], time[2]
 local done
-if OWNER_OF(value) == owner and value >= 'x1' and value < 'x2' then
+if value and OWNER_OF(value) == owner and value >= 'x1' and value < 'x2' then
   local flag, fence = FLAG_OF(value), FENCE_OF(value)
   local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
   if #text == 16 and #fence == 16 and tonumber(fence) and fence < text then
@@ -25,9 +25,11 @@ end
 --@include companion_keys
 local now_us = seconds * 1000000 + micros
 local now = math.floor(now_us / 1000)
+--@include not_ours
 if not done then
+  if not value then return not_ours('') end
   if KIND_OF(value) == 'x1' then
-    if OWNER_OF(value) ~= owner then return {0, OWNER_OF(value)} end
+    if OWNER_OF(value) ~= owner then return not_ours(OWNER_OF(value)) end
     local text = FENCE_OF(value)
     local last = #value >= 43 and tonumber(text)
     if not last then
@@ -38,7 +40,7 @@ if not done then
   else
 --@include read_main
 --@include queue_helpers
-    if not shared or call('ZREM', holders, owner) == 0 then return {0, ''} end
+    if not shared or call('ZREM', holders, owner) == 0 then return not_ours('') end
     call('HDEL', waiters, 'h' .. owner)
     if call('ZCARD', holders) > 0 then return 1 end
     done = redis.pcall('SET', main, 't1' .. (flagged and 'q' or '-') .. fence_text(last), 'PX', memory_of(last))

@@ -5,6 +5,7 @@
 -- ARGV    mode px label waiter proposal inbox passport not_after owner
 -- RETURN  fence(16) now(16), both in µs | {1, fence, now, expired_owner} | {0, now, holder, left}
 -- RETURN  {-1, now} late | {-3, now} withdrawn | {-4, now, left} guarded: too soon after a start
+-- RETURN  {-5, now} released by force
 -- px is ttl + TAIL; not_after and proposal are in µs. waiter is the owner to ring, '' for the renewal of a lease:
 -- proposal is then its fence, which may be old. passport is max_ttl(9) run, as in the node's stamp: run is the server's
 -- run id, '' to vote without the guard. A '+' before it says that the guard has already passed a vote from this
@@ -96,7 +97,7 @@ if mode == 'x' and left <= 0 and not flagged and not shared and last < now_us th
 end
 
 if flagged or last >= now_us then
-  memory = call('HMGET', waiters, 'm' .. owner, 'f')
+  memory = call('HMGET', waiters, 'm' .. owner, 'f', 'k' .. owner)
   last = math.max(last, memory[2] or 0)
 end
 --@include queue_helpers
@@ -114,6 +115,7 @@ if shared == 'r' and mode == 'r' then
     return {1, HELD_FENCE_OF(held), now, ''}
   end
 end
+if memory and memory[3] then return {-5, now} end
 if memory and memory[1] and tonumber(memory[1]) >= now then return {-3, now} end
 
 local holder = ''

@@ -2,7 +2,7 @@
 -- A marker refuses an attempt, or an adoption, of this owner that is still under way.
 -- KEYS    main queue waiters holders
 -- ARGV    owner marker
--- RETURN  1 done | 2 done, sweep again
+-- RETURN  1 done | 2 done, sweep again | {0, '', fence} done, but the grant was released by force before
 -- marker is a server time in ms until which attempts of this owner are refused; 0 for none.
 local value = call('GET', main)
 local time = call('TIME')
@@ -12,7 +12,7 @@ local now = math.floor(now_us / 1000)
 --@include read_main
 --@include queue_helpers
 --@include mark
-local known = call('HMGET', waiters, 'f', 'c', 'e')
+local known = call('HMGET', waiters, 'f', 'c', 'e', 'k' .. owner)
 local held = call('ZSCORE', holders, owner)
 call('ZCARD', queue)
 leave_queue(owner) -- and the first write is one that a server out of memory does not refuse
@@ -39,4 +39,4 @@ end
 if until_ms > now and value and not flagged and not rewritten then
   call('SET', main, kind .. 'q' .. sub(value, 4), 'KEEPTTL')
 end
-return more and 2 or 1
+return more and 2 or known[4] and {0, '', FORCED_FENCE_OF(known[4])} or 1

@@ -7,10 +7,11 @@
 --@include queue_helpers
 local entry, known, looked, position = false, false, nil, nil
 if flagged or last >= now_us then
-  local found = call('HMGET', waiters, 'm' .. owner, owner, 'c')
+  local found = call('HMGET', waiters, 'm' .. owner, owner, 'c', 'k' .. owner)
   if found[1] and tonumber(UNTIL_OF(found[1])) >= now then return {-3, now} end
   known, looked = found[2], found[3]
   entry = known and call('ZSCORE', queue, owner) and known -- or its line is gone: it joins anew
+  if found[4] then call('HDEL', waiters, 'k' .. owner) end -- it asks for a new grant: the old one was taken by force
 end
 if mine then
   -- This request may be late, and its retry answered long ago: it extends the time left, and never shortens it.

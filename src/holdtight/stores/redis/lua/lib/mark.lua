@@ -12,14 +12,15 @@ local function is_overtaken(known, marker)
   return latest and latest >= (marker and tonumber(sub(marker, 14)) or 0)
 end
 
--- Drops lapsed markers, and entries that are in no queue or set, some at a time: a hash in constant use never expires.
+-- Drops lapsed markers and forced grants, and entries that are in no queue or set, some at a time: a hash in constant use
+-- never expires.
 local function drop_litter()
   local some = call('HRANDFIELD', waiters, 8, 'WITHVALUES')
   for i = 1, #some, 2 do
     local id, what = some[i], sub(some[i], 1, 1)
     if #id == 24 then
       if queue and not call('ZSCORE', queue, id) then call('HDEL', waiters, id) end
-    elseif #id == 25 and what == 'm' then
+    elseif #id == 25 and (what == 'm' or what == 'k') then
       if tonumber(UNTIL_OF(some[i + 1])) < now then call('HDEL', waiters, id) end
     elseif #id == 25 and not call('ZSCORE', holders, sub(id, 2)) then
       call('HDEL', waiters, id)

@@ -3,7 +3,8 @@
 -- LEAVES   keep fence_text memory_of keep_floor is_alive leave_queue
 --
 -- A waiters hash has  owner(24) → waiter,  'h'owner → holder,  'm'owner → marker, see mark.lua,
---     'e' → the last ms at which a marker counts,  'f' → fence floor,
+--     'k'owner → a grant that was released by force, see not_ours.lua,
+--     'e' → the last ms at which a marker, or one of those, counts,  'f' → fence floor,
 --     'c' → score up to which all waiters are passed over, see hand_over.
 -- A waiter is  mode(1) mark(1) expiry(13) ttl(9) joined(13) #inbox(2) inbox, if mode is 'p' n(9) permits(9), label
 -- A holder is  mode(1) n(9) fence(16) label,  and the holders set has its owner's expiry (ms).

@@ -1,0 +1,106 @@
+"""What `doctor` may find: how bad each finding is, what it means for locks, and what to change."""
+
+from typing import Any
+
+from holdtight.base.operations import Finding, Severity
+
+__all__ = ["TABLE", "finding"]
+
+_ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
+
+TABLE: dict[str, tuple[Severity, str, str]] = {
+    "UNREACHABLE": (_ERROR, "No lock can be had there", "Start the server, or correct its address"),
+    "REFUSED": (_ERROR, "No lock can be had there", "Correct the user and the password"),
+    "RIGHT_MISSING": (
+        _ERROR,
+        "Locks raise NotPermitted",
+        "Give the user the rights that docs/permissions.md lists",
+    ),
+    "NOT_KNOWN": (_NOTE, "Some checks were not made", "Look at the server's settings yourself, or give the right"),
+    "OLD_SERVER": (_ERROR, "Scripts fail there", "Upgrade to Redis 6.2 or newer, or to Valkey"),
+    "RESP2_ONLY": (
+        _WARNING,
+        "Waiters cannot be woken: they look now and then, so a hand-over takes longer",
+        "Connect without the proxy that speaks RESP2 only, and without protocol=2",
+    ),
+    "READ_ONLY": (_ERROR, "A replica takes no writes, so no lock can be had", "Use the address of its master"),
+    "EVICTION": (
+        _ERROR,
+        "Under pressure the server deletes held locks: two holders at a time",
+        "Set maxmemory-policy noeviction, or give locks a server of their own",
+    ),
+    "MEMORY_FULL": (
+        _WARNING,
+        "A full server refuses new locks; held ones are still renewed",
+        "Give it more memory, or delete what is not needed",
+    ),
+    "CLIENTS_NEAR_LIMIT": (
+        _WARNING,
+        "At the limit no further process can connect, so it gets no lock",
+        "Raise maxclients, or find out who holds so many connections",
+    ),
+    "NO_PERSISTENCE": (
+        _WARNING,
+        "A restart frees all locks while their holders go on until their leases end",
+        "Turn on appendonly, or check the fence at the resource",
+    ),
+    "ASYNC_REPLICAS": (
+        _NOTE,
+        "A failover may lose the newest grants: two holders at a time",
+        "Check the fence at the resource",
+    ),
+    "SLOW": (
+        _WARNING,
+        "Renewals come late, and leases are lost when it gets worse",
+        "Use a longer ttl, or a server nearby",
+    ),
+    "CLOCK_OFFSET": (
+        _WARNING,
+        "Fences are made of the server's time: they jump when its clock is corrected",
+        "Synchronise the clocks (NTP)",
+    ),
+    "FENCE_AHEAD": (
+        _ERROR,
+        "The server's clock went back: if it loses its data now, fences fall below those already given",
+        "Synchronise the clock (NTP), and keep the data until it has passed that fence",
+    ),
+    "PTTL_ABOVE_TTL": (
+        _WARNING,
+        "If its holder is dead, the lock is blocked for that long",
+        "Look who holds it; if it is dead, release it by force",
+    ),
+    "FOREIGN_KEY": (
+        _WARNING,
+        "Another program writes into this namespace: a lock of that name raises ScriptError",
+        "Use a namespace that nothing else uses",
+    ),
+    "SHARED_KEYSPACE": (
+        _NOTE,
+        "list() looks at every key of the database, so it is slow",
+        "Give locks a database, or a server, of their own",
+    ),
+    "NO_MAJORITY": (_ERROR, "No lock can be had", "Bring the nodes back"),
+    "SAME_SERVER": (_ERROR, "One server under two addresses has one vote", "Correct the addresses of the nodes"),
+    "EVEN_QUORUM": (_NOTE, "It tolerates no more lost nodes than one node fewer would", "Use an odd number of nodes"),
+    "FORGETFUL_NODE": (
+        _ERROR,
+        "A node that restarts forgets its votes: two holders at a time",
+        "Turn the restart guard on, or set appendonly yes and appendfsync always",
+    ),
+    "GUARDED": (
+        _WARNING,
+        "The node does not vote yet, since it may have lost votes when it started",
+        "Wait, or call bless() if no lock was held when it started",
+    ),
+    "NODE_CLOCKS": (
+        _WARNING,
+        "Its votes carry another fence than those of the others; above a second it does not count",
+        "Synchronise the clocks (NTP)",
+    ),
+}
+
+
+def finding(id_: str, node: str | None, seen: str, **other: Any) -> Finding:
+    """`other` replaces a field of the table."""
+    severity, means, change = TABLE[id_]
+    return Finding(id_, severity, node, seen, means, change)._replace(**other)

@@ -1,0 +1,181 @@
+"""The plans behind `force_release` and `audit`.
+
+`force_release` first looks who holds the name, then names these owners and an id of its own in one request. So it never
+takes the lock from a holder that came later, also when the reply is lost and the plan asks again.
+"""
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from holdtight.base.operations import AuditRecord
+from holdtight.base.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid, Step
+from holdtight.base.values import ForcedRelease, Holder, LockInfo, Owner, owner_text
+from holdtight.core.ending import Sweeping, sweep
+from holdtight.core.quorum import say
+
+__all__ = ["Order", "audit", "audit_quorum", "force", "force_quorum"]
+
+MOST_TRIES = 3
+MOST_LATE = 10
+
+
+class Forces(Protocol):
+    def force_step(
+        self,
+        name: str,
+        holders: Sequence[tuple[Owner, Holder]],
+        *,
+        about: dict[str, Any],
+        now: float,
+        floor: int | None = None,
+    ) -> Step: ...
+    def audit_step(self, limit: int | None) -> Step: ...
+
+
+class Order:
+    """What an operator asks for. `about` goes into the audit record."""
+
+    def __init__(self, about: dict[str, Any], owner: str | None) -> None:
+        self.about = about
+        self.owner = owner
+
+    def held(self, info: LockInfo) -> list[tuple[Owner, Holder]]:
+        found = [each for each in info.holders if self.owner is None or each.owner == self.owner]
+        if found:
+            self.about["kind"] = found[0].kind.value
+        return [(base64.urlsafe_b64decode(each.owner), each._replace(entered=None)) for each in found]
+
+    def record(self, done: ForcedRelease, holders: Sequence[tuple[Owner, Holder]]) -> AuditRecord:
+        about = self.about
+        return AuditRecord(
+            id=about["id"],
+            at=done.at,
+            action=about["action"],
+            name=about["name"],
+            kind=holders[0][1].kind,
+            holders=tuple(each for owner, each in holders if owner in done.owners),
+            fence=done.fence,
+            next=owner_text(done.next) if done.next else None,
+            by=about["by"],
+            reason=about["reason"],
+            host=about["host"],
+            pid=about["pid"],
+        )
+
+
+def force(
+    forces: Forces, sweeping: Sweeping, look: Plan[LockInfo], order: Order, clock: Callable[[], float]
+) -> Plan[AuditRecord | None]:
+    """Returns None if nothing is held, or no longer held when the request arrives."""
+    holders = order.held((yield from look))
+    if not holders:
+        return None
+    failures = late = 0
+    while True:
+        try:
+            done = yield forces.force_step(order.about["name"], holders, about=order.about, now=clock())
+        except LinkDown:
+            failures += 1
+            if failures >= MOST_TRIES:
+                raise
+            continue
+        if isinstance(done, ForcedRelease):
+            break
+        late += 1
+        if late >= MOST_LATE:
+            raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
+    if done.more:
+        yield from sweep(sweeping, holders[0][0])
+    return order.record(done, holders) if done.owners else None
+
+
+def force_quorum(
+    forces: Sequence[Forces],
+    names: Sequence[str],
+    majority: int,
+    look: Plan[LockInfo],
+    order: Order,
+    proposal: Callable[[float], int],
+    clock: Callable[[], float],
+) -> Plan[AuditRecord | None]:
+    """Raises NoQuorum unless a majority has done it. All nodes are told one fence, so that the next grant, of whichever
+    majority, has a higher one."""
+    info = yield from look
+    holders = order.held(info)
+    if not holders:
+        return None
+    floor = max((info.fence or 0) + 1, proposal(clock()))
+    said: list[Any] = [None] * len(forces)
+    for _ in range(MOST_TRIES):
+        now, name = clock(), order.about["name"]
+        steps = [
+            None
+            if isinstance(each, ForcedRelease)
+            else one.force_step(name, holders, about=order.about, now=now, floor=floor)
+            for one, each in zip(forces, said, strict=True)
+        ]
+        answers: list[Any] = yield _fan(steps)
+        said = [old if step is None else new for old, step, new in zip(said, steps, answers, strict=True)]
+        if sum(isinstance(each, ForcedRelease) for each in said) >= majority:
+            break
+    done = [each for each in said if isinstance(each, ForcedRelease)]
+    if len(done) < majority:
+        refused = [each for each in said if isinstance(each, ServerSaid)]
+        if len(refused) >= majority:
+            raise refused[0]
+        nodes = {
+            node: "done" if isinstance(each, ForcedRelease) else say(each)
+            for node, each in zip(names, said, strict=True)
+        }
+        raise NoQuorum(nodes, majority, answered=False)
+    hit = [each for each in done if each.owners]
+    if not hit:
+        return None
+    best = max(hit, key=lambda each: each.fence)
+    return order.record(best._replace(owners=tuple({owner for each in hit for owner in each.owners})), holders)
+
+
+def audit(forces: Forces, limit: int, name: str | None) -> Plan[list[AuditRecord]]:
+    step = forces.audit_step(limit if name is None else None)
+    try:
+        found: list[AuditRecord] = yield step
+    except LinkDown as down:
+        if not down.stale:
+            raise
+        found = yield step
+    return _chosen(found, limit, name)
+
+
+def audit_quorum(
+    forces: Sequence[Forces], names: Sequence[str], majority: int, limit: int, name: str | None
+) -> Plan[list[AuditRecord]]:
+    """The records of all nodes that answer, each once."""
+    said: list[Any] = yield _fan([each.audit_step(limit if name is None else None) for each in forces])
+    told: list[list[AuditRecord]] = [each for each in said if isinstance(each, list)]
+    if len(told) < majority:
+        refused = [each for each in said if isinstance(each, ServerSaid)]
+        if len(refused) >= majority:
+            raise refused[0]
+        nodes = {
+            node: "answered" if isinstance(each, list) else say(each) for node, each in zip(names, said, strict=True)
+        }
+        raise NoQuorum(nodes, majority, answered=False)
+    best: dict[str, AuditRecord] = {}
+    for record in (record for records in told for record in records):
+        if record.id not in best or record.fence > best[record.id].fence:
+            best[record.id] = record
+    return _chosen(sorted(best.values(), key=lambda each: each.at, reverse=True), limit, name)
+
+
+def _chosen(found: list[AuditRecord], limit: int, name: str | None) -> list[AuditRecord]:
+    return [record for record in found if name is None or record.name == name][:limit]
+
+
+def _fan(steps: Sequence[Step | None]) -> Fan:
+    asked = [at for at, step in enumerate(steps) if step is not None]
+
+    def certain(answers: list[Any]) -> bool:
+        return all(answers[at] is not None for at in asked)
+
+    return Fan(steps, certain, list, max((step.patience for step in steps if step is not None), default=0.0))

@@ -1,0 +1,155 @@
+"""The requests behind `doctor`: what a server says about itself, what its user may do, and what the namespace has."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+from holdtight.base.plan import Step
+from holdtight.stores.client import Client
+from holdtight.stores.redis import keys
+from holdtight.stores.redis.fields import cut
+from holdtight.stores.redis.resp import command
+from holdtight.stores.redis.script import Script
+from holdtight.stores.redis.survey import COUNT, is_held, name_of
+from holdtight.stores.times import TAIL_MS
+
+__all__ = ["Examining", "Found"]
+
+RIGHTS = Script("rights")
+TIMES_LEFT = Script("times_left")
+PATIENCE = 1.0
+
+
+class Found(NamedTuple):
+    """Of some main keys: which hold other programs' values, which have a holder, and the highest fence."""
+
+    foreign: list[str]
+    held: list[str]
+    missing: list[str]
+    fence: int
+    fenced: str
+
+
+class Examining:
+    """One server, or one node of a quorum."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._namespace = client.namespace
+
+    def time_step(self) -> Step:
+        """The server's time in seconds."""
+        return _step(command("TIME"), lambda reply, sent: int(reply[0]) + int(reply[1]) / 1e6)
+
+    def ping_step(self) -> Step:
+        return _step(command("PING"), lambda reply, sent: True)
+
+    def hello_step(self) -> Step:
+        """The protocol that this connection speaks."""
+        return _step(command("HELLO"), _protocol)
+
+    def info_step(self) -> Step:
+        return _step(command("INFO"), _pairs)
+
+    def config_step(self, word: str) -> Step:
+        def read(reply: Any, sent: float) -> str:
+            return _text(_mapping(reply).get(word.encode(), b""))
+
+        return _step(command("CONFIG", "GET", word), read)
+
+    def size_step(self) -> Step:
+        """The number of keys of the database."""
+        return _step(command("DBSIZE"), lambda reply, sent: int(reply))
+
+    def rights_step(self) -> Step:
+        """Whether the connection has an inbox, and the commands that scripts of this user may not run."""
+        main = keys.main_key(self._namespace, f"doctor {os.urandom(8).hex()}")
+        channel = self._namespace.encode() + b":inbox:doctor"
+        # A node of a quorum gets the passport with the inbox.
+        count = 7 + 1 + (self._client.max_ttl_ms is not None)
+        start = RIGHTS.request((main, main + b":w", main + b":h", channel))
+        before = b"*%d\r\n" % count + start.partition(b"\r\n")[2]
+
+        def read(reply: Any, sent: float) -> tuple[bool, list[str]]:
+            return bool(reply[0]), [_text(each) for each in reply[1:]]
+
+        return Step(before, b"", read, patience=PATIENCE, script=RIGHTS)
+
+    def records_step(self) -> Step:
+        own = keys.client_record(self._namespace, self._client.id)
+        return _step(command("MGET", own, keys.waits(self._namespace, b"")), lambda reply, sent: True)
+
+    def scan_step(self, cursor: bytes) -> Step:
+        """Reads the next cursor, the number of keys of this namespace, and the names of locks among them."""
+
+        def read(reply: Any, sent: float) -> tuple[bytes, int, list[str]]:
+            names = [name_of(self._namespace, key) for key in reply[1]]
+            return reply[0], len(names), [name for name in names if name is not None]
+
+        pattern = self._namespace.encode() + b":*"  # a namespace has no character that means something here
+        return _step(command("SCAN", cursor, "MATCH", pattern, "COUNT", COUNT), read)
+
+    def values_step(self, names: Sequence[str]) -> Step:
+        def read(reply: Any, sent: float) -> Found:
+            found = Found([], [], [], 0, "")
+            for name, value in zip(names, reply, strict=True):
+                if value is None:
+                    found.missing.append(name)
+                elif is_held(value) or _is_tombstone(value):
+                    if not _is_tombstone(value):
+                        found.held.append(name)
+                    exclusive = cut("KIND_OF", value) == b"x1"
+                    fence = int(cut("FENCE_OF" if exclusive else "SHARED_FENCE_OF", value))
+                    if fence > found.fence:
+                        found = found._replace(fence=fence, fenced=name)
+                else:
+                    found.foreign.append(name)
+            return found
+
+        return _step(command("MGET", *self._mains(names)), read)
+
+    def value_step(self, name: str) -> Step:
+        """Answered with an error, WRONGTYPE, if the key is not a text."""
+        return _step(command("GET", *self._mains([name])), lambda reply, sent: True)
+
+    def left_step(self, names: Sequence[str]) -> Step:
+        """The seconds left to the holders of these names."""
+        request = TIMES_LEFT.request(self._mains(names), 0)
+        return Step(
+            request,
+            None,
+            lambda reply, sent: [(ms - TAIL_MS) / 1000 for ms in reply],
+            patience=PATIENCE,
+            script=TIMES_LEFT,
+        )
+
+    def _mains(self, names: Sequence[str]) -> list[bytes]:
+        return [keys.main_key(self._namespace, name) for name in names]
+
+
+def _step(request: bytes, read: Callable[[Any, float], Any]) -> Step:
+    return Step(request, None, read, patience=PATIENCE)
+
+
+def _is_tombstone(value: bytes) -> bool:
+    return cut("KIND_OF", value) == b"t1" and len(value) == 19 and cut("SHARED_FENCE_OF", value).isdigit()
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _pairs(reply: Any, sent: float) -> dict[str, str]:
+    lines = (line.partition(":") for line in _text(reply).splitlines())
+    return {word: value.strip() for word, colon, value in lines if colon}
+
+
+def _protocol(reply: Any, sent: float) -> int:
+    return int(_mapping(reply).get(b"proto", 2))
+
+
+def _mapping(reply: Any) -> dict[bytes, Any]:
+    """RESP3 has maps, RESP2 lists of keys and values."""
+    return (
+        cast("dict[bytes, Any]", reply) if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+    )

@@ -1,0 +1,104 @@
+"""Requests that release locks by force, and that read the records of it."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from holdtight.base.operations import AuditRecord
+from holdtight.base.plan import Step
+from holdtight.base.values import CLIENT_ID_SIZE, ForcedRelease, Holder, Kind, Late, Owner, owner_text
+from holdtight.stores.client import Client
+from holdtight.stores.redis import keys
+from holdtight.stores.redis.resp import command
+from holdtight.stores.redis.script import Script
+from holdtight.stores.times import LONGEST_PATIENCE, TAIL_MS
+
+__all__ = ["FORCE", "Forcing"]
+
+FORCE = Script("force")
+KEPT = 2000
+"""More records than a stream has: it is cut at about a thousand."""
+
+
+class Forcing:
+    """One namespace on one server, or on a node of a quorum."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._namespace = client.namespace
+
+    def force_step(
+        self,
+        name: str,
+        holders: Sequence[tuple[Owner, Holder]],
+        *,
+        about: dict[str, Any],
+        now: float,
+        floor: int | None = None,
+    ) -> Step:
+        """Takes the grants of these owners away. `floor`, on a node of a quorum only, is the lowest fence to give."""
+        limit = int((self._client.server_time(now) + LONGEST_PATIENCE) * 1e6)
+        left = max((each.expires_in or 0.0 for _, each in holders), default=0.0)
+        parts: list[bytes | str] = []
+        for owner, each in holders:
+            parts += [owner, keys.alarm(self._namespace, owner[:CLIENT_ID_SIZE]), json.dumps(each.as_dict())]
+        request = FORCE.request(
+            (*keys.keys_of(self._namespace, name), keys.audit(self._namespace)),
+            about["id"],
+            limit,
+            floor or 0,
+            int(floor is not None),
+            round(left * 1000) + TAIL_MS,
+            json.dumps(about),
+            *parts,
+        )
+        return Step(request, None, self._read, patience=LONGEST_PATIENCE, script=FORCE)
+
+    def _read(self, reply: Any, sent: float) -> "ForcedRelease | Late":
+        match reply:
+            case [1, at, fence, next_owner, more, *owners]:
+                return ForcedRelease(at / 1e6, int(fence), next_owner or None, tuple(owners), more == 2)
+            case [0, now]:
+                return ForcedRelease(now / 1000, 0, None, (), False)
+            case _:
+                self._client.learn(reply[1] / 1000, sent)
+                return Late()
+
+    def audit_step(self, limit: int | None) -> Step:
+        """Reads the records, newest first; all without a limit."""
+        request = command("XREVRANGE", keys.audit(self._namespace), "+", "-", "COUNT", limit or KEPT)
+        return Step(request, None, _read_audit, patience=LONGEST_PATIENCE)
+
+
+def _read_audit(reply: Any, sent: float) -> list[AuditRecord]:
+    found = (_record(fields) for _, fields in reply)
+    return [record for record in found if record is not None]
+
+
+def _record(fields: Any) -> AuditRecord | None:
+    """None for an entry that another program, or another version, has written."""
+    try:
+        words = dict(zip(fields[::2], fields[1::2], strict=True))
+        about = json.loads(words[b"about"])
+        return AuditRecord(
+            id=words[b"id"].decode(),
+            at=int(words[b"at"]) / 1e6,
+            action=about["action"],
+            name=about["name"],
+            kind=Kind(about["kind"]) if about.get("kind") else None,
+            holders=tuple(_holder(each) for each in json.loads(words[b"holders"])),
+            fence=int(words[b"fence"]),
+            next=owner_text(words[b"next"]) if words[b"next"] else None,
+            by=about["by"],
+            reason=about["reason"],
+            host=about.get("host"),
+            pid=about.get("pid"),
+        )
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _holder(fields: dict[str, Any]) -> Holder:
+    known: dict[str, Any] = {word: value for word, value in fields.items() if word in Holder._fields}
+    known["kind"] = Kind(known.get("kind", "exclusive"))
+    return Holder(**known)

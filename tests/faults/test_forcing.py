@@ -1,0 +1,345 @@
+"""Releasing by force when something breaks: lost replies, no rights, a full server, silent nodes of a quorum."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+from holdtight import (
+    AuditRecord,
+    LeaseLost,
+    LossReason,
+    NotOwner,
+    NotPermitted,
+    QuorumNotReached,
+    ScriptError,
+    Unavailable,
+)
+from holdtight.grants.lease import BaseLease
+from holdtight.stores.redis.forcing import FORCE
+from tests.faults.clients import Client, OpenClient, asks, start, waiting
+from tests.faults.quorum import Nodes, Side, StartNodes, votes_of, warm
+from tests.support.processes import wait_for
+from tests.support.proxy import Proxy
+from tests.support.servers import FLAVOURS, RunningServer
+
+EVERY_FLAVOUR = pytest.mark.parametrize("private_server", FLAVOURS, ids=repr, indirect=True)
+
+
+def force(client: Client, name: str = "a", **options: Any) -> AuditRecord | None:
+    found: AuditRecord | None = client.call(lambda: client.locks.force_release(name, **{"reason": "why", **options}))
+    return found
+
+
+def audit(client: Client) -> list[AuditRecord]:
+    found: list[AuditRecord] = client.call(client.locks.audit)
+    return found
+
+
+def is_lost(client: Client, lease: BaseLease) -> None:
+    """The lease was forced, and its holder learns it at the latest when it gives the lock back."""
+    with pytest.raises(NotOwner):
+        client.release(lease)
+    assert lease.reason is LossReason.FORCED
+
+
+@EVERY_FLAVOUR
+@pytest.mark.parametrize("cut", [False, True], ids=["silent", "cut"])
+def test_a_lost_reply_costs_one_asking_and_neither_a_second_holder_nor_a_second_record(
+    private_server: RunningServer, proxy: Proxy, open_client: OpenClient, cut: bool
+) -> None:
+    private_server.command("SCRIPT", "LOAD", FORCE.body)
+    holder, operator = open_client(private_server.url, ttl=20), open_client(proxy.url)
+    lease = holder.acquire("a")
+    waiter = start(lambda: holder.acquire("a", wait=20))
+    wait_for(lambda: waiting(private_server, "a") == 1)
+    lost = proxy.swallow_reply(asks(FORCE), cut=cut)
+    record = force(operator)
+    lost.wait()
+    following = waiter.result(10)
+    assert record is not None
+    assert [each.owner for each in record.holders] == [lease.owner]
+    assert record.next == following.owner
+    assert lease.fence < record.fence < following.fence
+    assert audit(operator) == [record]
+    assert holder.try_acquire("a") is None, "the next holder was not hit"
+    holder.release(following)
+    is_lost(holder, lease)
+
+
+def test_a_lost_request_is_asked_again(private_server: RunningServer, proxy: Proxy, open_client: OpenClient) -> None:
+    holder, operator = open_client(private_server.url), open_client(proxy.url)
+    lease = holder.acquire("a")
+    proxy.swallow_request(b"force_release")
+    record = force(operator)
+    assert record is not None
+    assert audit(operator) == [record]
+    is_lost(holder, lease)
+
+
+def test_a_silent_server_is_unavailable(proxy: Proxy, open_client: OpenClient) -> None:
+    client = open_client(proxy.url)
+    client.release(client.acquire("a"))
+    proxy.black_hole()
+    with pytest.raises(Unavailable):
+        force(client)
+    proxy.heal()
+
+
+@EVERY_FLAVOUR
+@pytest.mark.parametrize("missing", ["xadd", "xlen", "evalsha"])
+def test_without_the_right_to_it_nothing_changes(
+    private_server: RunningServer, open_client: OpenClient, missing: str
+) -> None:
+    words = ["+@all", f"-{missing}", *(["-eval"] if missing == "evalsha" else [])]
+    private_server.command("ACL", "SETUSER", "operator", "on", ">secret", "~*", "&*", *words)
+    holder = open_client(private_server.url)
+    operator = open_client(f"redis://operator:secret@127.0.0.1:{private_server.port}/0")
+    lease = holder.acquire("a")
+    before = private_server.command("GET", "ht:{a}")
+    with pytest.raises(NotPermitted):
+        force(operator)
+    assert private_server.command("GET", "ht:{a}") == before
+    assert private_server.command("EXISTS", "ht:audit") == 0
+    holder.release(lease)
+
+
+@EVERY_FLAVOUR
+def test_a_server_out_of_memory_does_it_all_the_same(private_server: RunningServer, open_client: OpenClient) -> None:
+    holder, operator = open_client(private_server.url, ttl=20), open_client(private_server.url)
+    lease = holder.acquire("a")
+    waiter = start(lambda: holder.acquire("a", wait=20))
+    wait_for(lambda: waiting(private_server, "a") == 1)
+    assert audit(operator) == []
+    private_server.command(
+        "CONFIG",
+        "SET",
+        "maxmemory-policy",
+        "noeviction",
+    )
+    private_server.command("CONFIG", "SET", "maxmemory", "1")
+    record = force(operator)
+    private_server.command("CONFIG", "SET", "maxmemory", "0")
+    following = waiter.result(10)
+    assert record is not None
+    assert lease.fence < record.fence < following.fence
+    assert audit(operator) == [record]
+    holder.release(following)
+    is_lost(holder, lease)
+
+
+@EVERY_FLAVOUR
+@pytest.mark.parametrize("key", ["ht:audit", "ht:{a}:q", "ht:{a}:h"])
+def test_a_key_of_another_program_is_not_touched(
+    private_server: RunningServer, open_client: OpenClient, key: str
+) -> None:
+    client = open_client(private_server.url)
+    lease = client.acquire("a")
+    private_server.command("SET", key, "precious")
+    before = private_server.command("GET", "ht:{a}")
+    with pytest.raises(ScriptError):
+        force(client)
+    assert private_server.command("GET", "ht:{a}") == before
+    assert private_server.command("GET", key) == "precious"
+    private_server.command("DEL", key)
+    client.release(lease)
+
+
+def test_a_replica_takes_no_orders(private_server: RunningServer, open_client: OpenClient) -> None:
+    client = open_client(private_server.url)
+    lease = client.acquire("a")
+    private_server.command("CONFIG", "SET", "replica-serve-stale-data", "yes")
+    private_server.command("REPLICAOF", "127.0.0.1", "1")
+    with pytest.raises(Unavailable, match="READONLY"):
+        force(client)
+    private_server.command("REPLICAOF", "NO", "ONE")
+    client.release(lease)
+
+
+def test_many_readers_are_all_forced_and_told(private_server: RunningServer, open_client: OpenClient) -> None:
+    client = open_client(private_server.url, ttl=6)
+    book = client.locks.rwlock("book")
+    readers = [client.call(book.read().acquire) for _ in range(300)]
+    record = force(client, "book")
+    assert record is not None
+    assert {each.owner for each in record.holders} == {reader.owner for reader in readers}
+    wait_for(lambda: all(reader.lost for reader in readers))
+    assert {reader.reason for reader in readers} == {LossReason.FORCED}
+    for reader in readers:
+        is_lost(client, reader)
+
+
+def test_the_waiters_find_out_that_dead_ones_stand_before_them(
+    private_server: RunningServer, open_client: OpenClient
+) -> None:
+    """More dead waiters than one script sweeps: the plan goes on until the first live one has it."""
+    client = open_client(private_server.url, ttl=20)
+    lease = client.acquire("a")
+    entry = "x-" + "0" * 13 + "000020000" + "0" * 13 + "00"
+    for number in range(700):
+        private_server.command("ZADD", "ht:{a}:q", number, f"{number:024}")
+        private_server.command("HSET", "ht:{a}:w", f"{number:024}", entry)
+    private_server.command("PEXPIRE", "ht:{a}:q", 60_000)
+    private_server.command("PEXPIRE", "ht:{a}:w", 60_000)
+    private_server.command("SET", "ht:{a}", _flagged(private_server), "KEEPTTL")
+    waiter = start(lambda: client.acquire("a", wait=20))
+    wait_for(lambda: waiting(private_server, "a") == 701)
+    begun = time.monotonic()
+    assert force(client) is not None
+    following = waiter.result(10)
+    assert time.monotonic() - begun < 3
+    client.release(following)
+    is_lost(client, lease)
+
+
+def _flagged(server: RunningServer) -> bytes:
+    raw = str(server.command("GET", "ht:{a}")).encode("utf-8", "surrogateescape")
+    return raw[:2] + b"q" + raw[3:]
+
+
+def test_what_was_forced_while_its_holder_was_cut_off_is_known_when_it_comes_back(
+    private_server: RunningServer, proxy: Proxy, open_client: OpenClient
+) -> None:
+    holder, operator = open_client(proxy.url, ttl=9), open_client(private_server.url)
+    lease = holder.acquire("a")
+    proxy.black_hole()
+    assert force(operator) is not None
+    following = operator.acquire("a", wait=5)
+    proxy.heal()
+    wait_for(lambda: lease.lost, within=12)
+    assert lease.reason is LossReason.FORCED
+    operator.release(following)
+
+
+def test_notes_about_forced_grants_do_not_pile_up(private_server: RunningServer, open_client: OpenClient) -> None:
+    """A name in constant use keeps its hash: the sweep of litter takes the notes away when they have lapsed."""
+    client = open_client(private_server.url)
+    keep = client.acquire("a", ttl=60)
+    for number in range(50):
+        owner = f"{number:024}"
+        note = f"{1:013}{number:016}{number:016}{number:016}" + "0" * 32
+        private_server.command("HSET", "ht:{a}:w", f"k{owner}", note)
+    fresh = "9999999999999" + "1" * 80
+    private_server.command("HSET", "ht:{a}:w", "k" + "f" * 24, fresh)
+    private_server.command("PEXPIRE", "ht:{a}:w", 600_000)
+
+    def swept() -> bool:
+        client.call(lambda: keep.renew(60))  # type: ignore[attr-defined]
+        client.call(lambda: keep.renew(59))  # type: ignore[attr-defined]
+        return int(private_server.command("HLEN", "ht:{a}:w")) < 6
+
+    wait_for(swept)
+    assert private_server.command("HGET", "ht:{a}:w", "k" + "f" * 24) == fresh
+    client.release(keep)
+
+
+# Quorum
+
+
+def test_a_quorum_forces_on_all_nodes_and_the_holder_is_told(nodes: Nodes, open_client: OpenClient) -> None:
+    holder, operator = open_client(nodes.urls, ttl=6), open_client(nodes.urls)
+    lease = holder.acquire("a")
+    wait_for(lambda: all(votes_of(nodes, "a")))
+    waiter = start(lambda: operator.acquire("a", wait=20))
+    record = force(operator)
+    following = waiter.result(10)
+    assert record is not None
+    assert [each.owner for each in record.holders] == [lease.owner]
+    assert lease.fence < record.fence < following.fence
+    wait_for(lambda: lease.lost)
+    assert lease.reason is LossReason.FORCED
+    assert audit(operator) == [record]
+    operator.release(following)
+    with pytest.raises(NotOwner):
+        holder.release(lease)
+
+
+def test_a_renewal_does_not_bring_a_forced_grant_back(nodes: Nodes, open_client: OpenClient) -> None:
+    """On a quorum a renewal creates what is missing: a marker must refuse it, also on a node that had no vote."""
+    holder, operator = open_client(nodes.urls, ttl=9), open_client(nodes.urls)
+    lease: Any = holder.acquire("a")
+    wait_for(lambda: all(votes_of(nodes, "a")))
+    nodes.servers[0].command("DEL", "ht:{a}")
+    assert force(operator) is not None
+    with pytest.raises(LeaseLost) as raised:  # or NotOwner, if the alarm has not told it yet
+        holder.call(lease.renew)
+    assert raised.value.reason is LossReason.FORCED
+    assert not any(votes_of(nodes, "a"))
+
+
+def test_readers_on_a_quorum(nodes: Nodes, open_client: OpenClient) -> None:
+    client = open_client(nodes.urls, ttl=6)
+    book = client.locks.rwlock("book")
+    readers = [client.call(book.read().acquire) for _ in range(2)]
+    one = force(client, "book", owner=readers[0].owner)
+    assert one is not None
+    assert [each.owner for each in one.holders] == [readers[0].owner]
+    client.call(readers[1].renew)
+    is_lost(client, readers[0])
+    assert force(client, "book") is not None
+    is_lost(client, readers[1])
+    writer = client.call(book.write(wait=10).acquire)
+    assert writer.fence > one.fence
+    client.release(writer)
+
+
+@pytest.mark.parametrize("silently", [True, False], ids=["silent", "refusing"])
+def test_a_minority_of_silent_nodes_does_not_matter_a_majority_does(
+    start_nodes: StartNodes, open_client: OpenClient, silently: bool
+) -> None:
+    nodes = start_nodes(3)
+    holder = open_client(nodes.urls, ttl=20)
+    with Side(nodes) as side:
+        operator = open_client(side.urls)
+        warm(operator, nodes)
+        first = holder.acquire("a")
+        wait_for(lambda: all(votes_of(nodes, "a")))
+        side.cut_off([0], silently=silently)
+        record = force(operator)
+        assert record is not None
+        assert record.fence > first.fence
+        assert audit(operator) == [record]
+        is_lost(holder, first)
+        second = holder.acquire("b")
+        side.cut_off([1], silently=silently)
+        with pytest.raises(QuorumNotReached):
+            force(operator, "b")
+        with pytest.raises(QuorumNotReached):
+            audit(operator)
+        side.heal()
+        holder.release(second)
+
+
+def test_nothing_held_on_a_quorum(nodes: Nodes, open_client: OpenClient) -> None:
+    client = open_client(nodes.urls)
+    client.release(client.acquire("a"))
+    wait_for(lambda: not any(votes_of(nodes, "a")))
+    assert force(client) is None
+    assert audit(client) == []
+
+
+def force_with_others(operator: Client, gate: threading.Barrier) -> AuditRecord | None:
+    gate.wait(10)
+    return force(operator)
+
+
+def test_many_who_force_at_once_hit_each_holder_once(private_server: RunningServer, open_client: OpenClient) -> None:
+    """Each holder is in one record: nobody forces what another has already forced."""
+    holder, operators = open_client(private_server.url, ttl=20), [open_client(private_server.url) for _ in range(4)]
+    fences: list[int] = []
+    for _ in range(10):
+        lease = holder.acquire("a")
+        fences.append(lease.fence)
+        gate = threading.Barrier(len(operators))
+
+        acts = [start(partial(force_with_others, operator, gate)) for operator in operators]
+        found = [act.result(20) for act in acts]
+        (record,) = [each for each in found if each is not None]
+        fences.append(record.fence)
+        is_lost(holder, lease)
+    assert fences == sorted(set(fences))
+    assert len(audit(holder)) == 10
