@@ -20,6 +20,9 @@ NOT_NEEDED = [
     "click",
     "rich",
     "starlette",
+    "prometheus_client",
+    "opentelemetry",
+    "holdtight.ops",
     "concurrent.futures",
 ]
 
@@ -101,7 +104,7 @@ def lazily_loaded() -> set[str]:
     root = Path(holdtight.__file__).parent
     found: set[str] = set()
     for path in root.rglob("*.py"):
-        if path.relative_to(root).parts[0] in ("embedded", "testing", "compat"):
+        if path.relative_to(root).parts[0] in ("embedded", "metrics.py", "ops", "testing", "tracing.py", "compat"):
             continue
         for function in ast.walk(ast.parse(path.read_text())):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -131,7 +131,7 @@ class Reports:
         if events.loud:
             from holdtight.events import Failed
 
-            of = {"kind": Kind.MULTI} if terms is None else _of(terms)
+            of: dict[str, Any] = {"kind": Kind.MULTI} if terms is None else _of(terms)
             events.emit(Failed(name, owner, reason, max(0.0, now - started), **of))
 
     def report_degraded(self, lock: Any, owner: Owner, how: str, cause: BaseException) -> None:
