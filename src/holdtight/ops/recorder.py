@@ -69,22 +69,33 @@ class Recorder:
         self.lost = 0
         """Records that were dropped since the sinks were told. No other thread runs in the middle of `+=` here: Python
         changes threads between calls and at the end of loops only."""
-        self.prepare: Callable[[Record], Record] | None = None
-        """Adds to a record what only its caller knows; for traces."""
-        events.record = self.put
-        events.refresh()
+        self.prepare_with(None)
 
-    def put(self, record: Record) -> None:
-        if len(self.waiting) < MOST:
-            self.waiting.append(record if self.prepare is None else self.prepare(record))
-        else:
-            self.lost += 1
+    def prepare_with(self, prepare: Callable[[Record], Record] | None) -> None:
+        """Makes `put`, which every caller calls. `prepare` adds to a record what only its caller knows; for traces."""
+        waiting, append = self.waiting, self.waiting.append
+
+        def put(record: Record) -> None:
+            if len(waiting) < MOST:
+                append(record)
+            else:
+                self.lost += 1
+
+        def put_prepared(record: Record) -> None:
+            put(prepare(record) if prepare is not None else record)
+
+        self.put = put if prepare is None else put_prepared
+        self._record_with(self.put)
+
+    def _record_with(self, put: Callable[[Record], None]) -> None:
+        events = self.events()
+        if events is not None:
+            events.record = put
+            events.refresh()
 
     def put_first(self, record: Record) -> None:
         """The first record in a forked child, which has no thread yet."""
-        events = self.events()
-        if events is not None:
-            events.record = self.put
+        self._record_with(self.put)
         self.put(record)
         meter.start()
 

@@ -133,4 +133,4 @@ def trace(recorder: Recorder, clock: Any, provider: TracerProvider | None, alway
             break
     spans = _Spans(place, clock, always)
     recorder.sinks.append(spans)
-    recorder.prepare = spans.prepare
+    recorder.prepare_with(spans.prepare)
