@@ -126,7 +126,10 @@ async def test_every_force_is_told_to_subscribers_of_the_client_that_did_it(worl
     operator = world.locks()
     heard, others = world.listen(operator), world.listen()
     await forced(operator)
-    assert heard == [Forced("thing", lease.owner, lease.fence, "ops@desk", "it hangs since 4:12")]
+    assert [event.as_dict() | {"kind": None} for event in heard] == [
+        Forced("thing", lease.owner, lease.fence, "ops@desk", "it hangs since 4:12").as_dict()
+    ]
+    assert [event.kind for event in heard] == [lease.tenure.kind]
     assert [event for event in others if isinstance(event, Forced)] == []
     with pytest.raises(NotOwner):
         await lease.release()

@@ -25,7 +25,8 @@ LAYERS = (
     ("clients",),
     ("sync", "aio"),
     ("compat",),
-    ("", "__main__", "explain", "testing"),
+    ("ops",),
+    ("", "__main__", "explain", "metrics", "testing", "tracing"),
     ("cli",),
 )
 """Lowest first. The empty name is the package itself, `holdtight/__init__.py`."""

@@ -145,3 +145,14 @@ def downgrade_a_reader(name: str) -> NotSupported:
 
 def entered_again(verb: str, name: str, times: int) -> NotSupported:
     return _cannot(verb, name, f"it is entered {times} times, and the other handles would be left with nothing")
+
+
+def missing_extra(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """The error for a package that only an extra brings."""
+    return ModuleNotFoundError(f"{error.name} is not installed: {_HOW[extra]}", name=error.name)
+
+
+_HOW = {
+    "prometheus": "pip install 'holdtight[prometheus]'",
+    "otel": "pip install 'holdtight[otel]'",
+}

@@ -4,10 +4,11 @@ that. Checks what it was asked for before anything is sent.
 
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdtight.base.event_bus import Events
-from holdtight.base.values import OWNER_SIZE, check_name
+from holdtight.base.records import FORCED
+from holdtight.base.values import OWNER_SIZE, Kind, check_name
 from holdtight.stores.boundary import Place
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ __all__ = ["Outside"]
 
 LONGEST_REASON = 500
 LONGEST_BY = 128
+
+
+class _Terms(NamedTuple):
+    """As much of a lock's terms as a record needs: its holder was another client's."""
+
+    template: str | None
+    kind: Kind
 
 
 class Outside:
@@ -81,8 +89,17 @@ class Outside:
         if record is not None:
             from holdtight.events import Forced
 
+            template = self.lock(record.name).terms.template
             for each in record.holders:
-                self.events.emit(Forced(record.name, each.owner, each.fence or 0, record.by, record.reason))
+                if self.events.record is not None:
+                    self.events.record((FORCED, _Terms(template, each.kind), record.name))
+                self.events.emit(
+                    Forced(
+                        *(record.name, each.owner, each.fence or 0, record.by, record.reason),
+                        kind=each.kind,
+                        template=template,
+                    )
+                )
         return record
 
 

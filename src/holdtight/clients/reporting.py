@@ -54,10 +54,10 @@ class Reports:
             holder = owner_text(queued.holder) if queued.holder else None
             events.emit(kinds.Queued(*_about(asking), queued.position, holder, **_of(lock.terms)))
 
-    def report_quick_grant(self, tenure: Tenure, started: float) -> None:
-        """Reports a grant that took no wait in line."""
+    def report_quick_grant(self, tenure: Tenure, started: float | None = None) -> None:
+        """Reports a grant that took no wait in line. Without `started`, the caller has recorded it."""
         events = self.events
-        if events.record is not None:
+        if events.record is not None and started is not None:
             events.record((GRANTED, tenure, started, self.place.clock(), False))
         if events.loud:
             from holdtight.events import Acquired
@@ -145,14 +145,17 @@ class Reports:
 
     def report_release(self, tenure: Tenure) -> None:
         """Called only if the events are `active`, for speed."""
-        events, now = self.events, self.place.clock()
+        events = self.events
         if events.record is not None:
-            events.record((ENDED, tenure, now, "released"))
+            events.record((ENDED, tenure, self.place.clock(), "released"))
         if events.loud:
-            from holdtight.events import Released
+            self.emit_release(tenure)
 
-            held = now - tenure.since
-            events.emit(Released(tenure.name, owner_text(tenure.owner), tenure.fence, held, **_of(tenure.terms)))
+    def emit_release(self, tenure: Tenure) -> None:
+        from holdtight.events import Released
+
+        held, of = self.place.clock() - tenure.since, _of(tenure.terms)
+        self.events.emit(Released(tenure.name, owner_text(tenure.owner), tenure.fence, held, **of))
 
     def report_detached(self, tenure: Tenure) -> None:
         events, now = self.events, self.place.clock()

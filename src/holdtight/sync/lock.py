@@ -157,7 +157,8 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             transport.give(link)
         fence = int(reply)
         client.lead = fence / 1e6 - started
-        if clock() - started >= terms.valid:  # this process was paused: the plan asks again
+        now = clock()
+        if now - started >= terms.valid:  # this process was paused: the plan asks again
             return self._slowly(None, owner, wait, started, Grant(fence, started), 0, who, or_none)
         tenure = Tenure(terms, prepared, terms.tell, owner, fence, started, 0)
         lease = _new(Lease)
@@ -181,8 +182,12 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                     terms.runtime.keeper.arm(lane, due)
             if terms.unusual:
                 self.see_to(lease, who)
-            if locks.events.active:
-                lease.tell(locks.report_quick_grant, tenure, started)
+            events = locks.events
+            if events.active:
+                if events.record is not None:
+                    events.record((GRANTED, tenure, started, now, False))
+                if events.loud:
+                    lease.tell(locks.report_quick_grant, tenure)
             return lease
         except BaseException:
             lease.forsake()

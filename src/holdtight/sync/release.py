@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.base.identity import identity
 from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.records import ENDED
 from holdtight.clients.lock import BaseLock
 from holdtight.clients.terms import LONGEST_RELEASE
 from holdtight.core.contend import Asking, abandon
@@ -82,8 +83,12 @@ class ReleasingLock(BaseLock):
         elif reply != 1:
             self._give_back_slowly(tenure, reply)
             return
-        if locks.events.active:
-            locks.report_release(tenure)
+        events = locks.events
+        if events.active:
+            if events.record is not None:
+                events.record((ENDED, tenure, self.terms.clock(), "released"))
+            if events.loud:
+                locks.emit_release(tenure)
 
     def _give_back_slowly(self, tenure: Tenure, first: Any) -> None:
         locks = self._locks

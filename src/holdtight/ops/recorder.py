@@ -1,0 +1,228 @@
+"""The recorder: callers, signal handlers and the keeper leave records, and one thread counts them later.
+
+prometheus_client and the OpenTelemetry SDK take plain locks. A signal handler that counted could wait for the thread
+that it interrupts, and a child that was forked while a thread counted would wait for ever. So a record
+(base/records.py) is only appended to a deque, and the thread `holdtight-meter` hands the records to the sinks: metrics
+and traces.
+
+Invariants:
+- sinks run in one thread at a time, in the order of the records;
+- a fork waits for the slice that is being counted; the child starts without records, holders and waiters;
+- at most MOST records wait: more are dropped, and their number is known.
+"""
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from holdtight.base.callbacks import report
+from holdtight.base.event_bus import Events
+from holdtight.base.process import start_thread
+from holdtight.clients.client import BaseLocks
+
+__all__ = ["MOST", "Recorder", "Sink", "check_client", "flush", "recorder_of"]
+
+MOST = 65_536
+INTERVAL = 0.25
+SLICE = 32
+PAUSE = 0.0005
+"""Between two slices: callers get the interpreter meanwhile."""
+FORK_PATIENCE = 5.0
+"""A sink that hangs must not keep the program from forking for ever."""
+
+Record = tuple[Any, ...]
+
+
+class Sink(Protocol):
+    def take(self, records: list[Record]) -> None: ...
+
+    def refresh(self) -> None:
+        """Called after the records have been taken, and a few times each second."""
+        ...
+
+    def dropped(self, count: int) -> None:
+        """So many records have been dropped since the last call."""
+        ...
+
+    def end(self) -> None:
+        """The client is gone, and all of its records have been taken."""
+        ...
+
+    def after_fork(self) -> None:
+        """In the child: forgets the holders and waiters of the parent. Must take no lock."""
+        ...
+
+
+class Recorder:
+    """The records of one client. The client's `events` refers to it, and not the other way round: a client that is
+    dropped is collected, and what it has recorded until then is counted."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = weakref.ref(events)
+        self.waiting: deque[Record] = deque()
+        self.sinks: list[Sink] = []
+        self.lost = 0
+        """Records that were dropped since the sinks were told. No other thread runs in the middle of `+=` here: Python
+        changes threads between calls and at the end of loops only."""
+        self.prepare_with(None)
+
+    def prepare_with(self, prepare: Callable[[Record], Record] | None) -> None:
+        """Makes `put`, which every caller calls. `prepare` adds to a record what only its caller knows; for traces."""
+        waiting, append = self.waiting, self.waiting.append
+
+        def put(record: Record) -> None:
+            if len(waiting) < MOST:
+                append(record)
+            else:
+                self.lost += 1
+
+        def put_prepared(record: Record) -> None:
+            put(prepare(record) if prepare is not None else record)
+
+        self.put = put if prepare is None else put_prepared
+        self._record_with(self.put)
+
+    def _record_with(self, put: Callable[[Record], None]) -> None:
+        events = self.events()
+        if events is not None:
+            events.record = put
+            events.refresh()
+
+    def put_first(self, record: Record) -> None:
+        """The first record in a forked child, which has no thread yet."""
+        self._record_with(self.put)
+        self.put(record)
+        meter.start()
+
+    def count_some(self) -> bool:
+        """Hands one slice to the sinks. Returns whether more are waiting."""
+        taken: list[Record] = []
+        while self.waiting and len(taken) < SLICE:
+            taken.append(self.waiting.popleft())
+        if taken:
+            self._tell("take", taken)
+        if self.lost:
+            count, self.lost = self.lost, 0
+            self._tell("dropped", count)
+        return bool(self.waiting)
+
+    def refresh(self) -> None:
+        self._tell("refresh")
+
+    def end(self) -> None:
+        self._tell("end")
+        self.sinks.clear()
+
+    def _tell(self, what: str, *args: object) -> None:
+        for sink in self.sinks:
+            try:
+                getattr(sink, what)(*args)
+            except Exception as error:  # of a library that counts: the other sinks still count
+                report("a metrics or tracing library failed: %r", error, sink)
+
+    def after_fork(self) -> None:
+        self.waiting.clear()
+        self.lost = 0
+        events = self.events()
+        if events is not None:
+            events.waiting.clear()
+            events.record = self.put_first
+        for sink in self.sinks:
+            sink.after_fork()
+
+
+class _Meter:
+    """The thread that counts, and the lock under which all counting happens."""
+
+    def __init__(self) -> None:
+        self.recorders: dict[Recorder, None] = {}
+        self._counting = threading.RLock()
+        self._counter: int | None = None
+        """The thread that counts now: a signal handler that interrupts it must not count as well."""
+        self._starting = threading.RLock()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                try:
+                    self._thread = start_thread(self._run, "holdtight-meter")
+                except RuntimeError:
+                    pass  # no more threads, or the interpreter ends: flush() counts
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(INTERVAL)
+            try:
+                self.count(pause=PAUSE)
+            except Exception as error:
+                report("the meter stumbled and goes on", error)
+
+    def count(self, pause: float = 0.0) -> None:
+        """Counts all records that wait. `pause` is the time between two slices."""
+        for recorder in list(self.recorders):
+            while self._locked(recorder.count_some):
+                if pause:
+                    time.sleep(pause)
+            self._locked(recorder.refresh)
+            if recorder.events() is None and not recorder.waiting:
+                self._locked(recorder.end)
+                self.recorders.pop(recorder, None)
+
+    def _locked(self, do: Callable[[], bool | None]) -> bool | None:
+        if self._counter == threading.get_ident():
+            return False
+        with self._counting:
+            self._counter = threading.get_ident()
+            try:
+                return do()
+            finally:
+                self._counter = None
+
+    def before_fork(self) -> None:
+        self._fork_waits = self._counting.acquire(timeout=FORK_PATIENCE)
+
+    def after_fork_in_parent(self) -> None:
+        if self._fork_waits:
+            self._counting.release()
+
+    def after_fork_in_child(self) -> None:
+        self._counting, self._starting = threading.RLock(), threading.RLock()
+        self._counter = self._thread = None
+        for recorder in self.recorders:
+            recorder.after_fork()
+
+
+meter = _Meter()
+_known: "weakref.WeakKeyDictionary[Events, Recorder]" = weakref.WeakKeyDictionary()
+os.register_at_fork(
+    before=meter.before_fork,
+    after_in_parent=meter.after_fork_in_parent,
+    after_in_child=meter.after_fork_in_child,
+)
+atexit.register(lambda: meter.count())
+
+
+def check_client(locks: object) -> None:
+    if not isinstance(locks, BaseLocks):
+        raise TypeError(f"locks must be a Locks or AsyncLocks, not {type(locks).__name__}")
+
+
+def recorder_of(events: Events) -> Recorder:
+    """The recorder of a client, which is made with its first sink."""
+    found = _known.get(events)
+    if found is None:
+        found = _known[events] = Recorder(events)
+        meter.recorders[found] = None
+    meter.start()
+    return found
+
+
+def flush() -> None:
+    """Counts at once what has happened so far, instead of within a quarter of a second."""
+    meter.count()

@@ -1,0 +1,136 @@
+"""Traces: a span for each acquisition and for each hold, made when the records are counted, with the times of then."""
+
+import time
+from typing import Any
+
+from opentelemetry import context
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    TracerProvider,
+    get_current_span,
+    get_tracer_provider,
+)
+
+from holdtight.base.records import ENDED, FAILED, GRANTED, LOST, RELEASE_FAILED, RENEWAL_FAILED
+from holdtight.base.values import Kind, owner_text
+from holdtight.grants.tenure import Tenure, Terms
+from holdtight.ops.recorder import Record, Recorder
+
+__all__ = ["trace"]
+
+SHOWN = 11
+"""Characters of an owner, as in the log."""
+MOST_HELD = 100_000
+"""More leases than that are not traced until some of them have ended."""
+
+
+class _Spans:
+    """A sink of the recorder. `prepare` runs in the caller, everything else where records are counted."""
+
+    def __init__(self, provider: TracerProvider, clock: Any, always: bool) -> None:
+        self.provider = provider
+        self._tracer: Tracer = provider.get_tracer("holdtight")
+        self._clock = clock
+        self._always = always
+        self._held: dict[Tenure, Span] = {}
+
+    def prepare(self, record: Record) -> Record:
+        """Adds the caller's context, if there is to be a span."""
+        if record[0] in (GRANTED, FAILED) and (self._always or get_current_span().is_recording()):
+            return (*record, context.get_current())
+        return record
+
+    def take(self, records: list[Record]) -> None:
+        self._offset = time.time() - self._clock()
+        for record in records:
+            code = record[0]
+            if code == GRANTED and len(record) == 6:
+                self._granted(*record[1:])
+            elif code == FAILED and len(record) == 10:
+                self._failed(*record[1:])
+            elif code == RENEWAL_FAILED and record[1] in self._held:
+                span, at = self._held[record[1]], self._at(record[2])
+                span.add_event("lock.renewal_failed", {"lock.cause": record[3]}, at)
+            elif code == ENDED:
+                self._ended(record[1], record[2], record[3])
+            elif code == LOST:
+                if record[1] in self._held:
+                    at = self._at(record[2])
+                    self._held[record[1]].add_event("lock.lost", {"lock.reason": record[3].value}, at)
+                self._ended(record[1], record[2], "lost")
+            elif code == RELEASE_FAILED:
+                self._ended(record[1], record[2], "released")
+
+    def _at(self, moment: float) -> int:
+        return int((moment + self._offset) * 1e9)
+
+    def _start(self, name: str, at: float, around: Any, about: dict[str, Any]) -> Span:
+        known = {word: value for word, value in about.items() if value not in (None, "")}
+        return self._tracer.start_span(name, around, SpanKind.CLIENT, known, start_time=self._at(at))
+
+    def _granted(self, tenure: Tenure, started: float, now: float, queued: bool, around: Any) -> None:
+        if tenure.stand_in is not None:
+            return
+        about = _about(tenure.terms, tenure.name, owner_text(tenure.owner))
+        about |= {"lock.fence": tenure.fence, "lock.ttl": tenure.ttl}
+        acquired = about | {"lock.waited": max(0.0, now - started), "lock.queued": queued}
+        self._start("lock.acquire", started, around, acquired).end(self._at(now))
+        if len(self._held) < MOST_HELD:
+            self._held[tenure] = self._start("lock.hold", now, around, about)
+
+    def _failed(
+        self,
+        terms: Terms | None,
+        name: str,
+        owner: str,
+        started: float,
+        now: float,
+        queued: bool,
+        reason: str,
+        code: str | None,
+        around: Any,
+    ) -> None:
+        about = _about(terms, name, owner) | {"lock.waited": max(0.0, now - started), "lock.queued": queued}
+        span = self._start("lock.acquire", started, around, about | {"error.type": code or reason})
+        span.set_status(Status(StatusCode.ERROR, reason))
+        span.end(self._at(now))
+
+    def _ended(self, tenure: Tenure, now: float, how: str) -> None:
+        span = self._held.pop(tenure, None)
+        if span is not None:
+            span.set_attribute("lock.ended", how)
+            span.end(self._at(now))
+
+    def refresh(self) -> None:
+        """Forgets leases that were dropped without a release; looks at them only once there are many."""
+        if len(self._held) >= MOST_HELD:
+            for tenure in [each for each in self._held if not each.alive]:
+                del self._held[tenure]
+
+    def dropped(self, count: int) -> None: ...
+
+    def end(self) -> None:
+        self._held.clear()
+
+    def after_fork(self) -> None:
+        self._held.clear()
+
+
+def _about(terms: Terms | None, name: str, owner: str) -> dict[str, Any]:
+    kind, template = (Kind.MULTI, None) if terms is None else (terms.kind, terms.template)
+    return {"lock.name": name, "lock.kind": kind.value, "lock.template": template, "lock.owner": owner[:SHOWN]}
+
+
+def trace(recorder: Recorder, clock: Any, provider: TracerProvider | None, always: bool) -> None:
+    place = get_tracer_provider() if provider is None else provider
+    for sink in recorder.sinks:
+        if isinstance(sink, _Spans):
+            recorder.sinks.remove(sink)  # the last call decides
+            break
+    spans = _Spans(place, clock, always)
+    recorder.sinks.append(spans)
+    recorder.prepare_with(spans.prepare)

@@ -1,0 +1,480 @@
+"""Metrics besides what scenarios/test_metrics.py counts: labels, kinds, degradation, the recorder, both libraries."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry, generate_latest
+
+from holdtight import DeadlockDetected, Locks, NotOwner, Profile, Unavailable, metrics
+from holdtight.ops import recorder
+from holdtight.ops.instruments import INSTRUMENTS
+from tests.ops.counting import Counts
+from tests.support.processes import wait_for
+from tests.support.servers import StartServer, free_port
+
+NAMES = {
+    "redis_lock_acquire_success_total": "counter lock kind",
+    "redis_lock_acquire_failure_total": "counter lock kind reason",
+    "redis_lock_acquire_wait_seconds": "histogram lock kind outcome",
+    "redis_lock_hold_duration_seconds": "histogram lock kind",
+    "redis_lock_held": "gauge lock kind",
+    "redis_lock_waiters": "gauge lock kind",
+    "redis_lock_oldest_hold_seconds": "gauge lock kind",
+    "redis_lock_renewals_total": "counter lock kind result",
+    "redis_lock_renew_margin_ratio": "histogram lock kind",
+    "redis_lock_lost_total": "counter lock kind reason",
+    "redis_lock_expired_total": "counter lock kind",
+    "redis_lock_release_failure_total": "counter lock kind",
+    "redis_lock_forced_release_total": "counter lock kind",
+    "redis_lock_degraded_total": "counter lock kind how",
+    "redis_node_health": "gauge node",
+    "redis_lock_metrics_dropped_total": "counter",
+}
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def locks(registry: CollectorRegistry, request: pytest.FixtureRequest) -> Iterator[Locks]:
+    profiles = {"order:*": Profile(), "page:*": Profile()}
+    with Locks(f"memory://{request.function.__name__}", profiles=profiles, ttl=20) as made:
+        metrics.install(made, registry=registry, names=["nightly"])
+        yield made
+
+
+@pytest.fixture
+def counts(registry: CollectorRegistry) -> Counts:
+    return Counts(registry)
+
+
+def use(locks: Locks, *names: str) -> None:
+    for name in names:
+        with locks.lock(name):
+            pass
+
+
+def test_a_release_by_force_is_counted_by_the_client_that_did_it(locks: Locks, counts: Counts) -> None:
+    held = [locks.semaphore("order:1", permits=2).acquire() for _ in range(2)]
+    locks.force_release("order:1", reason="hangs")
+    assert counts("forced_release_total", lock="order:*", kind="permits") == 2
+    for lease in held:
+        with pytest.raises(NotOwner):
+            lease.release()
+
+
+# Names and labels.
+
+
+def test_the_instruments_are_those_of_the_contract() -> None:
+    assert {each.name: " ".join([each.type, *each.labels]) for each in INSTRUMENTS} == NAMES
+
+
+def test_the_label_is_the_pattern_else_a_listed_name_else_other(locks: Locks, counts: Counts) -> None:
+    use(locks, "order:1", "order:2", "page:1", "nightly", "x", "y")
+    found = {label: counts("acquire_success_total", lock=label) for label in ("order:*", "page:*", "nightly", "other")}
+    assert found == {"order:*": 2, "page:*": 1, "nightly": 1, "other": 2}
+
+
+def test_label_of_has_the_last_word_and_may_fail(locks: Locks, registry: CollectorRegistry, counts: Counts) -> None:
+    def label_of(name: str) -> Any:
+        return {"a:1": "a", "bad": 7, "none": None}[name]
+
+    metrics.install(locks, registry=registry, label_of=label_of)
+    use(locks, "a:1", "bad", "none", "unknown", "order:1")
+    assert counts("acquire_success_total", lock="a") == 1
+    assert counts("acquire_success_total") == 3
+    assert counts("acquire_success_total", lock="order:*") == 1
+
+
+def test_at_most_a_hundred_labels_are_told_apart(registry: CollectorRegistry) -> None:
+    with Locks("memory://") as locks:
+        metrics.install(locks, registry=registry, label_of=lambda name: name)
+        use(locks, *(f"n{number}" for number in range(150)))
+        metrics.flush()
+        shown = {
+            sample.labels["lock"]
+            for metric in registry.collect()
+            for sample in metric.samples
+            if "lock" in sample.labels
+        }
+        assert len(shown) == 101
+        assert Counts(registry)("acquire_success_total") == 50
+
+
+def test_installing_twice_counts_once_and_clients_share_a_registry(
+    locks: Locks, registry: CollectorRegistry, counts: Counts
+) -> None:
+    metrics.install(locks, registry=registry)
+    with Locks("memory://other-client") as other:
+        metrics.install(other, registry=registry)
+        with locks.lock("x"), other.lock("x"):
+            assert counts("held") == 2
+        assert counts("acquire_success_total") == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (lambda of, locks: of.install(None), TypeError, "locks must be a Locks or AsyncLocks, not NoneType"),
+        (lambda of, locks: of.install(locks, names="abc"), TypeError, "names must be several texts, not str"),
+        (lambda of, locks: of.install(locks, names=[1]), TypeError, "a name must be a text, not int"),
+        (lambda of, locks: of.install_otel(locks, label_of="x"), TypeError, "label_of must be callable, not str"),
+        (lambda of, locks: of.watch(locks), ValueError, "watch takes 1 to 100 names, not 0"),
+        (lambda of, locks: of.watch(locks, *["x"] * 101), ValueError, "not 101"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    locks: Locks, wrong: Callable[[Any, Any], None], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        wrong(metrics, locks)
+
+
+# Kinds.
+
+
+def test_readers_writers_permits_and_several_locks(locks: Locks, counts: Counts) -> None:
+    with locks.rwlock("b").read(), locks.semaphore("s", permits=3), locks.multi("m1", "m2"):
+        held = {kind: counts("held", kind=kind) for kind in ("shared", "permits", "exclusive")}
+        assert held == {"shared": 1, "permits": 1, "exclusive": 2}
+    assert counts("acquire_success_total", kind="permits") == 1
+    assert counts("acquire_success_total", kind="exclusive") == 2, "the parts of several locks count each"
+    assert [counts("held", kind=kind) for kind in held] == [0, 0, 0]
+
+
+def test_a_downgrade_is_no_second_grant(locks: Locks, counts: Counts) -> None:
+    with locks.rwlock("b").write() as lease:
+        reading = lease.downgrade()
+        assert (counts("held"), counts("held", kind="shared")) == (0, 1)
+        assert counts("hold_duration_seconds_count") == 1
+        assert reading.kind.value == "shared"
+    assert counts("held", kind="shared") == 0
+    assert counts("acquire_success_total") == 1
+    assert counts("acquire_success_total", kind="shared") == 0
+
+
+def test_re_entry_is_no_second_grant_and_adoption_is(locks: Locks, counts: Counts) -> None:
+    lock = locks.lock("r", reentrant=True)
+    with lock, lock:
+        pass
+    assert counts("acquire_success_total") == 1
+    text = locks.lock("d").acquire().detach()
+    assert (counts("held"), counts("hold_duration_seconds_count")) == (0, 2)
+    locks.adopt(text).release()
+    assert counts("acquire_success_total") == 3
+
+
+def test_a_caller_that_waits_for_itself_is_a_deadlock(locks: Locks, counts: Counts) -> None:
+    with locks.lock("x"), pytest.raises(DeadlockDetected):
+        locks.lock("x").acquire()
+    assert counts.failures() == {"deadlock": 1}
+
+
+def test_a_dropped_lease_is_held_no_more(locks: Locks, counts: Counts) -> None:
+    lease = locks.lock("x").acquire()
+    assert counts("held") == 1
+    with pytest.warns(ResourceWarning, match="dropped"):  # noqa: PT031
+        del lease
+        gc.collect()
+    assert counts("held") == 0
+
+
+# Servers.
+
+
+@pytest.mark.parametrize("how", ["local", "open", "raise"])
+def test_a_lease_without_the_server_counts_as_degraded_only(registry: CollectorRegistry, how: Any) -> None:
+    counts = Counts(registry)
+    url = f"redis://127.0.0.1:{free_port()}"
+    with Locks(url, on_unavailable=how, connect_timeout=0.2) as locks:
+        metrics.install(locks, registry=registry)
+        if how == "raise":
+            with pytest.raises(Unavailable):
+                locks.lock("x").acquire()
+        else:
+            use(locks, "x")
+        assert counts.failures() == ({"unavailable": 1} if how == "raise" else {})
+        assert counts("degraded_total", how=how) == (-1 if how == "raise" else 1)
+        assert counts("acquire_success_total") <= 0
+        assert counts("hold_duration_seconds_count") <= 0
+        assert registry.get_sample_value("redis_node_health", {"node": f"{url}/0"}) == 0
+
+
+def test_a_server_that_dies_and_comes_back(start_server: StartServer, registry: CollectorRegistry) -> None:
+    server, counts = start_server(), Counts(registry)
+    with Locks(server.url, connect_timeout=0.2) as locks:
+        metrics.install(locks, registry=registry)
+        lease = locks.lock("x", ttl=1.5).acquire()
+        node = {"node": server.url}
+
+        def health() -> float | None:
+            metrics.flush()
+            return registry.get_sample_value("redis_node_health", node)
+
+        assert health() == 1
+        server.stop()
+        assert lease.wait_lost(20)
+        assert counts.losses() == {"unreachable": 1}
+        assert counts("renewals_total", result="failed") >= 1
+        assert health() == 0
+        server.restart()
+        with pytest.raises(NotOwner):
+            lease.release()
+        use(locks, "y")
+        assert health() == 1
+        assert counts("held") == 0
+
+
+def test_a_release_that_cannot_be_told(start_server: StartServer, registry: CollectorRegistry) -> None:
+    server, counts = start_server(), Counts(registry)
+    with Locks(server.url) as locks:
+        metrics.install(locks, registry=registry)
+        with locks.lock("x", ttl=20):
+            server.stop()
+        assert counts("release_failure_total") == 1
+        assert counts("held") == 0
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_a_quorum(start_server: StartServer, registry: CollectorRegistry, down: bool) -> None:
+    servers, counts = [start_server() for _ in range(3)], Counts(registry)
+    with Locks([server.url for server in servers]) as locks:
+        locks.bless()
+        metrics.install(locks, registry=registry)
+        if down:
+            servers[2].stop()
+        with locks.lock("x", ttl=1.5) as lease:
+            wait_for(lambda: counts("renewals_total", result="renewed") >= 1)
+            lease.check()
+            assert counts("held") == 1
+            assert locks.lock("x").try_acquire() is None
+        assert counts("acquire_success_total") == counts("hold_duration_seconds_count") == 1
+        assert 0.3 < counts("renew_margin_ratio_sum") / counts("renew_margin_ratio_count") < 0.7
+        assert counts.failures() == {"busy": 1}
+        wait_for(lambda: registry.get_sample_value("redis_node_health", {"node": servers[2].url}) == float(not down))
+        assert registry.get_sample_value("redis_node_health", {"node": servers[0].url}) == 1
+
+
+# The recorder.
+
+
+def test_recording_is_no_listening(locks: Locks) -> None:
+    assert not locks.events.loud, "a loud client takes no short waits"
+    assert locks.events.active
+
+
+def test_the_meter_counts_by_itself(locks: Locks, registry: CollectorRegistry) -> None:
+    use(locks, "x")
+    labels = {"lock": "other", "kind": "exclusive"}
+    wait_for(lambda: registry.get_sample_value("redis_lock_hold_duration_seconds_count", labels) == 1)
+
+
+def test_a_scrape_counts_first_what_has_happened(locks: Locks, registry: CollectorRegistry) -> None:
+    for number in range(1, 4):
+        use(locks, "x")
+        line = f'redis_lock_acquire_success_total{{kind="exclusive",lock="other"}} {number}.0'
+        assert line in generate_latest(registry).decode().splitlines()
+
+
+def test_what_is_too_much_is_dropped_and_counted(
+    locks: Locks, registry: CollectorRegistry, counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "MOST", 10)
+    with recorder.meter._counting:  # nothing is counted meanwhile
+        for _ in range(20):
+            use(locks, "x")
+    assert counts("acquire_success_total") == 5
+    assert registry.get_sample_value("redis_lock_metrics_dropped_total") == 30
+    assert counts("held") == 0
+    use(locks, "x")
+    assert counts("acquire_success_total") == 6
+
+
+def test_a_library_that_fails_is_logged_and_does_not_stop_the_others(
+    locks: Locks, counts: Counts, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def __getattr__(self, name: str) -> Any:
+            raise ZeroDivisionError(name)
+
+    found = recorder.recorder_of(locks.events)
+    found.sinks.insert(0, Broken())
+    use(locks, "x")
+    assert counts("acquire_success_total") == 1
+    del found.sinks[0]
+    wait_for(lambda: "a metrics or tracing library failed" in caplog.text)
+
+
+def test_a_dropped_client_is_collected_and_what_it_did_is_counted(registry: CollectorRegistry) -> None:
+    with Locks("memory://short-lived") as locks:
+        metrics.install(locks, registry=registry)
+        use(locks, "x")
+    gone = weakref.ref(locks.events)
+    del locks
+    metrics.flush()
+
+    def collected() -> bool:
+        metrics.flush()
+        gc.collect()
+        return gone() is None
+
+    wait_for(collected)
+    assert Counts(registry)("acquire_success_total") == 1
+    before = len(recorder.meter.recorders)
+    metrics.flush()
+    assert len(recorder.meter.recorders) <= before
+
+
+def test_a_lock_taken_in_a_signal_handler_is_counted_and_hangs_nothing(locks: Locks, counts: Counts) -> None:
+    """The handler runs in the middle of the counting, also of the library's own."""
+    taken = 0
+
+    def handler(number: int, frame: object) -> None:
+        nonlocal taken
+        use(locks, "from a handler")
+        metrics.flush()
+        taken += 1
+        signal.setitimer(signal.ITIMER_REAL, 0.003)  # the next one comes after this handler, not in it
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.003)
+        end, pairs = time.monotonic() + 1.0, 0
+        while time.monotonic() < end:
+            use(locks, "x")
+            metrics.flush()
+            pairs += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert taken > 20
+    assert counts("acquire_success_total") == counts("hold_duration_seconds_count") == taken + pairs
+
+
+def test_a_child_forked_while_the_meter_counts_starts_empty_and_counts(
+    locks: Locks, registry: CollectorRegistry, counts: Counts
+) -> None:
+    """Threads count without pause while the main thread forks."""
+    over = threading.Event()
+
+    def busy() -> None:
+        while not over.is_set():
+            use(locks, "x")
+            metrics.flush()
+
+    threads = [threading.Thread(target=busy) for _ in range(3)]
+    with locks.lock("held by the parent"):
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(20):
+                child = os.fork()
+                if child == 0:
+                    os._exit(_child(counts))
+                assert _ended(child) == 0
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+    assert counts("held") == 0
+    assert counts("acquire_success_total") == counts("hold_duration_seconds_count")
+
+
+def _child(counts: Counts) -> int:
+    signal.alarm(20)  # a child that hangs dies
+    before = counts("acquire_success_total")
+    if counts("held") != 0:
+        return 3
+    with Locks("memory://child") as own:
+        metrics.install(own, registry=counts.registry)
+        with own.lock("x"):
+            if counts("held") != 1:
+                return 4
+        end = time.monotonic() + 5
+        labels = {"lock": "other", "kind": "exclusive"}
+        while counts.registry.get_sample_value("redis_lock_held", labels) != 0:  # by its own meter
+            if time.monotonic() > end:
+                return 5
+            time.sleep(0.01)
+        return 0 if counts("acquire_success_total") == before + 1 else 6
+
+
+def _ended(child: int) -> int:
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+# Locks that are watched.
+
+
+def test_watched_locks_are_shown_whoever_holds_them(locks: Locks, registry: CollectorRegistry) -> None:
+    metrics.watch(locks, "x", "free", registry=registry)
+    with Locks(locks.place.display, label="report") as other, other.lock("x", ttl=20):
+        text = generate_latest(registry).decode().splitlines()
+        assert 'redis_lock_holders{lock="x"} 1.0' in text
+        assert 'redis_lock_holders{lock="free"} 0.0' in text
+        (about,) = [line for line in text if line.startswith("redis_lock_holder_info{")]
+        assert f'label="report",lock="x",pid="{os.getpid()}"' in about
+        assert registry.get_sample_value("redis_lock_queue_length", {"lock": "x"}) == 0
+        assert registry.get_sample_value("redis_lock_ttl_seconds", {"lock": "x"}) == pytest.approx(20, abs=5)
+    with locks.lock("x", reentrant=True), locks.lock("x", reentrant=True):
+        assert registry.get_sample_value("redis_lock_reentries", {"lock": "x"}) == 2
+
+
+def test_watched_locks_of_a_server_that_is_away_are_not_shown(registry: CollectorRegistry) -> None:
+    with Locks(f"redis://127.0.0.1:{free_port()}", connect_timeout=0.2) as locks:
+        metrics.watch(locks, *(f"n{number}" for number in range(50)), registry=registry)
+        began = time.monotonic()
+        assert "{lock=" not in generate_latest(registry).decode()
+        assert time.monotonic() - began < 5, "it is asked once, not for every name"
+
+
+# OpenTelemetry.
+
+
+def test_opentelemetry_counts_the_same() -> None:
+    reader = InMemoryMetricReader()
+    with Locks("memory://otel", profiles={"order:*": Profile()}) as locks:
+        metrics.install_otel(locks, meter_provider=MeterProvider([reader]))
+        metrics.install_otel(locks, meter_provider=MeterProvider())
+        with locks.lock("order:1"):
+            assert locks.lock("order:1").try_acquire() is None
+            metrics.flush()
+            shown = points(reader)
+        of = {"lock": "order:*", "kind": "exclusive"}
+        assert shown["redis.lock.acquire.success"] == [(of, 1)]
+        assert shown["redis.lock.acquire.failure"] == [(of | {"reason": "busy"}, 1)]
+        assert shown["redis.lock.acquire.wait"] == [(of | {"outcome": "acquired"}, 1), (of | {"outcome": "failed"}, 1)]
+        assert shown["redis.lock.held"] == [(of, 1)]
+        metrics.flush()
+        shown = points(reader)
+        assert shown["redis.lock.held"] == [(of, 0)]
+        assert shown["redis.lock.hold.duration"] == [(of, 1)]
+
+
+def points(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, Any], float]]]:
+    """The values, of histograms the counts; by instrument."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    found: dict[str, list[tuple[dict[str, Any], float]]] = {}
+    for metric in data.resource_metrics[0].scope_metrics[0].metrics:
+        for point in metric.data.data_points:
+            value: Any = getattr(point, "count", None) or getattr(point, "value", 0)
+            found.setdefault(metric.name, []).append((dict(point.attributes or {}), value))
+            if metric.name.endswith((".wait", ".duration")):
+                assert metric.unit == "s"
+    return found
