@@ -84,6 +84,7 @@ NOT_AFTER_A_GRANT = {
     "holdtight.aio.memory_connection": "with the connection to a memory store",
     "holdtight.compat.aio": "the drop-in",
     "holdtight.clients.decorating": "with a decorator",
+    "holdtight.stores.redis.cohort": "with a lock object that has cohort=True",
     "holdtight.embedded": "with a connection to an embedded server",
     "holdtight.base.habits": "with an error about a wrong word",
     "importlib": "a public name",
