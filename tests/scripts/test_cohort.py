@@ -15,12 +15,11 @@ from tests.support.raw import ServerSaid
 
 def reserved(desk: Desk, who: bytes = ALICE) -> range:
     """The fences that `who` gets, which the record covers."""
-    granted, first, _, _ = desk.attempt_cohort(who)
-    assert granted == 1
+    first = fence_of(desk.attempt_cohort(who))
     state = desk.state()
     assert state.owner == who
-    assert state.fence == int(first) + FENCES - 1
-    return range(int(first), int(first) + FENCES)
+    assert state.fence == first + FENCES - 1
+    return range(first, first + FENCES)
 
 
 def free(desk: Desk) -> None:

@@ -57,6 +57,14 @@ class Reports:
 
         self.events.emit(Acquired(name, owner_text(owner), fence, 0.0))
 
+    def report_turn(self, tenure: Tenure, started: float) -> None:
+        """Another thread or task of this client has handed the lock on (see clients/cohort.py)."""
+        from holdtight.events import Acquired, Waited
+
+        owner, waited = owner_text(tenure.owner), tenure.since - started
+        self.events.emit(Waited(tenure.name, owner, waited, True))
+        self.events.emit(Acquired(tenure.name, owner, tenure.fence, waited))
+
     def report_release(self, tenure: Tenure) -> None:
         from holdtight.events import Released
 

@@ -32,9 +32,11 @@ def attempt_cohort(
     name: Name, ttl: bytes, px: bytes, limit: bytes, label: bytes, inbox: bytes, not_after: bytes, owner: bytes
 ) -> Any:
     reply = name.attempt(owner, ttl=int(ttl), limit=int(limit), label=label, inbox=inbox, not_after=int(not_after))
-    if reply[0] == 1 and name.main:
-        reply[1] = b"%d" % name.reserve(name.main)
-    return reply
+    if reply[0] != 1 or not name.main:
+        return reply
+    short = _short(name, reply)
+    first = b"%d" % name.reserve(name.main)
+    return first if short is not reply else [1, first, *reply[2:]]
 
 
 def _share(
