@@ -39,9 +39,12 @@ def run(bench: Bench) -> Outcome:
             {name: partial(workers[0].do, "wanted.tasks", **drill) for name, workers in by_variant.items()}
         )
         with bench.enlist(("holdtight",), cpu=bench.across_cores()) as others:
-            (other,) = others.get("holdtight", [None])
-            contend = {name: partial(_contend, bench, workers, other) for name, workers in by_variant.items()}
-            rounds = bench.take_turns(contend) if other is not None else {}
+            contend = {
+                name: partial(_contend, bench, workers, other)
+                for name, workers in by_variant.items()
+                for other in others.get("holdtight", ())
+            }
+            rounds = bench.take_turns(contend)
     if not all(name in each for name in VARIANTS for each in (tasks, rounds)):
         for key in KEYS:
             outcome.missing[key] = bench.why_absent(*VARIANTS)
