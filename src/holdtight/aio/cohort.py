@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncCohortLock"]
 
-_running_loop = asyncio.get_running_loop
 _current_task = asyncio.current_task
 _loop_here = asyncio._get_running_loop  # pyright: ignore[reportPrivateUsage]
 
@@ -27,16 +26,17 @@ class Sleeping(Member):
 
     __slots__ = ("_loop", "_news", "_runtime")
 
-    def __init__(self, since: float, runtime: Runtime) -> None:
+    def __init__(self, since: float, runtime: Runtime, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(since)
         self._runtime = runtime
-        self._loop = _running_loop()
-        self._news: asyncio.Future[Turn | None] = self._loop.create_future()
+        self._loop = loop
+        self._news: asyncio.Future[Turn | None] = loop.create_future()
 
     def wake(self, news: Turn) -> bool:
         loop = self._loop
         if _loop_here() is loop:
-            self._set(news)
+            if not self._news.done():
+                self._news.set_result(news)
             return True
         if loop.is_closed():
             return False
@@ -68,11 +68,14 @@ class AsyncCohortLock(CohortPart, AsyncLock):
     async def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> AsyncLease | None:
         if self.stands_alone(wait, who):
             return await super()._attempt(wait, who, or_none)
-        locks, clock = self._locks, self.terms.clock
-        locks.check_open()
-        deliver = locks.transport().deliver
+        locks, terms = self._locks, self.terms
+        clock = terms.clock
+        if locks.closed:
+            locks.check_open()
+        transport = locks.transport()
+        deliver = transport.deliver
         started = clock()
-        member = Sleeping(started, self.terms.runtime)
+        member = Sleeping(started, terms.runtime, transport.loop)
         try:
             if locks.cohort.enter(self.line_key, member, started, self.terms.shape.max_waiters):
                 return self._led(member, await super()._attempt(wait, who, or_none))
@@ -82,8 +85,13 @@ class AsyncCohortLock(CohortPart, AsyncLock):
                 news = await member.sleep(self.sleeps_until(wait, started, who))
             if news is LEAD:
                 return self._led(member, await self._now(wait, started, who))
-            if news is not None and news is not CLOSED and clock() < news.sent + self.terms.valid:
-                return await self._handed(member, news, deliver, started, who)
+            now = clock()
+            if news is not None and news is not CLOSED and now < news.sent + terms.valid:
+                lease = AsyncLease(self, self.tenure_of(news, deliver, now))
+                self.take_up(member, lease, who)
+                if locks.events.loud:
+                    await lease.tell(locks.report_turn, lease.tenure, started)
+                return lease
         except BaseException:
             self.give_up(member, deliver)
             raise
@@ -102,16 +110,6 @@ class AsyncCohortLock(CohortPart, AsyncLock):
     def _led(self, member: Member, lease: AsyncLease | None) -> AsyncLease | None:
         assert lease is not None
         self.begin_batch(member, lease.tenure)
-        return lease
-
-    async def _handed(self, member: Member, turn: Turn, deliver: Any, started: float, who: Identity) -> AsyncLease:
-        tenure = self.tenure_of(turn, deliver)
-        lease = AsyncLease(self, tenure)
-        self._locks.cohort.take_up(self.line_key, member, tenure)
-        self.terms.runtime.keeper.add(tenure, tenure.since)
-        self.see_to(lease, who)
-        if self._locks.events.loud:
-            await lease.tell(self._locks.report_turn, tenure, started)
         return lease
 
     async def __aexit__(

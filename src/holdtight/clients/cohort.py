@@ -16,12 +16,14 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdtight.base import process
 from holdtight.base.plan import Step
 from holdtight.base.runtime import Runtime
 from holdtight.base.values import LockInfo, Owner, Waiter, owner_text
 from holdtight.clients.lock import BaseLock
 from holdtight.clients.terms import LockTerms
 from holdtight.errors import QueueFull
+from holdtight.grants.lease import BaseLease
 from holdtight.grants.tenure import Deliver, Tenure
 from holdtight.stores.times import FENCES
 
@@ -307,13 +309,23 @@ class CohortPart(BaseLock):
         until = float("inf") if wait is None else started + wait
         return min(until, started + self._locks.settings.deadlock_after) if who.stack else until
 
-    def tenure_of(self, turn: Turn, deliver: Deliver) -> Tenure:
-        tenure = Tenure(self.terms, self.prepared, deliver, turn.owner, turn.fence, turn.sent, turn.marker)
-        tenure.since = now = self.terms.clock()
-        if self.terms.max_hold is not None:
-            tenure.hold_until = now + self.terms.max_hold
-            tenure.deadline = min(turn.sent + self.terms.valid, tenure.hold_until)
+    def tenure_of(self, turn: Turn, deliver: Deliver, now: float) -> Tenure:
+        terms = self.terms
+        owner, fence, sent, marker = turn
+        tenure = Tenure(terms, self.prepared, deliver, owner, fence, sent, marker)
+        tenure.since = now
+        if terms.max_hold is not None:
+            tenure.hold_until = now + terms.max_hold
+            tenure.deadline = min(sent + terms.valid, tenure.hold_until)
         return tenure
+
+    def take_up(self, member: Member, lease: BaseLease, who: "Identity") -> None:
+        """The lease of a member that was handed the grant: it is renewed from now on, and may be passed on."""
+        tenure, terms = lease.tenure, self.terms
+        self._locks.cohort.take_up(self.line_key, member, tenure)
+        terms.runtime.keeper.add(tenure, tenure.since)
+        if terms.max_hold is not None or terms.options.reentrant:
+            self.see_to(lease, who)
 
     def begin_batch(self, member: Member, tenure: Tenure) -> None:
         """Called by the leader with the grant that it got."""
@@ -326,12 +338,15 @@ class CohortPart(BaseLock):
     def pass_on(self, tenure: Tenure) -> bool:
         """Ends the tenure by handing its grant to the next member. False if there is none: then the caller releases
         the grant and calls `end_batch`."""
-        self.terms.runtime.keeper.drop(tenure)
-        if tenure.lost():
+        terms = self.terms
+        if terms.lane.charges.pop(tenure, None) is None:
+            terms.runtime.keeper.drop(tenure)
+        now = terms.clock()
+        if now >= tenure.deadline or tenure.reason is not None or tenure.epoch != process.current.epoch:
             return False
         tenure.ended = True
         cohort: Cohort = self._locks.cohort
-        if cohort.hand_on(self.line_key, tenure, self.terms.clock()):
+        if cohort.hand_on(self.line_key, tenure, now):
             if self._locks.events.loud:
                 self._locks.report_release(tenure)
             return True
@@ -343,7 +358,7 @@ class CohortPart(BaseLock):
         cohort: Cohort = self._locks.cohort
         turn = cohort.quit(self.line_key, member, self.terms.clock())
         if turn is not None:
-            self.let_go(self.tenure_of(turn, deliver))
+            self.let_go(self.tenure_of(turn, deliver, self.terms.clock()))
 
     def let_go(self, tenure: Tenure) -> None:
         self.end_batch(tenure)

@@ -42,8 +42,10 @@ class CohortLock(CohortPart, Lock):
     def _attempt(self, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
         if self.stands_alone(wait, who) or running_loop() is not None:
             return super()._attempt(wait, who, or_none, False)
-        locks, clock = self._locks, self.terms.clock
-        locks.check_open()
+        locks, terms = self._locks, self.terms
+        clock = terms.clock
+        if locks.closed:
+            locks.check_open()
         started = clock()
         member = Sleeping(started, self.terms.runtime)
         try:
@@ -52,8 +54,9 @@ class CohortLock(CohortPart, Lock):
             news: Turn | None = member.sleep(self.sleeps_until(wait, started, who))
             if news is LEAD:
                 return self._led(member, self._now(wait, started, who))
-            if news is not None and news is not CLOSED and clock() < news.sent + self.terms.valid:
-                return self._handed(member, news, started, who)
+            now = clock()
+            if news is not None and news is not CLOSED and now < news.sent + terms.valid:
+                return self._handed(member, news, now, who)
         except BaseException:
             self.give_up(member, self.terms.tell)
             raise
@@ -78,15 +81,12 @@ class CohortLock(CohortPart, Lock):
             lease.forsake()
             raise
 
-    def _handed(self, member: Member, turn: Turn, started: float, who: Identity) -> Lease:
-        tenure = self.tenure_of(turn, self.terms.tell)
-        lease = Lease(self, tenure)
+    def _handed(self, member: Member, turn: Turn, now: float, who: Identity) -> Lease:
+        lease = Lease(self, self.tenure_of(turn, self.terms.tell, now))
         try:
-            self._locks.cohort.take_up(self.line_key, member, tenure)
-            self.terms.runtime.keeper.add(tenure, tenure.since)
-            self.see_to(lease, who)
+            self.take_up(member, lease, who)
             if self._locks.events.loud:
-                lease.tell(self._locks.report_turn, tenure, started)
+                lease.tell(self._locks.report_turn, lease.tenure, member.since)
             return lease
         except BaseException:
             lease.forsake()
