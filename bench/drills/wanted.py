@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import mmap
 import struct
 import threading
@@ -100,3 +101,30 @@ def contend(variant: Variant, *, name: str, board: str, first: int, threads: int
     shared.close()
     if failures:
         raise failures[0]
+
+
+def waits(variant: Variant, *, name: str, board: str, waiters: int) -> float:
+    """A process that wants the hot lock now and then, until the board says stop: its longest wait, in seconds."""
+    shared = Board(Path(board), waiters)
+    longest = 0.0
+    while not shared.get(Board.STOP):
+        start = time.monotonic()
+        held = variant.take(name)
+        longest = max(longest, time.monotonic() - start)
+        variant.give(held)
+        time.sleep(0.01)
+    shared.close()
+    return longest
+
+
+def tasks(variant: Variant, *, count: int, seconds: float) -> float:
+    """Asyncio tasks that all want one name: hand-overs per second."""
+    return asyncio.run(_tasks(variant, count, seconds))
+
+
+async def _tasks(variant: Variant, count: int, seconds: float) -> float:
+    async with variant.runner(count) as runner:
+        await asyncio.gather(*(runner.repeat("one", time.perf_counter() + 0.02) for _ in range(count)))
+        start = time.perf_counter()
+        done = await asyncio.gather(*(runner.repeat("one", start + seconds) for _ in range(count)))
+        return sum(done) / (time.perf_counter() - start)

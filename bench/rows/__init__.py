@@ -6,7 +6,21 @@ from collections.abc import Callable, Mapping
 
 from bench.results import Outcome
 from bench.rounds import Bench
-from bench.rows import aio, drop_in, hot, imports, kinds, leases, memory, new_name, pair, quorum, threads, wakeup
+from bench.rows import (
+    aio,
+    cohort,
+    drop_in,
+    hot,
+    imports,
+    kinds,
+    leases,
+    memory,
+    new_name,
+    pair,
+    quorum,
+    threads,
+    wakeup,
+)
 
 RUN: Mapping[str, Callable[[Bench], Outcome]] = {
     "new_name": new_name.run,
@@ -16,6 +30,7 @@ RUN: Mapping[str, Callable[[Bench], Outcome]] = {
     "threads": threads.run,
     "asyncio": aio.run,
     "hot": hot.run,
+    "cohort": cohort.run,
     "wakeup": wakeup.run,
     "quorum": quorum.pair,
     "fleet": quorum.fleet,

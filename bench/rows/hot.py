@@ -83,11 +83,24 @@ def _contend(bench: Bench, workers: list[Worker], *, monitor: bool = False) -> R
             board.close()
 
 
-def _watch(bench: Bench, board: Board, *, monitor: bool) -> Round:
-    """Reads the board twice while all waiters run: starting and ending do not count."""
+def _settle(board: Board) -> None:
     patience = time.monotonic() + SETTLING
     while not all(board.counts()) and time.monotonic() < patience:
         time.sleep(0.02)
+
+
+def watch(bench: Bench, board: Board) -> tuple[float, list[int]]:
+    """Owner changes per second, and what each waiter got, while all run: starting and ending do not count."""
+    _settle(board)
+    start, changes, counts = time.monotonic(), board.get(Board.CHANGES), board.counts()
+    time.sleep(max(0.5, bench.effort.seconds))
+    span, changed = time.monotonic() - start, board.get(Board.CHANGES) - changes
+    return changed / span, [after - before for after, before in zip(board.counts(), counts, strict=True)]
+
+
+def _watch(bench: Bench, board: Board, *, monitor: bool) -> Round:
+    """Reads the board twice while all waiters run: starting and ending do not count."""
+    _settle(board)
     log = Monitor(bench.server.port) if monitor else None
     if log:
         time.sleep(0.1)

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import pytest
 
-from holdtight import AsyncLocks, LeaseLost, Locks, LossReason
+from holdtight import AsyncLocks, LeaseLost, Lock, Locks, LockTimeout, LossReason
 from holdtight.grants.lease import BaseLease
 from holdtight.stores.redis.link import Link
 from tests.support.leases import renewed
@@ -276,3 +276,51 @@ def the_same_lock_in_the_child(url: str) -> None:
                 os._exit(0)
             os.read(read, 1)
         say(f"child {wait_for_exit(pid)}")
+
+
+def in_a_cohort(url: str) -> None:
+    """Forks while one thread holds a lock with cohort=True and another waits in the local line."""
+    with Locks(url) as locks:
+        lock = locks.lock("a", cohort=True, ttl=3)
+        served: list[int] = []
+
+        def wait_in_line() -> None:
+            with lock as lease:
+                served.append(lease.fence)
+
+        with lock as lease:
+            waiters = [threading.Thread(target=wait_in_line) for _ in range(2)]
+            for waiter in waiters:
+                waiter.start()
+            wait_for(lambda: lock.inspect().waiting == 2, what="two to wait")
+
+            def child() -> None:
+                owns_nothing(lease)
+                lease.release()  # hands nothing on, and says nothing to the server
+                assert not locks.cohort.waiters("a", locks), "those are threads of the parent"
+                assert lock.try_acquire() is None
+                with pytest.raises(LockTimeout):
+                    lock.acquire(wait=0.3)
+                own = locks.lock("b", cohort=True, ttl=3)
+                with own as mine:
+                    renewed(mine)
+                inside: list[int] = []
+                threads = [threading.Thread(target=lambda: enter(own, inside)) for _ in range(3)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join(10)
+                assert len(inside) == 3
+
+            say(f"child {forked(child)}")
+            renewed(lease)
+        for waiter in waiters:
+            waiter.join(10)
+        assert len(served) == 2
+        assert min(served) > lease.fence
+        say("served")
+
+
+def enter(lock: Lock, inside: list[int]) -> None:
+    with lock as lease:
+        inside.append(lease.fence)

@@ -134,10 +134,41 @@ def handed_over(locks: Locks, name: str) -> None:
     locks.adopt(locks.lock(name).acquire().detach()).release()
 
 
+def cohort_block(locks: Locks, name: str) -> None:
+    with locks.lock(name, cohort=True):
+        pass
+
+
+def handed_in_a_cohort(locks: Locks, name: str) -> None:
+    """Another thread holds it and hands it on; what is interrupted waits, takes over, and hands it back."""
+    lock, over = locks.lock(name, cohort=True), threading.Event()
+
+    def hold_then_wait() -> None:
+        with lock:
+            entered.set()
+            while not locks.cohort.waiters(name, locks) and not over.wait(0.001):
+                pass
+        with lock:
+            pass
+
+    entered = threading.Event()
+    other = threading.Thread(target=hold_then_wait)
+    other.start()
+    entered.wait(10)
+    try:
+        with lock:
+            over.set()
+    finally:
+        over.set()
+        other.join(10)
+        assert not other.is_alive()
+
+
 USES = [
     *(block, handle, try_handle, hold, entered_twice, several, several_handle, several_hold, several_kept, permit),
     *(reader, downgraded, renewed_by_hand, handed_over),
     *(lease_block, several_lease_block, downgraded_lease_block, adopted_block),
+    *(cohort_block, handed_in_a_cohort),
 ]
 
 

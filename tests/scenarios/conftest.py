@@ -1,9 +1,10 @@
 """Every scenario × colour × kind × server flavour, the memory store among them.
 
 `real_server("why")` marks scenarios that only a real server can show, `locks_only("why")` those that are not for
-permits. Scenarios that no server decides run in memory alone (`test_wrong_input.py`). Kinds that differ from the
-exclusive lock only by their scripts run on one real server or in memory, and event loops with the exclusive lock on one
-real server; `make faults` runs all combinations.
+permits, `no_cohort("why")` those that a lock with cohort=True answers otherwise. Scenarios that no server decides run
+in memory alone (`test_wrong_input.py`). Kinds that differ from the exclusive lock only by their scripts run on one real
+server or in memory, and event loops with the exclusive lock on one real server; `make faults` runs all combinations,
+and every scenario with cohort=True (test_cohort.py has what is special about that).
 """
 
 import inspect
@@ -26,6 +27,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         assert mark is None or mark.args, "locks_only needs a reason"
         if kind == "permit" and mark is not None:
             continue
+        other = item.get_closest_marker("no_cohort")
+        assert other is None or other.args, "no_cohort needs a reason"
+        if kind == "cohort" and other is not None:
+            continue
         # A write lock is the very claim of the exclusive lock.
         here = (MEMORY,) if kind == "write" else (FLAVOURS[0], MEMORY)
         where = given.get("shared_server")
@@ -33,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             kept.append(item)
             continue
         other_loop = given.get("colour") == "uvloop" and (kind != "exclusive" or where != FLAVOURS[0])
-        if other_loop or (kind != "exclusive" and where not in here):
+        if given.get("kind") == "cohort" or other_loop or (kind != "exclusive" and where not in here):
             item.add_marker(pytest.mark.long)
         kept.append(item)
     items[:] = kept

@@ -71,6 +71,7 @@ async def test_a_fence_that_is_ahead_of_the_clock_is_not_fallen_behind(world: Wo
 
 
 @pytest.mark.locks_only("a permit is neither entered again nor handed over")
+@pytest.mark.no_cohort("the server knows the last fence of the range")
 async def test_renewal_and_re_entry_keep_the_fence(world: World) -> None:
     lock = world.lock(reentrant=True)
     async with lock as lease, lock as again:

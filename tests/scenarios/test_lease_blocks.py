@@ -192,6 +192,7 @@ async def test_blocks_that_end_in_another_order_release_their_own_leases(world: 
     assert not await permits.locked()
 
 
+@pytest.mark.no_cohort("cannot be part of a multi")
 async def test_several_locks_are_released_by_the_block_of_their_lease(world: World) -> None:
     multi = world.client.multi(world.lock("a"), "b", "c")
     async with await multi.acquire() as lease:
@@ -218,6 +219,7 @@ async def test_a_block_that_is_left_elsewhere_is_ended_with_an_error(world: Worl
 
 
 @pytest.mark.parametrize("by", ["lock", "lease"])
+@pytest.mark.no_cohort("cannot be part of a multi")
 async def test_asking_for_ones_own_without_waiting_is_a_timeout_that_says_whose_it_is(world: World, by: str) -> None:
     lock = world.lock()
     own = f"'thing' not acquired .*: held by this very {'thread' if world.blocking else 'task'}, in a block"

@@ -18,6 +18,7 @@ async def test_a_name_that_was_never_used_is_free(world: World) -> None:
     assert world.overstaying(tombstone_ms=0) == {}  # looking leaves nothing behind
 
 
+@pytest.mark.no_cohort("the server knows the last fence of the range")
 async def test_the_holder_is_shown_with_all_that_helps_to_find_it(world: World) -> None:
     lease = await world.lock("job", ttl=20, label="nightly billing").acquire()
     for look in (world.client, world.locks()):
@@ -70,6 +71,7 @@ async def test_waiters_are_shown_in_order_with_host_and_pid(world: World) -> Non
     assert (await lock.inspect()).waiters == ()
 
 
+@pytest.mark.no_cohort("the server knows the last fence of the range")
 async def test_a_released_lock_remembers_its_fence_for_a_while(world: World) -> None:
     lock = world.lock()
     async with lock as lease:

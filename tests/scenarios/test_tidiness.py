@@ -49,6 +49,7 @@ async def test_of_two_handles_the_forgotten_one_takes_nothing_along(world: World
 
 
 @pytest.mark.locks_only("a permit is neither entered again nor handed over")
+@pytest.mark.no_cohort("other clients do not see the local line")
 async def test_after_all_is_done_only_short_lived_traces_are_left(world: World) -> None:
     """As after every scenario (see World); here once with everything, and with all clients still open."""
     client = world.locks()

@@ -33,6 +33,7 @@ async def expect_order_of_the_queue(world: World, lock: AsyncLock, others: list[
     assert len(set(served)) == len(others)
 
 
+@pytest.mark.no_cohort("other clients do not see the local line")
 async def test_waiters_are_served_in_the_order_of_the_servers_queue(world: World) -> None:
     one, two = world.locks(), world.locks()
     await expect_order_of_the_queue(world, world.lock(), [one, two, one, one, two, two])
@@ -109,6 +110,7 @@ async def test_waiting_for_ever_ends_with_the_lock(world: World) -> None:
 
 
 @pytest.mark.parametrize("wait", [0, 0.3], ids=["at once", "after a wait"])
+@pytest.mark.no_cohort("the server knows the last fence of the range")
 async def test_a_timeout_names_the_holder_and_leaves_no_entry(world: World, wait: float) -> None:
     lock = world.lock("stock", ttl=20, label="nightly count")
     lease = await lock.acquire()
@@ -151,6 +153,7 @@ async def test_a_waiter_that_gives_up_is_not_in_the_way_of_the_next(world: World
     await got.release()
 
 
+@pytest.mark.no_cohort("who waited in the local line knows no place in the server's")
 async def test_the_timeout_tells_how_many_were_ahead(world: World) -> None:
     lock = world.lock()
     lease = await lock.acquire()
@@ -182,6 +185,7 @@ async def test_an_expired_holder_makes_room_for_a_waiter(world: World) -> None:
     await next_one.release()
 
 
+@pytest.mark.no_cohort("the local line has a limit of its own")
 async def test_a_full_queue_turns_the_next_away(world: World) -> None:
     client = world.locks(max_waiters=2)
     lock = world.lock("narrow", of=client)

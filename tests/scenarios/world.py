@@ -42,7 +42,16 @@ def _only_permit(locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock:
     return locks.semaphore(name, permits=1, **options)
 
 
-KINDS: dict[str, Factory] = {"exclusive": _exclusive, "write": _write, "permit": _only_permit}
+def _of_a_cohort(locks: AsyncLocks, name: str, /, **options: Any) -> AsyncLock:
+    return locks.lock(name, cohort=True, **options)
+
+
+KINDS: dict[str, Factory] = {
+    "exclusive": _exclusive,
+    "write": _write,
+    "permit": _only_permit,
+    "cohort": _of_a_cohort,
+}
 
 
 def main_key(name: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from holdtight.stores.memory.engine import SWEEP
 from holdtight.stores.redis import script, wait_records
+from holdtight.stores.redis.cohort import COHORT
 from holdtight.stores.redis.script import Script
 from tests.scripts.clockwork import ClockworkDesk, on_test_clock
 from tests.scripts.workbench import ALICE, BOB, CAROL, Desk, fence_of
@@ -26,6 +27,7 @@ SCRIPTS = [
     script.ADOPT,
     script.DOWNGRADE,
     script.INSPECT,
+    COHORT,
     wait_records.BLOCKERS,
     wait_records.RETRACT,
 ]

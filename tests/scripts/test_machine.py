@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 from holdtight.stores.memory.engine import Name
+from holdtight.stores.memory.verbs import attempt_cohort
 from tests.scripts.clockwork import ClockworkDesk
 from tests.scripts.comparing import ComparedMachine
 from tests.scripts.promises import Promises
@@ -94,6 +95,17 @@ class Machine(ComparedMachine):
     @rule(who=owners, turn=turns, amount=amounts, ttl=ttls, inbox=inboxes)
     def wait_in_line(self, who: bytes, turn: int, amount: tuple[int, int], ttl: int, inbox: bytes) -> None:
         self._ask(self.habit[turn % len(self.habit)], who, amount, ttl=ttl, inbox=inbox)
+
+    @rule(who=owners, turn=turns, ttl=ttls, inbox=inboxes, late=lateness)
+    def ask_for_a_range(self, who: bytes, turn: int, ttl: int, inbox: bytes, late: int) -> None:
+        """Of fences, as with cohort=True; mostly by an owner that holds the name, or waits for it."""
+        if turn and (self.model.holder or self.model.line):
+            who = self.model.holder or self.model.line[0].owner
+        self.time_passes(self.tick)
+        limit = self.model.now_us + late
+        reply = self.desk.attempt_cohort(who, ttl=ttl, inbox=inbox, not_after=limit)
+        args = (b"%d" % ttl, b"", b"100", b"", inbox, b"%d" % limit, who)
+        self._compare(self._in_full(reply), lambda: self._in_full(attempt_cohort(self.model, *args)))
 
     @precondition(lambda self: self.model.line)
     @rule(which=turns, more=st.integers(0, 1))
@@ -240,6 +252,10 @@ class Machine(ComparedMachine):
         self.model.listening ^= {channel}
 
     # How
+
+    def _in_full(self, reply: Any) -> Any:
+        """Of a range: its first fence may be of the next ms already."""
+        return [1, reply, self.model.now, b""] if isinstance(reply, bytes) else reply
 
     def _ask(
         self,

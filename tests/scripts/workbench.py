@@ -19,6 +19,7 @@ import hiredis
 
 from holdtight.stores.memory.engine import HEARTBEAT, TAIL, Entry, Holder
 from holdtight.stores.redis import script, wait_records
+from holdtight.stores.redis.cohort import COHORT
 from holdtight.stores.redis.keys import Keys, keys_of
 from holdtight.stores.redis.script import Script
 from tests.support.raw import RawClient, ServerSaid
@@ -173,6 +174,10 @@ class Desk:
     ) -> Any:
         """By default joins the line as a polling waiter."""
         return self.run(script.ATTEMPT, owner=who, ttl=ttl, limit=limit, label=label, inbox=inbox, not_after=not_after)
+
+    def attempt_cohort(self, who: bytes, *, ttl: int = 30_000, inbox: bytes = b"", not_after: int = FAR) -> Any:
+        """Joins the line, as `attempt`; a grant comes with a range of fences."""
+        return self.run(COHORT, owner=who, ttl=ttl, limit=100, label="", inbox=inbox, not_after=not_after)
 
     def ask(self, who: bytes, **how: Any) -> Any:
         """An attempt that does not join the line."""

@@ -137,9 +137,9 @@ def test_nothing_that_a_grant_depends_on_is_loaded_after_it() -> None:
 import holdtight, sys
 from holdtight.stores.redis.script import SCRIPTS
 for opened in (holdtight.Locks, holdtight.AsyncLocks):
-    opened("redis://h").lock("x")
+    opened("redis://h").lock("x", cohort=True)
     opened(["redis://h", "redis://i", "redis://j"]).lock("x")
-    opened("memory://").lock("x")
+    opened("memory://").lock("x", cohort=True)
 print(sorted(name for name in {sorted(wanted)!r} if name not in sys.modules))
 print(sorted(each.name for each in SCRIPTS if "start" not in vars(each)))
 """

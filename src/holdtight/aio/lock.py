@@ -184,10 +184,13 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         limit: int,
         who: Identity,
         or_none: bool,
+        in_line: bool = False,
     ) -> AsyncLease | None:
-        """All other cases: no connection yet, the lock is held, or the server has a problem."""
+        """All other cases: no connection yet, the lock is held, or the server has a problem. `in_line`: the caller has
+        waited already, in a line of this client."""
         locks = self._locks
         asking = self.asking(owner, wait, started, who, or_none=or_none)
+        asking.answered = asking.queued = in_line
         try:
             if first is None and not limit:
                 locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request

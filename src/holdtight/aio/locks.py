@@ -122,6 +122,12 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop, AsyncOnly):
             raise unknown_options(type(self).__name__, unknown, given)
         self._open(Settings.checked(**given))
 
+    @property
+    def cohort_lock_type(self) -> Any:
+        from holdtight.aio.cohort import AsyncCohortLock  # loaded with the first lock object that needs it
+
+        return AsyncCohortLock
+
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
         self._backend = backend_of(self.place)
@@ -304,7 +310,7 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop, AsyncOnly):
         detached = Detached.read(text)
         self.check_open()
         self.place.check_supports("adopt", detached.name)
-        lock = self.lock(detached.name, ttl=ttl, label=label)
+        lock = self.lock(detached.name, ttl=ttl, label=label, cohort=False)
         owner = self.client.owner()
         grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
         lease = lock.granted(self.transport(), owner, grant.fence, grant.sent, 0, identity())

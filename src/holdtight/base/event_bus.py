@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdtight.base.callbacks import get_logger, is_logged, tell
-from holdtight.base.values import Owner
 
 if TYPE_CHECKING:
     from holdtight.events import Event
@@ -40,7 +39,7 @@ class Events:
         self._tell = tell
         self.subscribers: tuple[Subscriber, ...] = ()
         self.loud = self.active = False
-        self.waiting: dict[Owner, Any] = {}
+        self.waiting: dict[Any, Any] = {}
         """The lock objects of callers that wait in line, by the owner of the acquisition; only while `active`."""
         self._late_until = 0.0
         self._changing = threading.Lock()

@@ -87,6 +87,22 @@ def upgrade(name: str, who: str) -> NotSupported:
     )
 
 
+def cohort_of(call: str) -> NotSupported:
+    """`call` is what made the lock: rwlock, semaphore, multi and so on."""
+    return NotSupported(
+        f"{call} cannot have cohort=True: only an exclusive lock has one grant that a process can pass along. Use "
+        "lock(name, cohort=True)"
+    )
+
+
+def cohort_in_a_multi(name: str) -> NotSupported:
+    return NotSupported(
+        f"lock {name!r} has cohort=True and cannot be part of a multi: its waiters would pass it along while the multi "
+        "still waits for its other parts. Give the multi the name, or a lock without cohort",
+        name=name,
+    )
+
+
 NOT_ON_A_QUORUM = {
     "semaphore": "a quorum has no semaphores: permits counted by majorities that overlap do not add up, and more could "
     "be out than the limit says. Use one server for semaphores",
@@ -94,6 +110,8 @@ NOT_ON_A_QUORUM = {
     "that nobody else writes. Release, and take read() anew",
     "detach": "cannot detach on a quorum: it would have to be taken over on every node in one step. Release, and let "
     "the other acquire",
+    "cohort": "a quorum has no cohort=True: its nodes agree on the fence of each grant, and cannot reserve a range of "
+    "fences for a process. Use one server for that",
     "adopt": "cannot adopt on a quorum: locks of a quorum cannot be detached",
 }
 

@@ -156,6 +156,8 @@ class Claim(NamedTuple):
     kind: Kind = Kind.EXCLUSIVE
     n: int = 1
     permits: int = 0
+    cohort: bool = False
+    """A grant comes with fences for further leases of the same process."""
 
 
 class Holder(NamedTuple):

@@ -106,11 +106,13 @@ def parts_of(locks: BaseLocks[L], given: Iterable[object], options: dict[str, An
 def _flat(locks: BaseLocks[L], given: Iterable[object], options: dict[str, Any]) -> Iterable[L]:
     for each in given:
         if isinstance(each, str):
-            yield locks.lock(each, **options)
+            yield locks.lock(each, **options, cohort=False)
         elif isinstance(each, locks.lock_type):
             lock = cast(L, each)
             if lock.key[0] is not locks:
                 raise ValueError(f"multi: {lock!r} belongs to another client; all parts must be of one")
+            if lock.options.cohort:
+                raise refusals.cohort_in_a_multi(lock.name)
             yield lock
         elif isinstance(each, BaseMulti):
             several = cast("BaseMulti[L]", each)

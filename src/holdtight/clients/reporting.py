@@ -84,6 +84,18 @@ class Reports:
                 events.emit(Waited(name, owner, waited, True, **of))
             events.emit(Acquired(name, owner, grant.fence, waited, **of))
 
+    def report_turn(self, tenure: Tenure, started: float) -> None:
+        """Another thread or task of this client has handed the lock on (see clients/cohort.py)."""
+        events = self.events
+        if events.record is not None:
+            events.record((GRANTED, tenure, started, self.place.clock(), True))
+        if events.loud:
+            from holdtight.events import Acquired, Waited
+
+            owner, waited, of = owner_text(tenure.owner), tenure.since - started, _of(tenure.terms)
+            events.emit(Waited(tenure.name, owner, waited, True, **of))
+            events.emit(Acquired(tenure.name, owner, tenure.fence, waited, **of))
+
     def report_failure(
         self, terms: Terms, asking: "Asking", error: BaseException | None, *, degrades: bool = False
     ) -> None:

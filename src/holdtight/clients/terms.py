@@ -19,10 +19,21 @@ _ENOUGH = 1.0
 class LockTerms(Terms):
     """The terms of locks of one client."""
 
-    __slots__ = ("clock", "give_patience", "lane", "options", "patience", "runtime", "tell", "unusual", "wait")
+    __slots__ = (
+        "clock",
+        "give_patience",
+        "lane",
+        "lock_type",
+        "options",
+        "patience",
+        "runtime",
+        "tell",
+        "unusual",
+        "wait",
+    )
 
     def __init__(self, locks: "BaseLocks[Any]", options: Options) -> None:
-        claim = Claim("", options.ttl, options.label, options.kind, options.n, options.permits)
+        claim = Claim("", options.ttl, options.label, options.kind, options.n, options.permits, options.cohort)
         shape = locks.store.shape(claim)
         super().__init__(
             shape,
@@ -38,7 +49,8 @@ class LockTerms(Terms):
         self.clock = locks.place.clock
         self.runtime = locks.place.runtime
         self.tell = self.runtime.tell
-        self.unusual = options.reentrant or options.max_hold is not None
+        self.unusual = options.reentrant or options.max_hold is not None or options.cohort
+        self.lock_type: Any = locks.cohort_lock_type if options.cohort else locks.lock_type
         self.patience = shared(patience(shape, options.wait, locks.settings.connect_timeout))
         # Same timeout as for acquiring if that is long enough: changing the socket's timeout costs two system calls.
         self.give_patience = self.patience if self.patience >= _ENOUGH else LONGEST_RELEASE

@@ -40,6 +40,7 @@ class Profile(NamedTuple):
         label: as for `lock`.
         warn_after: a lock that is held and renewed for longer is told of, once for each grant, by the event `HeldLong`
             and a warning in the log. None means ten times the ttl.
+        cohort: as for `lock`. Other kinds of locks under such a name do without.
 
     Example:
         >>> slow = {"reports:*": Profile(ttl="2m", wait=0, label="reports")}
@@ -54,6 +55,7 @@ class Profile(NamedTuple):
     max_hold: "Duration | Unset | None" = UNSET
     label: "str | Unset | None" = UNSET
     warn_after: "Duration | None" = None
+    cohort: bool = False
 
 
 _PLAIN: tuple[str | None, Profile] = (None, Profile())
@@ -83,6 +85,8 @@ def _check(pattern: str, profile: Profile) -> None:
     where = f"profiles[{pattern!r}]."
     if profile.renew is not UNSET and not isinstance(profile.renew, bool):
         raise TypeError(f"{where}renew must be True or False, not {profile.renew!r}")
+    if not isinstance(profile.cohort, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{where}cohort must be True or False, not {profile.cohort!r}")
     if profile.ttl is not UNSET:
         ttl_seconds(profile.ttl, renewed=profile.renew is not False, argument=f"{where}ttl")
     if profile.wait is not UNSET:

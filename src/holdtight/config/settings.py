@@ -230,6 +230,7 @@ class Options(NamedTuple):
     """None for ten times the ttl."""
     template: str | None = None
     """What events and metrics count the lock under: the pattern of its profile."""
+    cohort: bool = False
 
     @classmethod
     def checked(
@@ -245,6 +246,7 @@ class Options(NamedTuple):
         label: object = UNSET,
         kind: Kind = Kind.EXCLUSIVE,
         permits: object = 0,
+        cohort: object = False,
     ) -> "Options":
         """Takes each option from the call, else from the name's profile, else from the client's settings."""
         template, profile = profile_for(settings.profiles, name)
@@ -254,7 +256,8 @@ class Options(NamedTuple):
         renew = True if renew is UNSET else renew
         max_hold = profile.max_hold if max_hold is UNSET else max_hold
         label = profile.label if label is UNSET else label
-        for argument, value in (("reentrant", reentrant), ("renew", renew)):
+        cohort = profile.cohort if cohort is UNSET else cohort
+        for argument, value in (("reentrant", reentrant), ("renew", renew), ("cohort", cohort)):
             if not isinstance(value, bool):
                 raise TypeError(f"{argument} must be True or False, not {value!r}")
         if reentrant and kind is Kind.PERMITS:
@@ -277,11 +280,14 @@ class Options(NamedTuple):
             permits=check_permits(permits) if kind is Kind.PERMITS else 0,
             warn_after=None if profile.warn_after is None else seconds(profile.warn_after, "warn_after"),
             template=template,
+            cohort=bool(cohort),
         )
 
     @staticmethod
     def check_words(call: str, given: Iterable[str]) -> None:
-        """Raises TypeError for options that locks do not have."""
+        """Raises TypeError for options that locks do not have, NotSupported for one that only `lock` has."""
+        if "cohort" in given:
+            raise refusals.cohort_of(call)
         unknown = [word for word in given if word not in LOCK_OPTIONS]
         if unknown:
             raise unknown_options(call, unknown)

@@ -84,6 +84,8 @@ class Shape(Protocol):
     claim: Claim
     valid: float
 
+    @property
+    def max_waiters(self) -> int: ...
     def prepare(self, name: str) -> Any: ...
 
 

@@ -3,6 +3,7 @@
 __all__ = [
     "AUDIT_MS",
     "CLAIM_MS",
+    "FENCES",
     "FRESH_MS",
     "HEARTBEAT_MS",
     "LONGEST_PATIENCE",
@@ -17,6 +18,8 @@ TAIL_MS = 10_000
 than released."""
 CLAIM_MS = 500
 """How long a waiter has to confirm a hand-over."""
+FENCES = 65
+"""How many fences an attempt with `cohort=True` reserves: one for its own lease, and one for each hand-over."""
 FRESH_MS = 200
 """A waiter whose last sign of life is younger than this is trusted to confirm a hand-over."""
 HEARTBEAT_MS = 5_000

@@ -118,6 +118,12 @@ class Locks(BaseLocks[Lock], BlockingOnly):
             raise unknown_options(type(self).__name__, unknown, given)
         self._open(Settings.checked(**given))
 
+    @property
+    def cohort_lock_type(self) -> Any:
+        from holdtight.sync.cohort import CohortLock  # loaded with the first lock object that needs it
+
+        return CohortLock
+
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
         self._backend = backend_of(self.place, settings)
@@ -352,7 +358,7 @@ class Locks(BaseLocks[Lock], BlockingOnly):
         detached = Detached.read(text)
         self.check_open()
         self.place.check_supports("adopt", detached.name)
-        lock = self.lock(detached.name, ttl=ttl, label=label)
+        lock = self.lock(detached.name, ttl=ttl, label=label, cohort=False)
         owner = self.client.owner()
         grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
         lease = lock.granted(owner, grant.fence, grant.sent, 0, identity())

@@ -22,7 +22,7 @@ import hiredis
 
 from holdtight.base.plan import ServerSaid
 from holdtight.stores.memory.engine import Name
-from holdtight.stores.memory.verbs import VERBS, Verb, take_all, value_of
+from holdtight.stores.memory.verbs import VERBS, Verb, attempt_cohort, take_all, value_of
 from holdtight.stores.redis import forcing, script, wait_records
 from holdtight.stores.times import AUDIT_MS
 
@@ -123,6 +123,10 @@ class Server:
         if which in _RETRACT:
             value = self._get(keys[0], now_us // 1000)
             return int(value is not None and value.startswith(args[0]) and self._drop(keys[0], now_us // 1000))
+        from holdtight.stores.redis.cohort import COHORT  # loaded by then, with the lock object that asks
+
+        if which in (COHORT.sha.encode(), COHORT.body):
+            return self._run(attempt_cohort, keys[0], args, now_us, bells)
         return Error("NOSCRIPT No matching script.")
 
     def _name(self, key: bytes, now_us: int) -> Name:

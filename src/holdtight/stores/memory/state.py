@@ -6,9 +6,9 @@ from typing import Any
 from holdtight.stores.memory.holders import Holder, Holders
 from holdtight.stores.memory.line import Entry, Line
 from holdtight.stores.times import CLAIM_MS as CLAIM
+from holdtight.stores.times import FENCES, SWEEP
 from holdtight.stores.times import FRESH_MS as FRESH
 from holdtight.stores.times import HEARTBEAT_MS as HEARTBEAT
-from holdtight.stores.times import SWEEP
 from holdtight.stores.times import TAIL_MS as TAIL
 
 __all__ = ["CLAIM", "FRESH", "HEARTBEAT", "SWEEP", "TAIL", "Forced", "Main", "State"]
@@ -97,6 +97,13 @@ class State:
         holder = self.holders.alive(who, self.now)
         ends = holder.expiry if holder else main.until - TAIL
         return main.fence > self.now_us + ttl * 1000 and ends * 1000 > main.fence
+
+    def reserve(self, main: Main) -> int:
+        """Reserves a range of fences for the holder: returns the first, and keeps the last."""
+        first = main.fence + 1
+        self.last = main.fence = main.fence + FENCES
+        self.last_until = max(self.last_until, self.now + self.ms_until(self.last) + TAIL)
+        return first
 
     # Queries
 

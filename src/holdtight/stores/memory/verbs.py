@@ -6,7 +6,7 @@ from typing import Any
 from holdtight.stores.memory.engine import Entry, Holder, Name
 from holdtight.stores.redis import script, wait_records
 
-__all__ = ["VERBS", "Verb", "long_form", "take_all", "value_of"]
+__all__ = ["VERBS", "Verb", "attempt_cohort", "long_form", "take_all", "value_of"]
 
 Verb = Callable[..., Any]
 
@@ -26,6 +26,17 @@ def _attempt(
 ) -> Any:
     reply = name.attempt(owner, ttl=int(ttl), limit=int(limit), label=label, inbox=inbox, not_after=int(not_after))
     return _short(name, reply)
+
+
+def attempt_cohort(
+    name: Name, ttl: bytes, px: bytes, limit: bytes, label: bytes, inbox: bytes, not_after: bytes, owner: bytes
+) -> Any:
+    reply = name.attempt(owner, ttl=int(ttl), limit=int(limit), label=label, inbox=inbox, not_after=int(not_after))
+    if reply[0] != 1 or not name.main:
+        return reply
+    short = _short(name, reply)
+    first = b"%d" % name.reserve(name.main)
+    return first if short is not reply else [1, first, *reply[2:]]
 
 
 def _share(

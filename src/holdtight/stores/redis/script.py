@@ -5,7 +5,7 @@ header does not fit its body fails. An argument in brackets is optional, and nil
 any number of further values, which the body finds in K and A. `call` and `sub` are locals too. `--@include x` inserts
 `lua/lib/x.lua`, with its own includes, at that place: a script can finish its fast path before it pays for functions
 that the fast path does not need. Names and locals that are used only after a line `--@rest` cost the fast path nothing
-either.
+either. `--@script x` inserts the whole of `lua/x.lua`, for a script that does more with its reply.
 
 The loader also replaces macros: QUEUE, WAITERS, HOLDERS and WATCHERS by the suffixes of those keys (`keys.py`), TAIL_MS
 and the like by their numbers (`stores/times.py`), and OWNER_OF(value) and the like by that field of the value
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from holdtight.stores.redis.fields import FIELDS
 from holdtight.stores.redis.keys import BESIDE
 from holdtight.stores.redis.resp import bulk
-from holdtight.stores.times import AUDIT_MS, CLAIM_MS, FRESH_MS, HEARTBEAT_MS, SWEEP, TAIL_MS
+from holdtight.stores.times import AUDIT_MS, CLAIM_MS, FENCES, FRESH_MS, HEARTBEAT_MS, SWEEP, TAIL_MS
 
 if TYPE_CHECKING:
     from hashlib import sha1
@@ -43,11 +43,13 @@ __all__ = [
     "TOUCH",
     "WITHDRAW",
     "Script",
+    "attempt_script",
 ]
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "lua")
 _HEADER = r"(?m)^-- (KEYS|ARGV|RETURN)\s+(\S.*)$"
 _INCLUDE = r"(?m)^--@include (\w+)$"
+_SCRIPT = r"(?m)^--@script (\w+)$"
 _COMMENT = r"(?m)^\s*--.*\n"
 _REST = "--@rest\n"
 _MACROS = {
@@ -59,6 +61,7 @@ _MACROS = {
     "HEARTBEAT_MS": str(HEARTBEAT_MS),
     "SWEEP_SIZE": str(SWEEP),
     "AUDIT_MS": str(AUDIT_MS),
+    "RANGE_SIZE": str(FENCES),
 }
 _MACRO = rf"\b({'|'.join(_MACROS)})\b"
 _FIELD = rf"\b({'|'.join(FIELDS)})\((\w+(?:\[[^\]]+\])?)\)"
@@ -79,7 +82,8 @@ def _part(name: str) -> str:
 
 
 def _with_includes(source: str) -> str:
-    return re.sub(_INCLUDE, lambda found: _part(found[1]), source)
+    whole = re.sub(_SCRIPT, lambda found: _read(f"{found[1]}.lua").replace(_REST, ""), source)
+    return re.sub(_INCLUDE, lambda found: _part(found[1]), whole)
 
 
 SCRIPTS: "list[Script]" = []
@@ -201,6 +205,14 @@ ADOPT = Script("adopt")
 DOWNGRADE = Script("downgrade")
 INSPECT = Script("inspect")
 MULTI = Script("multi")
+
+
+def attempt_script(cohort: bool) -> Script:
+    if not cohort:
+        return ATTEMPT
+    from holdtight.stores.redis.cohort import COHORT
+
+    return COHORT
 
 
 # A server that was restarted, or told to forget, does not know the hashes of scripts: it answers NOSCRIPT.

@@ -61,7 +61,7 @@ class Shape:
         self.release_start = script.RELEASE.start
         mode = b""
         if claim.kind is Kind.EXCLUSIVE:
-            self._start = script.ATTEMPT.start
+            self._start = script.attempt_script(claim.cohort).start
         else:
             self._start = script.SHARE.start
             mode = bulk(_MODES[claim.kind]) + bulk(claim.n) + bulk(claim.permits)
