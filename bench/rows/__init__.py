@@ -6,7 +6,21 @@ from collections.abc import Callable, Mapping
 
 from bench.results import Outcome
 from bench.rounds import Bench
-from bench.rows import aio, drop_in, hot, imports, kinds, leases, memory, new_name, pair, quorum, threads, wakeup
+from bench.rows import (
+    aio,
+    drop_in,
+    hot,
+    imports,
+    kinds,
+    leases,
+    memory,
+    new_name,
+    pair,
+    quorum,
+    recording,
+    threads,
+    wakeup,
+)
 
 RUN: Mapping[str, Callable[[Bench], Outcome]] = {
     "new_name": new_name.run,
@@ -17,6 +31,7 @@ RUN: Mapping[str, Callable[[Bench], Outcome]] = {
     "asyncio": aio.run,
     "hot": hot.run,
     "wakeup": wakeup.run,
+    "recording": recording.run,
     "quorum": quorum.pair,
     "fleet": quorum.fleet,
     "bad_node": quorum.bad_node,
