@@ -18,6 +18,7 @@ from bench.rows import (
     new_name,
     pair,
     quorum,
+    recording,
     threads,
     wakeup,
 )
@@ -32,6 +33,7 @@ RUN: Mapping[str, Callable[[Bench], Outcome]] = {
     "hot": hot.run,
     "cohort": cohort.run,
     "wakeup": wakeup.run,
+    "recording": recording.run,
     "quorum": quorum.pair,
     "fleet": quorum.fleet,
     "bad_node": quorum.bad_node,

@@ -23,7 +23,6 @@ from bench.worker_process import Worker
 
 VARIANTS = ("holdtight", "python_redis_lock", "redis_py")  # the last is left out of a quick run: it polls
 PROCESSES, THREADS = 4, 16
-WAITERS = PROCESSES * THREADS
 SETTLING = 3.0  # seconds until every waiter has had the lock once; a lock that is not fair may need longer
 
 
@@ -38,8 +37,8 @@ def run(bench: Bench) -> Outcome:
     outcome = Outcome()
     variants = VARIANTS if bench.effort.with_pollers else VARIANTS[:-1]
     with bench.enlist(variants, cpu=bench.across_cores(), each=PROCESSES) as by_variant:
-        rounds = bench.take_turns({name: partial(_contend, bench, workers) for name, workers in by_variant.items()})
-        counted = {name: _contend(bench, by_variant[name], monitor=True) for name in rounds}
+        rounds = bench.take_turns({name: partial(contend, bench, workers) for name, workers in by_variant.items()})
+        counted = {name: contend(bench, by_variant[name], monitor=True) for name in rounds}
     changes = {name: [each["changes"] for each in results] for name, results in rounds.items()}
     bars = tuple(Bar(name, median(each)) for name, each in changes.items())
     outcome.charts.append(Chart("hot lock, 64 waiters in 4 processes", "owner changes/s", Better.HIGHER, bars))
@@ -67,13 +66,15 @@ def run(bench: Bench) -> Outcome:
     return outcome
 
 
-def _contend(bench: Bench, workers: list[Worker], *, monitor: bool = False) -> Round:
+def contend(bench: Bench, workers: list[Worker], *, monitor: bool = False) -> Round:
+    """As many processes as there are workers, each with its threads."""
+    waiters = THREADS * len(workers)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "board"
-        board = Board(path, WAITERS, create=True)
+        board = Board(path, waiters, create=True)
         for number, worker in enumerate(workers):
             first = 1 + number * THREADS
-            worker.send("wanted.contend", name="hot", board=str(path), first=first, threads=THREADS, waiters=WAITERS)
+            worker.send("wanted.contend", name="hot", board=str(path), first=first, threads=THREADS, waiters=waiters)
         try:
             return _watch(bench, board, monitor=monitor)
         finally:

@@ -23,6 +23,10 @@ class Holdtight(Variant):
         super().__init__(url)
         self._locks = Locks(self.targets(), spin=self.SPIN)
 
+    @property
+    def locks(self) -> Locks:
+        return self._locks
+
     def targets(self) -> str | list[str]:
         return self.url
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
+import re
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -16,7 +19,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 
-from holdtight import DeadlockDetected, Locks, NotOwner, Profile, Unavailable, metrics
+from holdtight import AsyncLocks, DeadlockDetected, Locks, NotOwner, Profile, Unavailable, metrics
 from holdtight.ops import recorder
 from holdtight.ops.instruments import INSTRUMENTS
 from tests.ops.counting import Counts
@@ -142,6 +145,24 @@ def test_wrong_arguments_are_named(
 ) -> None:
     with pytest.raises(error, match=message):
         wrong(metrics, locks)
+
+
+@pytest.mark.parametrize(
+    ("extra", "package", "module", "verb"),
+    [
+        ("prometheus", "prometheus_client", "prometheus", "install"),
+        ("prometheus", "prometheus_client", "watching", "watch"),
+        ("otel", "opentelemetry", "otel", "install_otel"),
+    ],
+)
+def test_a_missing_extra_is_named(
+    locks: Locks, monkeypatch: pytest.MonkeyPatch, extra: str, package: str, module: str, verb: str
+) -> None:
+    monkeypatch.delitem(sys.modules, f"holdtight.ops.{module}", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ModuleNotFoundError, match=re.escape(f"pip install 'holdtight[{extra}]'")):
+        getattr(metrics, verb)(locks, *["x"] * (verb == "watch"))
 
 
 # Kinds.
@@ -365,10 +386,27 @@ def test_a_lock_taken_in_a_signal_handler_is_counted_and_hangs_nothing(locks: Lo
     assert counts("acquire_success_total") == counts("hold_duration_seconds_count") == taken + pairs
 
 
-def test_a_child_forked_while_the_meter_counts_starts_empty_and_counts(
+class Slow:
+    """A library that takes its time under a plain lock, as all of them do."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def take(self, records: list[Any]) -> None:
+        with self._lock:
+            time.sleep(0.002)
+
+    def refresh(self) -> None: ...
+    def dropped(self, count: int) -> None: ...
+    def end(self) -> None: ...
+    def after_fork(self) -> None: ...
+
+
+def test_a_child_forked_while_others_count_does_not_hang_and_counts_its_own(
     locks: Locks, registry: CollectorRegistry, counts: Counts
 ) -> None:
     """Threads count without pause while the main thread forks."""
+    recorder.recorder_of(locks.events).sinks.append(Slow())
     over = threading.Event()
 
     def busy() -> None:
@@ -381,10 +419,10 @@ def test_a_child_forked_while_the_meter_counts_starts_empty_and_counts(
         for thread in threads:
             thread.start()
         try:
-            for _ in range(20):
+            for _ in range(10):
                 child = os.fork()
                 if child == 0:
-                    os._exit(_child(counts))
+                    os._exit(_child(locks, counts))
                 assert _ended(child) == 0
         finally:
             over.set()
@@ -394,23 +432,33 @@ def test_a_child_forked_while_the_meter_counts_starts_empty_and_counts(
     assert counts("acquire_success_total") == counts("hold_duration_seconds_count")
 
 
-def _child(counts: Counts) -> int:
+def test_what_the_parent_has_not_counted_yet_is_not_the_childs(locks: Locks, counts: Counts) -> None:
+    use(locks, "x")
+    assert counts("acquire_success_total") == 1
+    with recorder.meter._counting:  # nothing is counted meanwhile
+        use(locks, "x")
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if counts("acquire_success_total") == 1 else 3)
+        assert _ended(child) == 0
+    assert counts("acquire_success_total") == 2
+
+
+def _child(locks: Locks, counts: Counts) -> int:
     signal.alarm(20)  # a child that hangs dies
     before = counts("acquire_success_total")
     if counts("held") != 0:
         return 3
-    with Locks("memory://child") as own:
-        metrics.install(own, registry=counts.registry)
-        with own.lock("x"):
-            if counts("held") != 1:
-                return 4
-        end = time.monotonic() + 5
-        labels = {"lock": "other", "kind": "exclusive"}
-        while counts.registry.get_sample_value("redis_lock_held", labels) != 0:  # by its own meter
-            if time.monotonic() > end:
-                return 5
-            time.sleep(0.01)
-        return 0 if counts("acquire_success_total") == before + 1 else 6
+    with locks.lock("x"):
+        if counts("held") != 1:
+            return 4
+    end = time.monotonic() + 5
+    labels = {"lock": "other", "kind": "exclusive"}
+    while counts.registry.get_sample_value("redis_lock_held", labels) != 0:  # by its own meter
+        if time.monotonic() > end:
+            return 5
+        time.sleep(0.01)
+    return 0 if counts("acquire_success_total") == before + 1 else 6
 
 
 def _ended(child: int) -> int:
@@ -433,6 +481,21 @@ def test_watched_locks_are_shown_whoever_holds_them(locks: Locks, registry: Coll
         assert registry.get_sample_value("redis_lock_ttl_seconds", {"lock": "x"}) == pytest.approx(20, abs=5)
     with locks.lock("x", reentrant=True), locks.lock("x", reentrant=True):
         assert registry.get_sample_value("redis_lock_reentries", {"lock": "x"}) == 2
+
+
+def test_a_scrape_in_the_thread_of_a_loop_shows_the_locks_that_its_client_watches(
+    registry: CollectorRegistry,
+) -> None:
+    async def main() -> str:
+        async with AsyncLocks("memory://watched-on-a-loop") as locks:
+            metrics.install(locks, registry=registry)
+            metrics.watch(locks, "x", registry=registry)
+            async with locks.lock("x"):
+                return generate_latest(registry).decode()
+
+    text = asyncio.run(main()).splitlines()
+    assert 'redis_lock_holders{lock="x"} 1.0' in text
+    assert 'redis_lock_held{kind="exclusive",lock="other"} 1.0' in text
 
 
 def test_watched_locks_of_a_server_that_is_away_are_not_shown(registry: CollectorRegistry) -> None:

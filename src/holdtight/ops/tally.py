@@ -72,6 +72,11 @@ class Series:
                 self._shown[at] = value
                 self._gauges[at](value)
 
+    def after_fork(self) -> None:
+        """The child holds nothing. It shows all gauges anew: Prometheus keeps its own file for each process."""
+        self.held.clear()
+        self._shown = [-1.0, -1.0, -1.0]
+
     def _drop_dead(self) -> None:
         """Drops the leases that were dropped without a release, or whose record was."""
         self._look_in -= 1
@@ -123,7 +128,9 @@ class Book:
 
     def after_fork(self) -> None:
         for series in self._series.values():
-            series.held.clear()
+            series.after_fork()
+        for _, shown in self._nodes.values():
+            shown[0] = -1.0
 
 
 class Tally:
