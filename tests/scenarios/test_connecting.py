@@ -117,6 +117,7 @@ async def test_by_tls_many_at_once_lose_no_update(world: World, tls_server: Runn
 # Names and databases
 
 
+@pytest.mark.no_cohort("the server knows the last fence of the range")
 async def test_in_another_database(world: World) -> None:
     url = world.server.url.removesuffix("/0")
     async with world.lock(of=world.locks(f"{url}/3")) as lease:

@@ -118,6 +118,7 @@ async def test_a_caller_that_did_not_wait_timed_out_but_did_not_wait(world: Worl
     assert reasons(failed) == ["busy", "busy"]
 
 
+@pytest.mark.no_cohort("other clients do not see the local line")
 async def test_a_full_queue_is_no_wait(world: World) -> None:
     narrow = world.locks(max_waiters=1)
     heard = world.listen(narrow)

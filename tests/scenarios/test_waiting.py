@@ -40,6 +40,7 @@ async def test_waiters_are_served_in_the_order_of_the_servers_queue(world: World
 
 
 @pollers
+@pytest.mark.no_cohort("other clients do not see the local line")
 async def test_without_resp3_waiters_poll_and_are_served_in_order_all_the_same(world: World) -> None:
     one, two = (world.locks(world.server.url + "?protocol=2&client_name=poller") for _ in range(2))
     await expect_order_of_the_queue(world, world.lock(of=one), [one, two, two, one])
@@ -47,6 +48,7 @@ async def test_without_resp3_waiters_poll_and_are_served_in_order_all_the_same(w
 
 
 @pollers
+@pytest.mark.no_cohort("other clients do not see the local line")
 async def test_pollers_and_rung_waiters_stand_in_one_line(world: World) -> None:
     polling, rung = world.locks(world.server.url + "?protocol=2"), world.locks()
     await expect_order_of_the_queue(world, world.lock(of=rung), [polling, rung, polling, rung])
@@ -135,6 +137,7 @@ async def test_a_timeout_names_the_holder_and_leaves_no_entry(world: World, wait
     await lease.release()
 
 
+@pytest.mark.no_cohort("no inspection shows a member that becomes the leader just then")
 async def test_a_waiter_that_gives_up_is_not_in_the_way_of_the_next(world: World) -> None:
     lock = world.lock()
     lease = await lock.acquire()
