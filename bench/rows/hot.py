@@ -23,6 +23,7 @@ from bench.worker_process import Worker
 
 VARIANTS = ("holdtight", "python_redis_lock", "redis_py")  # the last is left out of a quick run: it polls
 PROCESSES, THREADS = 4, 16
+WAITERS = PROCESSES * THREADS
 SETTLING = 3.0  # seconds until every waiter has had the lock once; a lock that is not fair may need longer
 
 
