@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from holdtight import LockError, __version__
+from holdtight.cli.acting import audit, doctor, release
 from holdtight.cli.exits import OURS, USAGE, exit_code
 from holdtight.cli.listing import ls
 from holdtight.cli.looking import explain, show, wait
@@ -36,7 +37,7 @@ def cli() -> None:
     """Distributed locks on Redis and Valkey."""
 
 
-for _verb in (run, sem, ls, show, wait, explain):
+for _verb in (run, sem, ls, show, wait, release, audit, doctor, explain):
     cli.add_command(_verb)
 
 

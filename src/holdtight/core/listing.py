@@ -63,11 +63,20 @@ class Listing(BaseListing):
             found = self._unseen((yield from self._scanned()))
             held: list[str] = (yield from _again(self._survey.held_step(found))) if found else []
             self._seen.update(held)
-            for at in range(0, len(held), AT_ONCE):
-                steps = [self._survey.inspect_step(name) for name in held[at : at + AT_ONCE]]
-                said: list[Any] = yield from _again(Batch(steps))
-                infos += [each for each in said if isinstance(each, LockInfo) and (each.holders or each.waiters)]
+            infos += yield from self._inspected(held)
         return (yield from self._named(infos))
+
+    def look(self, names: Sequence[str]) -> Plan[list[LockInfo]]:
+        """Those of these locks that are held or waited for."""
+        return (yield from self._named((yield from self._inspected(names))))
+
+    def _inspected(self, names: Sequence[str]) -> Generator[Wish, Any, list[LockInfo]]:
+        infos: list[LockInfo] = []
+        for at in range(0, len(names), AT_ONCE):
+            steps = [self._survey.inspect_step(name) for name in names[at : at + AT_ONCE]]
+            said: list[Any] = yield from _again(Batch(steps))
+            infos += [each for each in said if isinstance(each, LockInfo) and (each.holders or each.waiters)]
+        return infos
 
     def _scanned(self) -> Generator[Wish, Any, list[str]]:
         try:
@@ -142,10 +151,22 @@ class QuorumListing(BaseListing):
                 if sum(1 for each in held if isinstance(each, list) and name in each) < self._majority:
                     continue
                 self._seen.add(name)
-                said: list[Any] = yield self._fan(self._survey.inspect_step(name))
-                info = judge(name, self._nodes, said, self._majority)
-                if info.holders:
-                    infos.append(info)
+                infos += yield from self._inspected(name)
+        return (yield from self._named(infos))
+
+    def look(self, names: Sequence[str]) -> Plan[list[LockInfo]]:
+        """Those of these locks that are held."""
+        infos: list[LockInfo] = []
+        for name in names:
+            infos += yield from self._inspected(name)
+        return (yield from self._named(infos))
+
+    def _inspected(self, name: str) -> Generator[Wish, Any, list[LockInfo]]:
+        said: list[Any] = yield self._fan(self._survey.inspect_step(name))
+        info = judge(name, self._nodes, said, self._majority)
+        return [info] if info.holders else []
+
+    def _named(self, infos: list[LockInfo]) -> Generator[Wish, Any, list[LockInfo]]:
         holders = [owner for info in infos for owner in owners_in(info)]
         if not holders:
             return infos
