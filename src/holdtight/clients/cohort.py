@@ -176,6 +176,12 @@ class Cohort:
                 if line.leader is member or (line.members and line.members[0] is member):
                     self._strike(key, line, member)
 
+    def has(self, key: Key, tenure: Tenure) -> bool:
+        """Whether the grant of a batch is with this tenure."""
+        with self._lock:
+            line = self._lines.get(key)
+            return line is not None and line.batch is not None and line.batch.holder is tenure
+
     def over(self, key: Key, owner: Owner) -> None:
         """The grant of this owner will not be passed on."""
         with self._lock:

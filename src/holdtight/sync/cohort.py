@@ -100,8 +100,13 @@ class CohortLock(CohortPart, Lock):
             raise
 
     def give_back(self, tenure: Tenure) -> None:
-        if self.pass_on(tenure):
-            return
+        try:
+            if self.pass_on(tenure):
+                return
+        except BaseException:  # an interrupt: release the grant, unless the next member has it already
+            if self._locks.cohort.has(self.line_key, tenure):
+                self.let_go(tenure)
+            raise
         try:
             super().give_back(tenure)
         finally:
