@@ -15,7 +15,7 @@ WHY = {"reason": "it hangs since 4:12", "by": "ops@desk"}
 
 @pytest.fixture(autouse=True)
 def holders_had_time_left(world: World) -> None:
-    world.forced_ms = 30_000
+    world.forced_ms = 60_000
 
 
 async def forced(client: AsyncLocks, name: str = "thing", **options: Any) -> AuditRecord:
@@ -77,11 +77,11 @@ async def test_the_next_in_line_gets_it_and_the_order_is_kept(world: World) -> N
 
 
 async def test_a_holder_that_is_renewed_is_told_at_once(world: World) -> None:
-    lease = await world.lock(ttl=6).acquire()
-    await world.renewed(lease)
+    lease = await world.lock(ttl=60).acquire()
+    await lease.renew()
     heard = world.listen()
     await forced(world.locks())
-    await world.until(lambda: lease.reason is not None, within=4, what="the alarm: the next renewal is due in 2 s")
+    await world.until(lambda: lease.reason is not None, within=8, what="the alarm: the next renewal is due in 20 s")
     assert lease.reason is LossReason.FORCED
     await world.until(lambda: any(isinstance(event, Lost) for event in heard))
     (lost,) = [event for event in heard if isinstance(event, Lost)]
