@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdtight import Locks
+from holdtight import Locks, NotOwner
 from tests.cli.conftest import CLI
 from tests.support.processes import PATIENCE, wait_for
 from tests.support.servers import RunningServer
@@ -122,3 +122,29 @@ def test_ctrl_c_while_waiting_leaves_the_line_and_the_place_is_shown(shell: Shel
         shell.type("echo exit=$?\n")  # only now: the shell ends a whole line whose command died of Ctrl-C
         shell.expect("exit=130")
         assert locks.inspect("nightly").waiting == 0
+
+
+def test_top_shows_locks_as_they_change_and_obeys_keys(shell: Shell, locks: Locks) -> None:
+    with pytest.raises(NotOwner), locks.lock("order:42", label="checkout"):
+        shell.type("ht top -d 200ms; echo exit=$?\n")
+        shell.expect(r"held 1")
+        shell.expect(r"order:42 .*\(checkout\)")
+        with locks.lock("stock:7"):
+            shell.type("/stock\r")
+            shell.expect("filter 'stock'")
+        shell.type("/" + "\x7f" * 5 + "\r")
+        shell.expect("order:42")
+        shell.type("fit hangs\r")
+        shell.expect("'order:42' released, fence")
+        shell.type("q")
+        shell.expect("exit=0")
+        assert locks.audit(1)[0].reason == "it hangs"
+
+
+def test_top_in_a_pipe_prints_once(shell: Shell, locks: Locks) -> None:
+    with locks.lock("order:42"):
+        shell.type("ht top | cat; echo exit=$?\n")
+        shown = shell.expect("exit=0")
+    assert "held 1  waiting 0" in shown
+    assert "order:42  exclusive" in shown
+    assert "\x1b[?1049h" not in shown

@@ -14,6 +14,7 @@ from holdtight.cli.listing import ls
 from holdtight.cli.looking import explain, show, wait
 from holdtight.cli.options import Common, common
 from holdtight.cli.run import run, sem
+from holdtight.cli.top import top
 
 __all__ = ["run_cli"]
 
@@ -37,7 +38,7 @@ def cli() -> None:
     """Distributed locks on Redis and Valkey."""
 
 
-for _verb in (run, sem, ls, show, wait, release, audit, doctor, explain):
+for _verb in (run, sem, ls, show, top, wait, release, audit, doctor, explain):
     cli.add_command(_verb)
 
 
