@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from holdtight import AsyncLocks, DeadlockDetected, Locks, NotOwner, Profile, Unavailable, metrics
 from holdtight.ops import recorder
 from holdtight.ops.instruments import INSTRUMENTS
+from holdtight.sync import lock as lock_module
 from tests.ops.counting import Counts
 from tests.support.processes import wait_for
 from tests.support.servers import StartServer, free_port
@@ -203,6 +204,29 @@ def test_a_caller_that_waits_for_itself_is_a_deadlock(locks: Locks, counts: Coun
     with locks.lock("x"), pytest.raises(DeadlockDetected):
         locks.lock("x").acquire()
     assert counts.failures() == {"deadlock": 1}
+
+
+def test_a_short_wait_counts_among_those_in_line(locks: Locks, counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual wait of a blocking caller, which no plan carries out."""
+    use(locks, "warm")
+    monkeypatch.setattr(lock_module, "TOUCH_SECONDS", 60)
+    monkeypatch.setattr(lock_module.Lock, "_slowly", _no_plan)
+
+    def wait() -> None:
+        with locks.lock("x"):
+            pass
+
+    waiter = threading.Thread(target=wait)
+    with locks.lock("x", ttl=60):
+        waiter.start()
+        wait_for(lambda: counts("waiters") == 1)
+    waiter.join(20)
+    assert counts("waiters") == 0
+    assert counts("acquire_success_total") == counts("acquire_wait_seconds_count", outcome="acquired") == 3
+
+
+def _no_plan(*args: object) -> None:
+    raise AssertionError("it took the long way")
 
 
 def test_a_dropped_lease_is_held_no_more(locks: Locks, counts: Counts) -> None:
