@@ -125,20 +125,22 @@ def test_ctrl_c_while_waiting_leaves_the_line_and_the_place_is_shown(shell: Shel
 
 
 def test_top_shows_locks_as_they_change_and_obeys_keys(shell: Shell, locks: Locks) -> None:
-    with pytest.raises(NotOwner), locks.lock("order:42", label="checkout"):
-        shell.type("ht top -d 200ms; echo exit=$?\n")
-        shell.expect(r"held 1")
-        shell.expect(r"order:42 .*\(checkout\)")
-        with locks.lock("stock:7"):
-            shell.type("/stock\r")
-            shell.expect("filter 'stock'")
-        shell.type("/" + "\x7f" * 5 + "\r")
-        shell.expect("order:42")
-        shell.type("fit hangs\r")
-        shell.expect("'order:42' released, fence")
-        shell.type("q")
-        shell.expect("exit=0")
-        assert locks.audit(1)[0].reason == "it hangs"
+    lease = locks.lock("order:42", label="checkout").acquire()
+    shell.type("ht top -d 200ms; echo exit=$?\n")
+    shell.expect(r"held 1")
+    shell.expect(r"order:42 .*\(checkout\)")
+    with locks.lock("stock:7"):
+        shell.type("/stock\r")
+        shell.expect("filter 'stock'")
+    shell.type("/" + "\x7f" * 5 + "\r")
+    shell.expect("order:42")
+    shell.type("fit hangs\r")
+    shell.expect("'order:42' released, fence")
+    shell.type("q")
+    shell.expect("exit=0")
+    assert locks.audit(1)[0].reason == "it hangs"
+    with pytest.raises(NotOwner):
+        lease.release()
 
 
 def test_top_in_a_pipe_prints_once(shell: Shell, locks: Locks) -> None:
