@@ -4,22 +4,47 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
 from holdtight import LockError, __version__
-from holdtight.cli.acting import audit, doctor, release
 from holdtight.cli.exits import OURS, USAGE, exit_code
-from holdtight.cli.listing import ls
-from holdtight.cli.looking import explain, show, wait
 from holdtight.cli.options import Common, common
-from holdtight.cli.run import run, sem
-from holdtight.cli.top import top
 
 __all__ = ["run_cli"]
 
 
+_VERBS = {
+    "run": "run",
+    "sem": "run",
+    "ls": "listing",
+    "show": "looking",
+    "top": "top",
+    "wait": "looking",
+    "release": "acting",
+    "audit": "acting",
+    "doctor": "acting",
+    "bench": "bench",
+    "demo": "demo",
+    "explain": "looking",
+}
+"""Each verb and its module, which is loaded when the verb is asked for: `run` should start soon."""
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        command: click.Command = getattr(import_module(f"holdtight.cli.{_VERBS[cmd_name]}"), cmd_name)
+        return command
+
+
 @click.group(
+    cls=_Verbs,
     context_settings={
         "auto_envvar_prefix": "HOLDTIGHT",
         "help_option_names": ["-h", "--help"],
@@ -36,10 +61,6 @@ Examples:
 @common
 def cli() -> None:
     """Distributed locks on Redis and Valkey."""
-
-
-for _verb in (run, sem, ls, show, top, wait, release, audit, doctor, explain):
-    cli.add_command(_verb)
 
 
 def run_cli(arguments: Sequence[str] | None = None) -> int:
