@@ -20,7 +20,7 @@ def force(
     desk: Desk, *owners: bytes, number: int = 1, not_after: int = FAR, floor: int = 0, votes: int = 0, span: int = 9000
 ) -> Any:
     parts = [part for owner in owners for part in (owner, ALARM, b'{"owner": 1}')]
-    request = [f"{number:032}", not_after, floor, votes, span, "{}", *parts]
+    request: list[Any] = [f"{number:032}", not_after, floor, votes, span, "{}", *parts]
     return desk.wire.call("EVAL", FORCE.body, 5, *desk.keys, AUDIT, *request)
 
 
