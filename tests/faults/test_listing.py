@@ -12,7 +12,8 @@ import pytest
 
 from holdtight import LockInfo, NotPermitted, QuorumNotReached, Unavailable
 from tests.faults.clients import Client, OpenClient
-from tests.faults.quorum import Nodes, Side, StartNodes
+from tests.faults.quorum import Nodes, Side, StartNodes, votes_of, warm
+from tests.support.processes import wait_for
 from tests.support.proxy import Proxy
 from tests.support.servers import FLAVOURS, RunningServer
 
@@ -25,6 +26,9 @@ end"""
 FILL = "for at = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('SET', 'other:' .. at, 1) end"
 EMPTY = "for at = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('DEL', 'other:' .. at) end"
 CHUNK = 2000
+PART = 5000
+PAUSE = 0.005
+"""Between two chunks of another program: the server has others to serve, too."""
 
 
 def listed(client: Client, pattern: str = "*") -> list[LockInfo]:
@@ -33,17 +37,26 @@ def listed(client: Client, pattern: str = "*") -> list[LockInfo]:
     if not hasattr(found, "__aiter__"):
         return list(found)
 
-    async def everything() -> list[LockInfo]:
-        return [info async for info in found]
+    async def some() -> list[LockInfo]:
+        """A part at a time: one call of the client may not take long."""
+        part: list[LockInfo] = []
+        async for info in found:
+            part.append(info)
+            if len(part) == PART:
+                break
+        return part
 
-    infos: list[LockInfo] = client.call(everything)
+    infos: list[LockInfo] = []
+    while part := client.call(some):
+        infos += part
     return infos
 
 
-def in_chunks(server: RunningServer, script: str, first: int, last: int, *args: Any) -> None:
+def in_chunks(server: RunningServer, script: str, first: int, last: int, *args: Any, pause: float = 0) -> None:
     with server.connect() as raw:
         for at in range(first, last + 1, CHUNK):
             raw.call("EVAL", script, 0, at, min(at + CHUNK - 1, last), *args)
+            time.sleep(pause)
 
 
 @contextmanager
@@ -53,8 +66,8 @@ def growing_and_shrinking(server: RunningServer, low: int, high: int) -> Iterato
 
     def churn() -> None:
         while not over.is_set():
-            in_chunks(server, FILL, low + 1, high)
-            in_chunks(server, EMPTY, low + 1, high)
+            in_chunks(server, FILL, low + 1, high, pause=PAUSE)
+            in_chunks(server, EMPTY, low + 1, high, pause=PAUSE)
             turns[0] += 1
 
     thread = threading.Thread(target=churn, name="another program")
@@ -155,7 +168,10 @@ def test_a_quorum_lists_without_a_minority_and_not_without_a_majority(
     nodes = start_nodes(3)
     with Side(nodes) as side:
         client = open_client(side.urls)
+        warm(client, nodes)
         leases = [client.acquire(f"job:{number}") for number in range(3)]
+        for lease in leases:
+            wait_for(lambda name=lease.name: all(votes_of(nodes, name)))  # type: ignore[misc]
         side.cut_off([0], silently=silently)
         assert sorted(info.name for info in listed(client)) == ["job:0", "job:1", "job:2"]
         side.cut_off([1], silently=silently)

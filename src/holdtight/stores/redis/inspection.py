@@ -18,7 +18,7 @@ def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
     fence = int(cut("FENCE_OF" if state is Kind.EXCLUSIVE else "SHARED_FENCE_OF", value)) if value else None
     holders: tuple[Holder, ...]
     if state is Kind.EXCLUSIVE:
-        holders = (_exclusive_holder(value)._replace(expires_in=left / 1000),) if left > 0 else ()
+        holders = (_exclusive_holder(value, left / 1000),) if left > 0 else ()
     else:
         holders = tuple(_holder(*shared[at : at + 3]) for at in range(0, len(shared), 3))
     waiters = tuple(_waiter(line[at], line[at + 1]) for at in range(0, len(line), 2))
@@ -40,9 +40,10 @@ def exclusive_holder(value: Any, owner: Owner) -> Holder | None:
     return _exclusive_holder(value) if cut("FENCE_OF", value).isdigit() else None
 
 
-def _exclusive_holder(value: bytes) -> Holder:
+def _exclusive_holder(value: bytes, left: float | None = None) -> Holder:
     fence = int(cut("FENCE_OF", value))
-    return Holder(owner_text(cut("OWNER_OF", value)), fence=fence, label=_text(value[43:]), since=fence / 1e6)
+    owner, label = owner_text(cut("OWNER_OF", value)), _text(value[43:])
+    return Holder(owner, fence=fence, label=label, since=fence / 1e6, expires_in=left)
 
 
 def _holder(owner: bytes, entry: bytes, left: int) -> Holder:
