@@ -13,7 +13,7 @@ from tests.support.proxy import Proxy
 
 
 def test_a_server_that_goes_and_comes_back_is_told_of_once_each(proxy: Proxy, open_client: OpenClient) -> None:
-    client = open_client(proxy.url, connect_timeout=0.3)
+    client = open_client(proxy.url, connect_timeout=1)
     heard: list[Event] = []
     client.locks.events.subscribe(lambda event: heard.append(event) if isinstance(event, NodeDown | NodeUp) else None)
     client.release(client.acquire("a"))
