@@ -102,3 +102,9 @@ def _count(
             sink.choose(names, label_of)
             return
     recorder.sinks.append(Tally(book, locks.events, locks.place, names, label_of))
+
+
+if __name__ == "__main__":
+    from holdtight.ops.deploy import main
+
+    main()

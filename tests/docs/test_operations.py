@@ -1,10 +1,11 @@
-"""The code of docs/operations.md runs, and its table is the one of the instruments."""
+"""The code of docs/operations.md runs, and its tables are those of the instruments and of the alerts."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,13 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY, generate_latest
 
+from holdtight import Locks, NotOwner
 from holdtight.base.values import LossReason
+from holdtight.cli.main import run_cli
 from holdtight.events import Events, Lost
+from holdtight.ops.deploy import FILES
 from holdtight.ops.instruments import INSTRUMENTS
+from tests.support.servers import RunningServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
 
@@ -53,6 +58,34 @@ def test_the_table_has_every_instrument_with_its_type_and_labels() -> None:
     found = {name: (kind, labels.strip().replace("`", "")) for name, kind, labels in rows}
     expected = {each.name: (each.type, _besides(each.labels)) for each in INSTRUMENTS}
     assert found == expected
+
+
+def test_the_table_of_alerts_is_that_of_the_rules_and_leads_to_sections_that_are_there() -> None:
+    section = PAGE.partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", section, flags=re.MULTILINE)
+    rules = re.findall(r"- alert: (\w+)\n.*?severity: (\w+)\n", FILES["rules"].read_text("utf-8"), flags=re.DOTALL)
+    assert len(rules) == 10
+    assert rows == rules
+    anchors = {title.lower().replace(" ", "-") for title in re.findall(r"^#+ (.+)$", PAGE, flags=re.MULTILINE)}
+    assert set(re.findall(r"\]\(#([\w-]+)\)", PAGE)) <= anchors
+
+
+def test_the_commands_of_the_runbook_run(
+    private_server: RunningServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runbook = PAGE.partition("\n## Runbook\n")[2].partition("\n## ")[0]
+    commands = re.findall(r"^ +holdtight (.+)$", runbook, flags=re.MULTILINE)
+    assert len(commands) == 8
+    monkeypatch.setenv("HOLDTIGHT_URL", private_server.url)
+    with Locks(private_server.url) as locks:
+        lease = locks.lock("order:42", ttl=20).acquire()
+        for command in commands:
+            code = run_cli(shlex.split(command))
+            shown = capsys.readouterr()
+            assert code == 0 or (command, code) == ("doctor", 1), f"{command}: {code}, {shown.err}"
+            assert "order:42" in shown.out or command == "doctor", f"{command}: {shown.out}"
+        with pytest.raises(NotOwner):
+            lease.release()
 
 
 def _besides(labels: tuple[str, ...]) -> str:
