@@ -199,7 +199,7 @@ class Owner:
         self.mode = kind
         claim = Claim(self.name, TTL, None, KINDS[kind])
         self.prepared: Prepared = self.world.store.prepare(claim._replace(permits=PERMITS) if kind == "p" else claim)
-        quiet: Any = SimpleNamespace(loud=False, wanted=False, emit_later=_nothing)
+        quiet: Any = SimpleNamespace(active=False, record=None, loud=False, wanted=False, emit_later=_nothing)
         self.terms = Terms(self.prepared.shape, self.world.place, quiet, renew=True, max_hold=self._max_hold)
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from holdtight.stores.redis.script import Script
 from tests.scripts.lua import free_names
 
 FOLDER = Path(scripts.__file__).parent / "lua"
-GIVEN = frozenset(["KEYS", "ARGV", "redis", "string", "math", "table", "tonumber", "type", "unpack"])
+GIVEN = frozenset(["KEYS", "ARGV", "redis", "string", "math", "table", "ipairs", "tonumber", "type", "unpack"])
 """The globals that the server gives to a script."""
 
 

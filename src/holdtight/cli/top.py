@@ -20,7 +20,7 @@ __all__ = ["top"]
 
 COLUMNS = ("NAME", "KIND", "HOLDER", "AGE", "LEFT", "QUEUE", "OLDEST")
 KEYS = "q quit  s sort  / filter  up/down enter show  f force  space pause"
-FULL, EMPTY, BAR = "\u2588", "\u2591", 8
+FULL, EMPTY, BAR = "#", ".", 8
 ESCAPE, ENTER, ERASE = "\x1b", ("\r", "\n"), ("\x7f", "\b")
 _ARROWS = {"\x1b[A": -1, "\x1b[B": 1}
 
