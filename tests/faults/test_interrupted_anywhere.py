@@ -176,7 +176,7 @@ USES = [
 ]
 
 
-@pytest.fixture(params=[8, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.fixture(params=[16, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
 def one_of(request: pytest.FixtureRequest) -> int:
     """The test interrupts a use at every n-th moment. `make faults` interrupts it at all of them."""
     return int(request.param)

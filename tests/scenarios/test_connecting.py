@@ -15,7 +15,7 @@ from holdtight import LockTimeout, NotPermitted, Unavailable
 from holdtight.events import Lost
 from tests.scenarios.world import World
 from tests.support.certificates import Certificates
-from tests.support.servers import DEBIAN_REDIS, RunningServer, StartServer
+from tests.support.servers import DEBIAN_REDIS, FLAVOURS, RunningServer, StartServer
 
 pytestmark = pytest.mark.real_server("it is about addresses, logins and encryption; the memory store has none of them")
 
@@ -228,6 +228,7 @@ async def test_a_callable_is_asked_for_every_connection(world: World) -> None:
     assert set(vault.asked[before:]) == {vault.valid}
 
 
+@pytest.mark.parametrize("shared_server", FLAVOURS[:1], ids=repr, indirect=True)  # time is what they test
 @pytest.mark.usefixtures("user")
 async def test_a_lease_outlives_credentials_that_expire_again_and_again(world: World) -> None:
     vault = Vault(world.server)
@@ -251,6 +252,7 @@ async def test_a_lease_outlives_credentials_that_expire_again_and_again(world: W
     assert [event for event in told if isinstance(event, Lost)] == []
 
 
+@pytest.mark.parametrize("shared_server", FLAVOURS[:1], ids=repr, indirect=True)  # time is what they test
 @pytest.mark.usefixtures("user")
 async def test_a_lease_outlives_a_callable_that_is_late_with_the_new_password(world: World) -> None:
     vault = Vault(world.server)
