@@ -184,6 +184,17 @@ def test_there_is_nothing_else_to_print(capsys: pytest.CaptureFixture[str]) -> N
     assert "rules" in capsys.readouterr().err
 
 
+def test_the_files_that_the_compose_file_mounts_are_there() -> None:
+    """Docker makes a folder where a file is missing, and says nothing."""
+    folder = ROOT / "deploy"
+    mounted = re.findall(r"^ +- (\.\.?/[^:]+):(\S+):ro$", (folder / "compose.yml").read_text("utf-8"), re.MULTILINE)
+    assert len(mounted) == 5
+    assert [path for path, _ in mounted if not (folder / path).is_file()] == []
+    assert {folder / path for path, _ in mounted} >= {folder / ".." / path.relative_to(ROOT) for path in FILES.values()}
+    (provided,) = re.findall(r"path: (\S+)", (folder / "grafana" / "dashboards.yml").read_text("utf-8"))
+    assert provided + "/holdtight.json" in {target for _, target in mounted}
+
+
 # promtool.
 
 
@@ -294,11 +305,8 @@ def test_every_panel_shows_what_a_prometheus_has_scraped(private_server: Running
         for each in (locks, degraded):
             metrics.install(each, registry=registry, label_of=lambda name: name.partition(":")[0])
 
-        def grants() -> float:
-            return sum(asked.values("redis_lock_acquire_success_total"))
-
         pair_with_a_renewal(locks, counts)
-        wait_for(lambda: grants() == 1, what="a scrape")
+        wait_for(lambda: asked.values("redis_lock_hold_duration_seconds_count") == [1], what="a scrape after the pair")
         pair_with_a_renewal(locks, counts)  # rates need growth from one scrape to another
         with degraded.lock("order:2"):
             pass
@@ -317,7 +325,7 @@ def test_every_panel_shows_what_a_prometheus_has_scraped(private_server: Running
             wait_for(lambda query=query: asked.values(query), what=f"data for {expr}")  # type: ignore[misc]
         # Each is asked until it is so: after a scrape that took too long, Prometheus shows nothing until the next.
         assert counts("acquire_success_total", lock="order") == 6
-        wait_for(lambda: grants() == 6, what="the same figure as here")
+        wait_for(lambda: asked.values("sum(redis_lock_acquire_success_total)") == [6], what="the same figure as here")
         wait_for(lambda: asked.values("sum by (lock) (redis_lock_lost_total)") == [2], what="two losses")
         wait_for(lambda: asked.values("min by (node) (redis_node_health)") == [0, 0], what="two nodes down")
         for name in ("job", "lock"):
