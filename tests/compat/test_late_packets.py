@@ -295,8 +295,14 @@ HUNG = (
 
 
 @pytest.mark.usefixtures("known_scripts")
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize(
+    ("late", "fault"),
+    [
+        pytest.param(late, fault, marks=pytest.mark.long if fault == "hung" and number % 2 else ())
+        for number, late in enumerate(LATE)
+        for fault in FAULTS
+    ],
+)
 def test_a_late_packet_changes_nothing(
     private_server: RunningServer, proxy: Proxy, colour: Colour, late: str, fault: str
 ) -> None:

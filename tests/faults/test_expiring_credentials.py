@@ -44,7 +44,11 @@ class Vault:
         return ended
 
 
-@pytest.mark.parametrize("way", [lambda vault: vault.give, lambda vault: vault.give_awaited], ids=["plain", "awaited"])
+@pytest.mark.parametrize(
+    "way",
+    [lambda vault: vault.give, pytest.param(lambda vault: vault.give_awaited, marks=pytest.mark.long)],
+    ids=["plain", "awaited"],
+)
 def test_a_lease_on_a_quorum_outlives_its_credentials(
     nodes: Nodes, open_client: OpenClient, way: Callable[[Vault], Callable[[], object]]
 ) -> None:

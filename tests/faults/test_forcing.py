@@ -287,7 +287,7 @@ def test_readers_on_a_quorum(nodes: Nodes, open_client: OpenClient) -> None:
     client.release(writer)
 
 
-@pytest.mark.parametrize("silently", [True, False], ids=["silent", "refusing"])
+@pytest.mark.parametrize("silently", [True, pytest.param(False, marks=pytest.mark.long)], ids=["silent", "refusing"])
 def test_a_minority_of_silent_nodes_does_not_matter_a_majority_does(
     start_nodes: StartNodes, open_client: OpenClient, silently: bool
 ) -> None:

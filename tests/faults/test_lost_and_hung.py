@@ -88,7 +88,9 @@ async def aleave(lock: Any, end: str, silence: Callable[[], None]) -> float:
     pytest.fail("nothing was said of the loss")
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    "end", [pytest.param(end, marks=pytest.mark.long if end == "hold" else ()) for end in ENDS], ids=str
+)
 @pytest.mark.parametrize("what", WHAT)
 def test_a_lost_lease_is_left_at_once(
     proxy: Proxy, open_client: OpenClient, colour: Colour, silence: Callable[[], None], what: str, end: str
