@@ -22,13 +22,16 @@ WORKERS ?= 6
 BENCH_ARGS ?=
 MODELS_ARGS ?=
 
-.PHONY: help demo test test-all faults check docs bench compare models clean
+.PHONY: help demo serve test test-all faults check docs bench compare models clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.dev ## The flash sale: without a lock, with a local one, with holdtight
 	@$(PY) -m demo.flash_sale
+
+serve: $(VENV)/.dev ## The lock service with something to see, until Ctrl-C (PORT=7379)
+	@$(PY) -m demo.lock_service
 
 test: $(VENV)/.dev ## All tests (PYTEST_ARGS="-k name" for some)
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)

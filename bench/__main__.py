@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from bench import cpus, plot, report, table
+from bench import cpus, growth, page, plot, report, table
 from bench.cpus import Cpus
 from bench.results import Outcome
 from bench.rounds import FULL, QUICK, Bench
@@ -29,6 +29,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--json", type=Path, default=RESULTS / "latest.json", help="where to write; the plot goes beside"
     )
+    parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md too, with the curves of growth")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
     return parser.parse_args(argv)
 
@@ -77,6 +78,9 @@ def main(argv: Sequence[str]) -> int:
     print("\n".join(lines))
     picture = plot.draw(charts, title="holdtight next to its peers", lines=lines)
     report.write(options.json, report.record(facts, verdicts, outcomes), picture)
+    if options.docs:
+        notes = [note for outcome in outcomes.values() for note in outcome.notes]
+        page.write(facts, lines, verdicts, charts, notes, picture, growth.measure(quick=options.quick))
     missed = any(each.standing is Standing.MISSED for each in verdicts)
     return 1 if options.strict and missed else 0
 

@@ -12,8 +12,11 @@ from bench.targets import Better
 INK, MUTED, RULE, PAPER = "#1c2733", "#5b6875", "#dfe4ea", "#ffffff"
 SUBJECT, PEER, FLOOR = "#0b7285", "#a9b4c0", "#d8dee5"
 COLUMNS, PANEL, GAP, MARGIN = 2, 520, 36, 36
-HEAD, BAR, PITCH = 46, 18, 27
-NAMES, FIGURES = 132, 150  # room for the names left of the bars and the figures right of them
+HEAD, BAR, PITCH = 62, 18, 27
+EM = 0.64
+"""A character's width by the font's size, rather too wide: the font of the reader is not known."""
+SHORTEST_ROOM = 90
+"""The longest bar has at least so much."""
 
 
 def draw(charts: Sequence[Chart], *, title: str, lines: Sequence[str]) -> str:
@@ -40,19 +43,26 @@ def _height(chart: Chart) -> float:
 
 
 def _panel(picture: Svg, x: float, y: float, chart: Chart) -> None:
+    """The title, under it the unit, then the bars. Names and figures get the room that they need, bars the rest."""
     picture.line(x, y, x + PANEL, y, RULE)
     picture.text(x, y + 24, chart.title, size=15, fill=INK, bold=True)
     hint = "lower is better" if chart.better is Better.LOWER else "higher is better"
-    picture.text(x + PANEL, y + 24, f"{chart.unit}, {hint}", size=12, fill=MUTED, anchor="end")
-    room = PANEL - NAMES - FIGURES
+    picture.text(x, y + 43, f"{chart.unit}, {hint}", size=12, fill=MUTED)
     longest = max(bar.value for bar in chart.bars) or 1.0
     subject = next((bar for bar in chart.bars if bar.variant == "holdtight"), None)
-    for number, bar in enumerate(chart.bars):
+    names, captions = [label(bar.variant) for bar in chart.bars], [_caption(bar, subject) for bar in chart.bars]
+    left = max(_width(name, 13) for name in names) + 10
+    room = max(SHORTEST_ROOM, PANEL - left - max(_width(caption, 12.5) for caption in captions) - 7)
+    for number, (bar, name, caption) in enumerate(zip(chart.bars, names, captions, strict=True)):
         middle = y + HEAD + PITCH * number + BAR / 2
-        picture.text(x, middle + 4.5, label(bar.variant), size=13, fill=INK, bold=bar.is_ours)
+        picture.text(x, middle + 4.5, name, size=13, fill=INK, bold=bar.is_ours)
         width = max(1.5, room * bar.value / longest)
-        picture.box(x + NAMES, middle - BAR / 2, width, BAR, _fill(bar), radius=2)
-        picture.text(x + NAMES + width + 7, middle + 4.5, _caption(bar, subject), size=12.5, fill=INK, bold=bar.is_ours)
+        picture.box(x + left, middle - BAR / 2, width, BAR, _fill(bar), radius=2)
+        picture.text(x + left + width + 7, middle + 4.5, caption, size=12.5, fill=INK, bold=bar.is_ours)
+
+
+def _width(text: str, size: float) -> float:
+    return len(text) * size * EM
 
 
 def _fill(bar: Bar) -> str:

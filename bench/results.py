@@ -22,13 +22,14 @@ LABELS = {
     "asleep": "holdtight, spin=False",
     "five_asleep": "holdtight, five nodes, spin=False",
     "five (asyncio)": "holdtight, asyncio",
+    "cohort": "holdtight, cohort=True",
     "counted": "holdtight, metrics",
     "traced": "holdtight, OpenTelemetry",
     "redlock_ng": "redlock-ng",
     "redlock_py": "redlock-py",
     "python_redis_lock": "python-redis-lock",
 }
-OURS = ("holdtight", "five", "five (asyncio)", "asleep", "five_asleep", "counted", "traced")
+OURS = ("holdtight", "five", "five (asyncio)", "asleep", "five_asleep", "cohort", "counted", "traced")
 
 
 def label(variant: str) -> str:

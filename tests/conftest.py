@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,7 +18,8 @@ from tests.support.clock_steps import ClockSteps
 from tests.support.memory import MEMORY, MemoryStore
 from tests.support.processes import StartChild, spawn, wait_for
 from tests.support.proxy import Proxy
-from tests.support.servers import DEBIAN_REDIS, FLAVOURS, Flavour, RunningServer, StartServer, start
+from tests.support.sentinels import SENTINEL, FollowedMaster, Topology, start_sentinels
+from tests.support.servers import DEBIAN_REDIS, FLAVOURS, VALKEY_9, Flavour, RunningServer, StartServer, start
 
 # A machine with other things to do is slow now and then: time is asserted by tests that are about time.
 hypothesis.settings.register_profile("holdtight", deadline=None)
@@ -82,12 +83,31 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         real = metafunc.definition.get_closest_marker("real_server")
         assert real is None or real.args, "real_server needs a reason"
         everywhere = "world" in metafunc.fixturenames and real is None
-        flavours = (*FLAVOURS, MEMORY) if everywhere else FLAVOURS
+        flavours = (*FLAVOURS, MEMORY, SENTINEL) if everywhere else FLAVOURS
         metafunc.parametrize("shared_server", flavours, ids=repr, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
-def shared_server(request: pytest.FixtureRequest) -> Iterator[RunningServer | MemoryStore]:
+def topology_of() -> Iterator[Callable[[Flavour], Topology]]:
+    """A master with its replicas and Sentinels, formed once for each flavour."""
+    formed: dict[str, Topology] = {}
+    with ExitStack() as stack:
+
+        def find(flavour: Flavour) -> Topology:
+            if flavour.name not in formed:
+                formed[flavour.name] = stack.enter_context(start_sentinels(_available(flavour)))
+            return formed[flavour.name]
+
+        yield find
+
+
+@pytest.fixture(scope="session")
+def shared_server(
+    request: pytest.FixtureRequest, topology_of: Callable[[Flavour], Topology]
+) -> Iterator[RunningServer | MemoryStore | FollowedMaster]:
+    if request.param is SENTINEL:
+        yield FollowedMaster(topology_of(VALKEY_9))
+        return
     with MemoryStore() if request.param is MEMORY else start(_available(request.param)) as server:
         yield server
 

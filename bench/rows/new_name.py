@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from bench.results import Bar, Chart, Outcome
+from bench.results import Bar, Chart, Outcome, label
 from bench.rounds import Bench
 from bench.stats import median
 from bench.targets import Better
@@ -33,7 +33,7 @@ def _one(bench: Bench, outcome: Outcome, kind: str, count: int) -> None:
         )
     costs = {name: [each["processor"] * 1e6 for each in rounds] for name, rounds in raw.items()}
     rates = {name: [each["pairs"] / each["seconds"] for each in rounds] for name, rounds in raw.items()}
-    bars = tuple(Bar(name.replace("asleep", "holdtight"), median(rounds)) for name, rounds in costs.items())
+    bars = tuple(_bar(name, rounds) for name, rounds in costs.items())
     what = f"{count} {kind if count > 1 else kind.removesuffix('s')}"
     outcome.charts.append(Chart(f"{what}, client processor time", "µs a pair", Better.LOWER, bars))
     outcome.rounds[f"{kind}.{count}"] = {name: {"µs": costs[name], "pairs/s": rates[name]} for name in costs}
@@ -47,3 +47,9 @@ def _one(bench: Bench, outcome: Outcome, kind: str, count: int) -> None:
             outcome.compare(key, of[over], of[under])
         else:
             outcome.missing[key] = bench.why_absent("asleep", "redis_py")
+
+
+def _bar(name: str, rounds: list[float]) -> Bar:
+    variant, which = name.split()
+    ours = variant == "asleep"
+    return Bar(f"{'holdtight' if ours else label(variant)}, {which} name", median(rounds), ours=ours)

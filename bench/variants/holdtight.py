@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from bench.variants import Runner, Variant
 from holdtight import Lease, Locks
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Holdtight(Variant):
-    PACKAGES = ("holdtight", "hiredis")
+    PACKAGES: ClassVar[tuple[str, ...]] = ("holdtight", "hiredis")
     SPIN = True
 
     def __init__(self, url: str) -> None:

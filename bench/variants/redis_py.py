@@ -6,7 +6,7 @@ import importlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.variants import Runner, Variant
 
@@ -15,7 +15,7 @@ redis: Any = importlib.import_module("redis")
 
 
 class RedisPy(Variant):
-    PACKAGES = ("redis", "hiredis")
+    PACKAGES: ClassVar[tuple[str, ...]] = ("redis", "hiredis")
 
     def __init__(self, url: str) -> None:
         super().__init__(url)

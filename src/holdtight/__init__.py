@@ -8,6 +8,8 @@ from holdtight.config.profiles import Profile
 from holdtight.errors import (
     ClockDrift,
     DeadlockDetected,
+    FlightFailed,
+    JobSkipped,
     LeaseLost,
     LockError,
     LockTimeout,
@@ -20,6 +22,7 @@ from holdtight.errors import (
     ScriptError,
     StaleFence,
     Unavailable,
+    WrongTransaction,
 )
 from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
@@ -28,13 +31,17 @@ from holdtight.sync.locks import Locks
 
 if TYPE_CHECKING:
     from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
+    from holdtight.aio.leading import AsyncTerm
     from holdtight.aio.lease import AsyncLease
     from holdtight.aio.lock import AsyncLock
     from holdtight.aio.locks import AsyncLocks
     from holdtight.aio.multi import AsyncMulti
+    from holdtight.base.jobs import Leadership, Peek, Run, Skipped
     from holdtight.base.operations import AuditRecord, Finding, Severity
     from holdtight.config.options import Duration, Target
     from holdtight.explain import docs
+    from holdtight.recipes.current import current_lease
+    from holdtight.sync.leading import Term
     from holdtight.sync.multi import Multi
 
 __version__ = "0.1.0"
@@ -46,6 +53,7 @@ __all__ = [
     "AsyncMulti",
     "AsyncReadWriteLock",
     "AsyncSemaphore",
+    "AsyncTerm",
     "AuditRecord",
     "Backoff",
     "ClockDrift",
@@ -53,8 +61,11 @@ __all__ = [
     "Drift",
     "Duration",
     "Finding",
+    "FlightFailed",
     "Holder",
+    "JobSkipped",
     "Kind",
+    "Leadership",
     "Lease",
     "LeaseLost",
     "Lock",
@@ -68,17 +79,23 @@ __all__ = [
     "NotPermitted",
     "NotSupported",
     "OutOfMemory",
+    "Peek",
     "Profile",
     "QueueFull",
     "QuorumNotReached",
     "ReadWriteLock",
+    "Run",
     "ScriptError",
     "Semaphore",
     "Severity",
+    "Skipped",
     "StaleFence",
     "Target",
+    "Term",
     "Unavailable",
     "Waiter",
+    "WrongTransaction",
+    "current_lease",
     "docs",
 ]
 
@@ -89,12 +106,19 @@ _LAZY = {
     "AsyncMulti": "aio.multi",
     "AsyncReadWriteLock": "aio.kinds",
     "AsyncSemaphore": "aio.kinds",
+    "AsyncTerm": "aio.leading",
     "AuditRecord": "base.operations",
     "Duration": "config.options",
     "Multi": "sync.multi",
     "Finding": "base.operations",
+    "Leadership": "base.jobs",
+    "Peek": "base.jobs",
+    "Run": "base.jobs",
     "Severity": "base.operations",
+    "Skipped": "base.jobs",
     "Target": "config.options",
+    "Term": "sync.leading",
+    "current_lease": "recipes.current",
     "docs": "explain",
 }
 

@@ -1,6 +1,7 @@
-"""`python -m holdtight explain [CODE]`: what an error means, without a network."""
+"""`python -m holdtight`: the same as the command `holdtight`. `explain` works without the extra `cli` as well."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from holdtight.explain import codes, docs
@@ -9,6 +10,15 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] != ["explain"]:
+        from holdtight.cli import main as command_line
+
+        command_line()
+    _explain(words)
+
+
+def _explain(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser("python -m holdtight", description="Distributed locks on Redis and Valkey.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     explain = commands.add_parser("explain", help="what an error means, and what to do about it")

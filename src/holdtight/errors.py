@@ -1,4 +1,5 @@
-"""Every error a user can see. The one place for error texts, but those of NotSupported, which are in base/refusals.py.
+"""Every error a user can see. The one place for error texts, but those of NotSupported and
+WrongTransaction, which are in base/refusals.py.
 
 A message says what happened, to which lock, who holds it, and what to do next; it ends with where to read more. All
 errors pickle completely, so that they can cross process pools and task queues.
@@ -7,11 +8,14 @@ errors pickle completely, so that they can cross process pools and task queues.
 from collections.abc import Mapping
 from typing import Any
 
+from holdtight.base.error_texts import lock_named, pointed, seconds_text, skipped_text, then
 from holdtight.base.values import Holder, LossReason, Member
 
 __all__ = [
     "ClockDrift",
     "DeadlockDetected",
+    "FlightFailed",
+    "JobSkipped",
     "LeaseLost",
     "LockError",
     "LockTimeout",
@@ -24,36 +28,13 @@ __all__ = [
     "ScriptError",
     "StaleFence",
     "Unavailable",
+    "WrongTransaction",
 ]
-
-EXPLAIN = "python -m holdtight explain"
-"""The command that prints the section of docs/errors.md about a code: see explain.py."""
-
-
-def pointed(message: str, code: str | None) -> str:
-    """The message as users see it. Only this function knows how a message ends."""
-    return _then(message, f"See: {EXPLAIN} {code}") if code else message
 
 
 def quotable(error: BaseException) -> str:
     """An error's text without its "See: ...", for use inside another message."""
     return error.message if isinstance(error, LockError) else str(error)
-
-
-def _then(text: str, more: str) -> str:
-    """Appends a sentence to a text that may come from a server and end in any way."""
-    text = text.rstrip()
-    if text.endswith((".", "!", "?")):
-        return f"{text} {more}"
-    return f"{text}\n{more}" if "\n" in text else f"{text}. {more}"
-
-
-def _lock(name: str | None) -> str:
-    return f"lock {name!r}: " if name else ""
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.3g} s" if value >= 0.01 else f"{value * 1000:.2g} ms"
 
 
 def _rebuild(cls: "type[LockError]", args: tuple[object, ...], state: dict[str, object]) -> "LockError":
@@ -119,7 +100,7 @@ class LockTimeout(LockError, TimeoutError):
             else "Wait longer (wait=...), do less under the lock, or look at the holder with inspect()."
         )
         return cls(
-            f"lock {name!r} not acquired after {_seconds(waited)}: {whom}{line}. {advice}",
+            f"lock {name!r} not acquired after {seconds_text(waited)}: {whom}{line}. {advice}",
             name=name,
             holder=holder,
             waited=waited,
@@ -172,10 +153,10 @@ class Unavailable(LockError, ConnectionError):
 
     @classmethod
     def because(cls, name: str | None, server: str, cause: str, waited: float | None = None) -> "Unavailable":
-        spent = f" after {_seconds(waited)}" if waited is not None else ""
+        spent = f" after {seconds_text(waited)}" if waited is not None else ""
         return cls(
-            _then(
-                f"{_lock(name)}no answer from {server}{spent}: {cause}",
+            then(
+                f"{lock_named(name)}no answer from {server}{spent}: {cause}",
                 "Whether the lock is free is not known. "
                 "Check that the server runs and can be reached from here, then try again.",
             ),
@@ -193,8 +174,8 @@ class NotPermitted(LockError, PermissionError):
     @classmethod
     def because(cls, server: str, answer: str, name: str | None = None) -> "NotPermitted":
         return cls(
-            _then(
-                f"{_lock(name)}{server} refused: {answer}",
+            then(
+                f"{lock_named(name)}{server} refused: {answer}",
                 "Check user and password, and that the user has the rights to commands, keys and channels that locks "
                 "need.",
             ),
@@ -212,7 +193,7 @@ class QuorumNotReached(Unavailable):
     def among(
         cls, name: str | None, nodes: Mapping[str, str], majority: int, waited: float | None = None
     ) -> "QuorumNotReached":
-        spent = f" after {_seconds(waited)}" if waited is not None else ""
+        spent = f" after {seconds_text(waited)}" if waited is not None else ""
         said = "".join(f"\n  {node}: {answer}" for node, answer in nodes.items())
         guarded = any("restart guard" in answer for answer in nodes.values())
         advice = (
@@ -222,7 +203,8 @@ class QuorumNotReached(Unavailable):
             else ""
         )
         return cls(
-            f"{_lock(name)}no majority{spent}: {majority} of {len(nodes)} nodes must vote for it, and too few could."
+            f"{lock_named(name)}no majority{spent}: {majority} of {len(nodes)} nodes must vote for it, and too few "
+            "could."
             f"{said}\nWhether the lock is free is not known. Bring the nodes back, then try again.{advice}",
             name=name,
             waited=waited,
@@ -238,7 +220,7 @@ class ClockDrift(LockError):
     @classmethod
     def on(cls, name: str, ttl: float, spent: float) -> "ClockDrift":
         return cls(
-            f"lock {name!r}: the grant took {_seconds(spent)} of a ttl of {ttl:g} s, nothing safe is left of it. "
+            f"lock {name!r}: the grant took {seconds_text(spent)} of a ttl of {ttl:g} s, nothing safe is left of it. "
             "It was given back. Use a longer ttl, or find out what slows the way to the server.",
             name=name,
         )
@@ -252,7 +234,7 @@ class OutOfMemory(LockError):
     @classmethod
     def because(cls, name: str | None, server: str, answer: str) -> "OutOfMemory":
         return cls(
-            f"{_lock(name)}{server} is out of memory and took no new lock ({answer}). "
+            f"{lock_named(name)}{server} is out of memory and took no new lock ({answer}). "
             "Raise maxmemory or free memory there; locks already held go on.",
             name=name,
             nodes={server: answer},
@@ -267,7 +249,7 @@ class ScriptError(LockError):
     @classmethod
     def foreign(cls, name: str | None, key: str, answer: str) -> "ScriptError":
         return cls(
-            f"{_lock(name)}the key {key!r} on the server holds something else ({answer}). Nothing was "
+            f"{lock_named(name)}the key {key!r} on the server holds something else ({answer}). Nothing was "
             "overwritten. Use another namespace or name, or remove that key if it is not needed.",
             name=name,
         )
@@ -275,7 +257,7 @@ class ScriptError(LockError):
     @classmethod
     def of_other_kind(cls, name: str | None, asked: str, found: str) -> "ScriptError":
         return cls(
-            f"{_lock(name)}asked for as {asked}, but the name is in use as {found}. Nothing was changed. "
+            f"{lock_named(name)}asked for as {asked}, but the name is in use as {found}. Nothing was changed. "
             "Use one kind for one name: rename one of them, or wait until nobody holds or waits for it.",
             name=name,
         )
@@ -283,8 +265,8 @@ class ScriptError(LockError):
     @classmethod
     def because(cls, name: str | None, server: str, answer: str) -> "ScriptError":
         return cls(
-            _then(
-                f"{_lock(name)}{server} could not run a script: {answer}",
+            then(
+                f"{lock_named(name)}{server} could not run a script: {answer}",
                 "Check that Redis 6.2 or newer, or Valkey, answers there, that it takes writes, and that nothing in "
                 "between filters commands.",
             ),
@@ -331,7 +313,7 @@ class DeadlockDetected(LockError):
         lines[0] += "  <- this one"
         how = "Each of these waits for the next, and the last for the first" if lines[1:] else "It waits for itself"
         error = cls(
-            f"deadlock: lock {name!r} would never be acquired (waited {_seconds(waited)}). {how}:\n"
+            f"deadlock: lock {name!r} would never be acquired (waited {seconds_text(waited)}). {how}:\n"
             + "\n".join(lines)
             + "\n"
             "This wait was ended so that the others can go on: release what you hold, then try again. To avoid it, "
@@ -353,11 +335,8 @@ class QueueFull(LockError):
 
     @classmethod
     def at(cls, name: str, waiting: int, limit: int) -> "QueueFull":
-        return cls(
-            f"lock {name!r}: {waiting} are waiting already and max_waiters is {limit}. "
-            "Shed load, shorten the work under the lock, or raise max_waiters.",
-            name=name,
-        )
+        said = f"lock {name!r}: {waiting} are waiting already and max_waiters is {limit}. "
+        return cls(said + "Shed load, shorten the work under the lock, or raise max_waiters.", name=name)
 
 
 class StaleFence(LockError):
@@ -368,11 +347,13 @@ class StaleFence(LockError):
     @classmethod
     def below(cls, name: str, fence: int, highest: int) -> "StaleFence":
         """For the code that guards the resource: refuses a write with `fence`, since `highest` has been seen."""
-        return cls(
+        said = (
             f"lock {name!r}: fence {fence} is stale, {highest} has been at the resource. Nothing was written: the lock "
-            "has another holder by now. Give up this work; acquire the lock again and read afresh before you write.",
-            name=name,
         )
+        advice = (
+            "has another holder by now. Give up this work; acquire the lock again and read afresh before you write."
+        )
+        return cls(said + advice, name=name)
 
 
 class NotSupported(LockError):
@@ -382,3 +363,36 @@ class NotSupported(LockError):
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
         super().__init__(message, name=name)
+
+
+class WrongTransaction(LockError):
+    """A fence was claimed where the claim would not protect what follows; the message says why."""
+
+    code = "WRONG_TRANSACTION"
+
+
+class JobSkipped(LockError):
+    """A call of `once` with `on_skip="raise"` that did not run; `skipped` says why."""
+
+    code = "JOB_SKIPPED"
+    skipped: Any = None
+
+    @classmethod
+    def of(cls, skipped: Any) -> "JobSkipped":
+        error = cls(skipped_text(skipped), name=skipped.name, holder=skipped.holder)
+        error.skipped = skipped
+        return error
+
+
+class FlightFailed(LockError):
+    """Another call of `single_flight` computed the value and failed; `error` is its exception, as text."""
+
+    code = "FLIGHT_FAILED"
+    error: str = ""
+
+    @classmethod
+    def because(cls, name: str, error: str) -> "FlightFailed":
+        said = f"flight {name!r}: the call that computed the value failed: {error}. It is tried again after error_ttl; "
+        failed = cls(said + "list exceptions that are answers in negative=.", name=name)
+        failed.error = error
+        return failed

@@ -21,6 +21,7 @@ __all__ = [
     "Event",
     "Events",
     "Failed",
+    "FailedOver",
     "Forced",
     "HeldLong",
     "KeeperLate",
@@ -232,3 +233,13 @@ class NodeUp(Event):
     """A connection to the server `node` was made, after it was down. The event concerns no lock."""
 
     node: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailedOver(Event):
+    """Sentinel has named another master: `by` has replaced `server`. Both are URLs without credentials. The client has
+    left the old master, and all its leases are renewed on the new one at once: a `Lost` follows for each that the
+    failover has lost. The event concerns no lock."""
+
+    server: str
+    by: str

@@ -48,7 +48,7 @@ def test_bars_are_in_proportion_and_inside_the_picture() -> None:
     root = ElementTree.fromstring(plot.draw([chart], title="t", lines=[]))
     background, *bars = root.iter(f"{NS}rect")
     ours, peer = (float(bar.get("width", "0")) for bar in bars)
-    assert ours * 4 == peer
+    assert abs(ours * 4 - peer) < 0.1
     assert all(
         float(bar.get("x", "0")) + float(bar.get("width", "0")) < float(background.get("width", "0")) for bar in bars
     )
@@ -57,3 +57,20 @@ def test_bars_are_in_proportion_and_inside_the_picture() -> None:
 def test_a_chart_without_bars_is_left_out() -> None:
     root = ElementTree.fromstring(plot.draw([_chart(), _chart(Bar("floor", 0.0))], title="t", lines=[]))
     assert _texts(root).count("sync pair") == 1
+
+
+def test_long_names_and_figures_do_not_run_into_the_bars() -> None:
+    name = "holdtight, five nodes, spin=False, and more"
+    chart = Chart(
+        "a title as long as a title can be, across cores", "owner changes/s", Better.HIGHER, (Bar(name, 1e6),)
+    )
+    root = ElementTree.fromstring(plot.draw([chart], title="t", lines=[]))
+    _, bar = root.iter(f"{NS}rect")
+    labels = {each.text: float(each.get("x", "0")) for each in root.iter(f"{NS}text")}
+    assert float(bar.get("x", "0")) - labels[name] > 7 * len(name)
+    rows = {
+        each.get("y")
+        for each in root.iter(f"{NS}text")
+        if each.text in (chart.title, "owner changes/s, higher is better")
+    }
+    assert len(rows) == 2, "title and unit are on lines of their own"

@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import pytest
 
 from holdtight import Locks
-from tests.support.processes import Child
+from tests.support.processes import HEAR_SIGNALS, Child
 from tests.support.servers import FLAVOURS, RunningServer, start
 
-CLI = "from holdtight.cli import main; main()"
+CLI = HEAR_SIGNALS + "from holdtight.cli import main; main()"
 Cli = Callable[..., Child]
 
 

@@ -153,7 +153,7 @@ def test_the_shell_completes_names_and_verbs(cli: Cli, locks: Locks) -> None:
         names = cli(_HOLDTIGHT_COMPLETE="zsh_complete", COMP_WORDS="holdtight show order", COMP_CWORD="2")
         assert [line for line in names.lines() if "order" in line or "stock" in line] == ["order:42", "order:43"]
     verbs = cli(_HOLDTIGHT_COMPLETE="bash_complete", COMP_WORDS="holdtight s", COMP_CWORD="1")
-    assert verbs.lines() == ["plain,sem", "plain,show"]
+    assert verbs.lines() == ["plain,sem", "plain,show", "plain,serve"]
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ HUNG = (
 @pytest.mark.parametrize(
     ("late", "fault"),
     [
-        pytest.param(late, fault, marks=pytest.mark.long if fault == "hung" and number % 2 else ())
+        pytest.param(late, fault, marks=pytest.mark.long if (fault == "hung") == number % 2 else ())
         for number, late in enumerate(LATE)
         for fault in FAULTS
     ],

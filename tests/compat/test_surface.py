@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import subprocess
@@ -116,11 +117,17 @@ def test_what_is_no_client_is_refused(client: Any) -> None:
         Lock(client, "a")
 
 
-def test_sentinel_and_cluster_are_refused_until_they_are_built() -> None:
+def test_a_cluster_is_refused_and_a_client_of_sentinel_is_not() -> None:
     sentinel: Any = redis.Sentinel
-    master = sentinel([("localhost", 26379)]).master_for("mymaster")
-    with pytest.raises(NotSupported, match="Sentinel"):
-        Lock(master, "a")
+    Lock(sentinel([("localhost", 26379)]).master_for("mymaster"), "a", timeout=5)
+    with pytest.raises(ValueError, match="replicas"):
+        Lock(sentinel([("localhost", 26379)]).slave_for("mymaster"), "a", timeout=5)
+
+    async def on_a_cluster() -> None:
+        with pytest.raises(NotSupported, match="clients of a cluster"):
+            AsyncLock(redis.asyncio.RedisCluster(host="localhost", port=7000), "a")
+
+    asyncio.run(on_a_cluster())
 
 
 def test_locks_of_equal_settings_share_their_connections() -> None:

@@ -41,7 +41,10 @@ def test_the_table_names_every_figure() -> None:
     assert ours.split() == ["holdtight", "1,000", "0", "1", "4,000", "250", "ms"]
 
 
-@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+@pytest.mark.parametrize(
+    "variables",
+    [pytest.param({"PYTHONIOENCODING": "ascii"}, marks=pytest.mark.long), {"LC_ALL": "C", "PYTHONUTF8": "0"}],
+)
 def test_it_runs_where_output_knows_ascii_only(variables: dict[str, str]) -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "demo.flash_sale", "--requests", "400", "--asks", "400"],

@@ -32,7 +32,7 @@ def test_the_code_counts_with_rising_fences() -> None:
 
 
 def test_the_page_says_the_numbers_of_the_code() -> None:
-    from holdtight.clients.cohort import WINDOW
+    from holdtight.clients.cohort_line import WINDOW
     from holdtight.stores.times import FENCES
 
     assert f"for up to {WINDOW * 1000:g} ms or {FENCES - 1} times" in PAGE.read_text()

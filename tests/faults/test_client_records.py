@@ -1,4 +1,4 @@
-"""Whoever holds a lock can be named by host and pid, also a client that was idle until just now."""
+"""`inspect` names the holder of every lock by host and pid, also if its client was idle until just now."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdtight import AsyncLocks, Locks
-from holdtight.clients import cohort
+from holdtight.clients import cohort_line as cohort
 from tests.faults import forking, handing
 from tests.faults.clients import tidy
 from tests.support.processes import StartChild, wait_for

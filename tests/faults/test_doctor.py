@@ -10,36 +10,15 @@ from typing import Any
 
 import pytest
 
-from holdtight import Finding, Profile, Severity
+from holdtight import Profile, Severity
 from holdtight.core.doctor import Case, doctor
-from holdtight.core.findings import TABLE
-from tests.faults.clients import Client, OpenClient
-from tests.faults.clocks import Clock, server_time, start_stepped, step
-from tests.faults.quorum import Nodes, Side, StartNodes
+from tests.faults.clients import OpenClient
+from tests.faults.clocks import Clock, start_stepped, step
+from tests.faults.doctoring import GOOD, findings, ids, is_reached, one
 from tests.support.proxy import Proxy
 from tests.support.servers import FLAVOURS, RunningServer, StartServer, free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "permissions.md"
-GOOD = ("--appendonly", "yes")
-
-
-def findings(client: Client) -> list[Finding]:
-    begun = time.monotonic()
-    found: list[Finding] = client.call(client.locks.doctor)
-    assert time.monotonic() - begun < 6, "3 seconds are promised; this machine may be busy"
-    return found
-
-
-def ids(client: Client) -> list[str]:
-    return [each.id for each in findings(client)]
-
-
-def one(client: Client, id_: str) -> Finding:
-    found = [each for each in findings(client) if each.id == id_]
-    assert len(found) == 1, findings(client)
-    assert found[0].seen
-    assert id_ in TABLE
-    return found[0]
 
 
 @pytest.fixture
@@ -282,84 +261,6 @@ def test_a_server_whose_clock_is_wrong(
         client.release(client.acquire("a"))
         step(server, clock, 0)
         assert ids(client) == ["FENCE_AHEAD"]
-
-
-def is_reached(server: RunningServer, clock: Clock) -> bool:
-    before = server_time(server)
-    clock.step_to(600)
-    end = time.monotonic() + 2
-    while time.monotonic() < end:
-        if server_time(server) > before + 300:
-            step(server, clock, 0)
-            return True
-    return False
-
-
-# Quorum
-
-
-@pytest.mark.parametrize(("offset", "severity"), [(0.8, Severity.WARNING), (3, Severity.ERROR)])
-def test_a_node_whose_clock_differs_from_the_others(
-    start_server: StartServer,
-    open_client: OpenClient,
-    shim: Path,
-    tmp_path: Path,
-    offset: float,
-    severity: Severity,
-) -> None:
-    with closing(Clock(tmp_path / "offset")) as clock:
-        nodes = Nodes([start_server(), start_server(), start_stepped(start_server, shim, tmp_path / "offset")])
-        if not is_reached(nodes.servers[2], clock):
-            pytest.skip("needs a server that takes its time from the C library: the clock shim does not reach it")
-        nodes.bless()
-        step(nodes.servers[2], clock, offset)
-        (found,) = findings(open_client(nodes.urls))
-        assert (found.id, found.severity, found.node) == ("NODE_CLOCKS", severity, nodes.urls[2])
-
-
-def test_nothing_is_found_on_a_good_quorum(nodes: Nodes, open_client: OpenClient) -> None:
-    client = open_client(nodes.urls)
-    lease = client.acquire("a")
-    assert findings(client) == []
-    client.release(lease)
-
-
-def test_nodes_that_cannot_be_reached(start_nodes: StartNodes, open_client: OpenClient) -> None:
-    nodes = start_nodes(3)
-    with Side(nodes) as side:
-        client = open_client(side.urls)
-        assert findings(client) == []
-        side.cut_off([0], silently=False)
-        assert ids(client) == ["UNREACHABLE"]
-        side.cut_off([1], silently=True)
-        found = findings(client)
-        assert sorted(each.id for each in found) == ["NO_MAJORITY", "UNREACHABLE", "UNREACHABLE"]
-        assert {each.node for each in found if each.id == "UNREACHABLE"} == set(side.urls[:2])
-        side.heal()
-
-
-def test_nodes_that_started_a_moment_ago(start_nodes: StartNodes, open_client: OpenClient) -> None:
-    nodes = start_nodes(3, blessed=False)
-    found = ids(open_client(nodes.urls))
-    assert sorted(found) == ["GUARDED", "GUARDED", "GUARDED", "NO_MAJORITY"]
-
-
-def test_an_even_number_of_nodes_that_forget(start_nodes: StartNodes, open_client: OpenClient) -> None:
-    nodes = start_nodes(2, blessed=False)
-    client = open_client(nodes.urls, restart_guard=False)
-    assert sorted(ids(client)) == ["EVEN_QUORUM", "FORGETFUL_NODE", "FORGETFUL_NODE"]
-    for server in nodes.servers:
-        server.command("CONFIG", "SET", "appendonly", "yes")
-    assert sorted(ids(client)) == ["EVEN_QUORUM", "FORGETFUL_NODE", "FORGETFUL_NODE"]
-    for server in nodes.servers:
-        server.command("CONFIG", "SET", "appendfsync", "always")
-    assert ids(client) == ["EVEN_QUORUM"]
-
-
-def test_one_server_under_two_addresses(start_nodes: StartNodes, open_client: OpenClient) -> None:
-    nodes = start_nodes(2)
-    with Proxy(nodes.servers[0].port) as proxy:
-        assert ids(open_client([*nodes.urls, proxy.url])) == ["SAME_SERVER"]
 
 
 # What no server here can be brought to

@@ -112,7 +112,7 @@ def test_waits_that_time_out_leave_nothing(private_server: RunningServer) -> Non
     async def main() -> None:
         async with AsyncLocks(private_server.url) as locks:
             results = await asyncio.gather(
-                *(locks.lock("a", wait=0.3).acquire() for _ in range(200)), return_exceptions=True
+                *(locks.lock("a", wait=1).acquire() for _ in range(200)), return_exceptions=True
             )
             assert {type(each).__name__ for each in results} == {"LockTimeout"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,18 @@ def test_a_holder_hears_of_a_flushed_server_within_a_third_of_its_ttl(
     after = client.acquire("a")
     assert after.fence > lease.fence
     client.release(after)
+
+
+def test_a_holder_hears_of_a_server_that_came_back_empty_as_soon_as_it_is_back(
+    private_server: RunningServer, open_client: OpenClient
+) -> None:
+    client = open_client(private_server.url)
+    lease: Any = client.acquire("a", ttl=60)
+    client.call(lease.renew)  # the keeper has a connection
+    private_server.restart()
+    wait_for(lambda: lease.lost, within=10, what="the loss, long before the next renewal is due")
+    assert lease.reason is LossReason.EXPIRED
+    release_lost(client, lease)
 
 
 def test_a_holder_hears_of_another_owner_that_took_the_flushed_lock(

@@ -63,8 +63,8 @@ def compete(server: RunningServer, start_child: StartChild, runs: int) -> tuple[
 
 
 def test_contention_without_a_deadlock_is_none(private_server: RunningServer, start_child: StartChild) -> None:
-    runs, _ = compete(private_server, start_child, 3_000)
-    assert runs >= 3_000
+    runs, _ = compete(private_server, start_child, 1_000)
+    assert runs >= 1_000
     assert private_server.keys("ht:waits:*") == []
     tidy(private_server)
 

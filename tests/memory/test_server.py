@@ -127,13 +127,13 @@ def test_plain_keys_are_read_written_removed_and_expire(desk: Desk) -> None:
     assert desk.ask(command("SET", "b", "2", "PX", 500)) == b"OK"
     assert desk.ask(command("SET", "c", "3")) == b"OK"
     assert desk.ask(command("MGET", "a", "b", "c", "d")) == [b"1", b"2", b"3", None]
-    desk.now_us += 500_000
+    desk.now_us += 501_000
     assert desk.ask(command("MGET", "a", "b", "c")) == [b"1", None, b"3"]
     assert desk.ask(command("DEL", "a", "b", "d")) == 1
     assert desk.ask(command("GET", "a")) is None
     assert desk.ask(command("SET", "a", "again")) == b"OK"
     assert desk.ask(command("GET", "a")) == b"again"
-    assert desk.ask(command("TIME")) == [b"1800000000", b"500000"]
+    assert desk.ask(command("TIME")) == [b"1800000000", b"501000"]
 
 
 # Forgetting.

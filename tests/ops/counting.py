@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from holdtight import metrics
+from holdtight import Locks, metrics
 
-__all__ = ["Counts"]
+__all__ = ["Counts", "use"]
 
 
 class Counts:
@@ -38,3 +38,9 @@ class Counts:
             for sample in metric.samples
             if sample.name == f"redis_lock_{name}" and wanted.items() <= sample.labels.items()
         }
+
+
+def use(locks: Locks, *names: str) -> None:
+    for name in names:
+        with locks.lock(name):
+            pass

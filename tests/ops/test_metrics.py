@@ -1,4 +1,4 @@
-"""Metrics besides what scenarios/test_metrics.py counts: labels, kinds, degradation, the recorder, both libraries."""
+"""Metrics besides what scenarios/test_metrics.py counts: labels, kinds, degradation, watched locks, both libraries."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import asyncio
 import gc
 import os
 import re
-import signal
 import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,10 +18,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 
 from holdtight import AsyncLocks, DeadlockDetected, Locks, NotOwner, Profile, Unavailable, metrics
-from holdtight.ops import recorder
 from holdtight.ops.instruments import INSTRUMENTS
 from holdtight.sync import lock as lock_module
-from tests.ops.counting import Counts
+from tests.ops.counting import Counts, use
 from tests.support.processes import wait_for
 from tests.support.servers import StartServer, free_port
 
@@ -45,30 +42,6 @@ NAMES = {
     "redis_node_health": "gauge node",
     "redis_lock_metrics_dropped_total": "counter",
 }
-
-
-@pytest.fixture
-def registry() -> CollectorRegistry:
-    return CollectorRegistry()
-
-
-@pytest.fixture
-def locks(registry: CollectorRegistry, request: pytest.FixtureRequest) -> Iterator[Locks]:
-    profiles = {"order:*": Profile(), "page:*": Profile()}
-    with Locks(f"memory://{request.function.__name__}", profiles=profiles, ttl=20) as made:
-        metrics.install(made, registry=registry, names=["nightly"])
-        yield made
-
-
-@pytest.fixture
-def counts(registry: CollectorRegistry) -> Counts:
-    return Counts(registry)
-
-
-def use(locks: Locks, *names: str) -> None:
-    for name in names:
-        with locks.lock(name):
-            pass
 
 
 def test_a_release_by_force_is_counted_by_the_client_that_did_it(locks: Locks, counts: Counts) -> None:
@@ -314,186 +287,10 @@ def test_a_quorum(start_server: StartServer, registry: CollectorRegistry, down: 
         assert registry.get_sample_value("redis_node_health", {"node": servers[0].url}) == 1
 
 
-# The recorder.
-
-
-def test_recording_is_no_listening(locks: Locks) -> None:
-    assert not locks.events.loud, "a loud client takes no short waits"
-    assert locks.events.active
-
-
-def test_the_meter_counts_by_itself(locks: Locks, registry: CollectorRegistry) -> None:
-    use(locks, "x")
-    labels = {"lock": "other", "kind": "exclusive"}
-    wait_for(lambda: registry.get_sample_value("redis_lock_hold_duration_seconds_count", labels) == 1)
-
-
-def test_a_scrape_counts_first_what_has_happened(locks: Locks, registry: CollectorRegistry) -> None:
-    for number in range(1, 4):
-        use(locks, "x")
-        line = f'redis_lock_acquire_success_total{{kind="exclusive",lock="other"}} {number}.0'
-        assert line in generate_latest(registry).decode().splitlines()
-
-
-def test_what_is_too_much_is_dropped_and_counted(
-    locks: Locks, registry: CollectorRegistry, counts: Counts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recorder, "MOST", 10)
-    with recorder.meter._counting:  # nothing is counted meanwhile
-        for _ in range(20):
-            use(locks, "x")
-    assert counts("acquire_success_total") == 5
-    assert registry.get_sample_value("redis_lock_metrics_dropped_total") == 30
-    assert counts("held") == 0
-    use(locks, "x")
-    assert counts("acquire_success_total") == 6
-
-
-def test_a_library_that_fails_is_logged_and_does_not_stop_the_others(
-    locks: Locks, counts: Counts, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Broken:
-        def __getattr__(self, name: str) -> Any:
-            raise ZeroDivisionError(name)
-
-    found = recorder.recorder_of(locks.events)
-    found.sinks.insert(0, Broken())
-    use(locks, "x")
-    assert counts("acquire_success_total") == 1
-    del found.sinks[0]
-    wait_for(lambda: "a metrics or tracing library failed" in caplog.text)
-
-
-def test_a_dropped_client_is_collected_and_what_it_did_is_counted(registry: CollectorRegistry) -> None:
-    with Locks("memory://short-lived") as locks:
-        metrics.install(locks, registry=registry)
-        use(locks, "x")
-    gone = weakref.ref(locks.events)
-    del locks
-    metrics.flush()
-
-    def collected() -> bool:
-        metrics.flush()
-        gc.collect()
-        return gone() is None
-
-    wait_for(collected)
-    assert Counts(registry)("acquire_success_total") == 1
-    before = len(recorder.meter.recorders)
-    metrics.flush()
-    assert len(recorder.meter.recorders) <= before
-
-
-def test_a_lock_taken_in_a_signal_handler_is_counted_and_hangs_nothing(locks: Locks, counts: Counts) -> None:
-    """The handler runs in the middle of the counting, also of the library's own."""
-    taken = 0
-
-    def handler(number: int, frame: object) -> None:
-        nonlocal taken
-        use(locks, "from a handler")
-        metrics.flush()
-        taken += 1
-        signal.setitimer(signal.ITIMER_REAL, 0.003)  # the next one comes after this handler, not in it
-
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.003)
-        end, pairs = time.monotonic() + 1.0, 0
-        while time.monotonic() < end:
-            use(locks, "x")
-            metrics.flush()
-            pairs += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert taken > 20
-    assert counts("acquire_success_total") == counts("hold_duration_seconds_count") == taken + pairs
-
-
-class Slow:
-    """A library that takes its time under a plain lock, as all of them do."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def take(self, records: list[Any]) -> None:
-        with self._lock:
-            time.sleep(0.002)
-
-    def refresh(self) -> None: ...
-    def dropped(self, count: int) -> None: ...
-    def end(self) -> None: ...
-    def after_fork(self) -> None: ...
-
-
-def test_a_child_forked_while_others_count_does_not_hang_and_counts_its_own(
-    locks: Locks, registry: CollectorRegistry, counts: Counts
-) -> None:
-    """Threads count without pause while the main thread forks."""
-    recorder.recorder_of(locks.events).sinks.append(Slow())
-    over = threading.Event()
-
-    def busy() -> None:
-        while not over.is_set():
-            use(locks, "x")
-            metrics.flush()
-
-    threads = [threading.Thread(target=busy) for _ in range(3)]
-    with locks.lock("held by the parent"):
-        for thread in threads:
-            thread.start()
-        try:
-            for _ in range(10):
-                child = os.fork()
-                if child == 0:
-                    os._exit(_child(locks, counts))
-                assert _ended(child) == 0
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
-    assert counts("held") == 0
-    assert counts("acquire_success_total") == counts("hold_duration_seconds_count")
-
-
-def test_what_the_parent_has_not_counted_yet_is_not_the_childs(locks: Locks, counts: Counts) -> None:
-    use(locks, "x")
-    assert counts("acquire_success_total") == 1
-    with recorder.meter._counting:  # nothing is counted meanwhile
-        use(locks, "x")
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if counts("acquire_success_total") == 1 else 3)
-        assert _ended(child) == 0
-    assert counts("acquire_success_total") == 2
-
-
-def _child(locks: Locks, counts: Counts) -> int:
-    signal.alarm(20)  # a child that hangs dies
-    before = counts("acquire_success_total")
-    if counts("held") != 0:
-        return 3
-    with locks.lock("x"):
-        if counts("held") != 1:
-            return 4
-    end = time.monotonic() + 5
-    labels = {"lock": "other", "kind": "exclusive"}
-    while counts.registry.get_sample_value("redis_lock_held", labels) != 0:  # by its own meter
-        if time.monotonic() > end:
-            return 5
-        time.sleep(0.01)
-    return 0 if counts("acquire_success_total") == before + 1 else 6
-
-
-def _ended(child: int) -> int:
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
-
-
 # Locks that are watched.
 
 
-def test_watched_locks_are_shown_whoever_holds_them(locks: Locks, registry: CollectorRegistry) -> None:
+def test_watched_locks_are_shown_with_their_holders_in_all_processes(locks: Locks, registry: CollectorRegistry) -> None:
     metrics.watch(locks, "x", "free", registry=registry)
     with Locks(locks.place.display, label="report") as other, other.lock("x", ttl=20):
         text = generate_latest(registry).decode().splitlines()

@@ -8,39 +8,28 @@ the other.
 """
 
 import asyncio
-import functools
 import inspect
 import sys
 import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from types import TracebackType
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
 import uvloop
 
 from holdtight import (
-    AsyncLease,
-    AsyncLock,
     AsyncLocks,
-    AsyncMulti,
-    AsyncReadWriteLock,
-    AsyncSemaphore,
-    AuditRecord,
-    Lease,
     Lock,
-    LockInfo,
     Locks,
     Multi,
-    ReadWriteLock,
 )
+from tests.scenarios.dressed import DressedLease, DressedLock, DressedLocks, Scene, as_blocking, bare, finish
 
-__all__ = ["COLOURS", "PATIENCE", "Actor", "Colour", "bare"]
+__all__ = ["COLOURS", "PATIENCE", "Actor", "Colour", "Scene", "bare"]
 
 T = TypeVar("T")
-Scene = Coroutine[Any, Any, T]
 PATIENCE = 30.0
 """Seconds after which a wait for an actor fails."""
 LONGEST = 90.0
@@ -100,11 +89,6 @@ class Colour(ABC):
                 raise AssertionError(f"not within {within} s: {what or inspect.getsource(condition).strip()}")
             await self.sleep(pause)
             pause = min(pause * 2, 0.02)
-
-
-def bare(what: Any) -> Any:
-    """The object itself, as a user of its colour has it."""
-    return what.real if isinstance(what, Dress) else what
 
 
 # asyncio
@@ -168,17 +152,6 @@ class Uvloop(Asyncio):
 # Blocking
 
 
-def _finish(scene: Scene[T]) -> T:
-    """Runs a coroutine that never waits for an event loop."""
-    try:
-        scene.send(None)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
-    scene.close()
-    raise RuntimeError("a blocking scenario awaited what only an event loop can give")
-
-
 class Thread(Actor[T]):
     def __init__(self, scene: Scene[T]) -> None:
         self._value: T
@@ -189,7 +162,7 @@ class Thread(Actor[T]):
 
     def _run(self, scene: Scene[T]) -> None:
         try:
-            self._value = _finish(scene)
+            self._value = finish(scene)
         except BaseException as error:
             self._error = error
         finally:
@@ -234,163 +207,12 @@ class Blocking(Colour):
         return function(*args)
 
     def function(self, scene: Callable[..., Scene[Any]]) -> Callable[..., Any]:
-        @functools.wraps(scene)
-        def plain(*args: Any, **kwargs: Any) -> Any:
-            return _finish(scene(*args, **kwargs))
-
-        del plain.__wrapped__  # otherwise inspect would find a coroutine function there
-        return plain
+        return as_blocking(scene)
 
     def dressed(self, what: Any) -> Any:
         if isinstance(what, Locks):
             return DressedLocks(what)
         return DressedLock(what) if isinstance(what, (Lock, Multi)) else DressedLease(what)
-
-
-class Dress:
-    """An object of the blocking colour. Methods that are not listed below neither block nor await."""
-
-    def __init__(self, real: Any) -> None:
-        self.real = real
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
-
-    def __eq__(self, other: object) -> bool:
-        return self.real is bare(other)
-
-    def __hash__(self) -> int:
-        return id(self.real)
-
-    def __repr__(self) -> str:
-        return repr(self.real)
-
-
-class DressedLocks(Dress):
-    real: Locks
-
-    def lock(self, name: str, **options: Any) -> AsyncLock:
-        return cast(AsyncLock, DressedLock(self.real.lock(name, **options)))
-
-    def rwlock(self, name: str, **options: Any) -> AsyncReadWriteLock:
-        return cast(AsyncReadWriteLock, DressedReadWriteLock(self.real.rwlock(name, **options)))
-
-    def semaphore(self, name: str, **options: Any) -> AsyncSemaphore:
-        return cast(AsyncSemaphore, DressedLock(self.real.semaphore(name, **options)))
-
-    def multi(self, *names_or_locks: Any, **options: Any) -> AsyncMulti:
-        return cast(AsyncMulti, DressedLock(self.real.multi(*map(bare, names_or_locks), **options)))
-
-    async def inspect(self, name: str) -> LockInfo:
-        return self.real.inspect(name)
-
-    async def list(self, pattern: Any = "*") -> AsyncIterator[LockInfo]:
-        for info in self.real.list(pattern):
-            yield info
-
-    async def force_release(self, name: Any, **options: Any) -> AuditRecord | None:
-        return self.real.force_release(name, **options)
-
-    async def audit(self, *limit: Any, **options: Any) -> Any:
-        return self.real.audit(*limit, **options)
-
-    async def doctor(self) -> Any:
-        return self.real.doctor()
-
-    async def adopt(self, text: str, **options: Any) -> AsyncLease:
-        return cast(AsyncLease, DressedLease(self.real.adopt(text, **options)))
-
-    async def aclose(self) -> None:
-        self.real.close()
-
-    async def __aenter__(self) -> Any:
-        assert self.real.__enter__() is self.real
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.real.__exit__(kind, error, trace)
-
-
-class DressedHold(Dress):
-    real: Any
-
-    async def __aenter__(self) -> AsyncLease:
-        return cast(AsyncLease, DressedLease(self.real.__enter__()))
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.real.__exit__(kind, error, trace)
-
-
-class DressedReadWriteLock(Dress):
-    real: ReadWriteLock
-
-    def read(self, **options: Any) -> AsyncLock:
-        return cast(AsyncLock, DressedLock(self.real.read(**options)))
-
-    def write(self, **options: Any) -> AsyncLock:
-        return cast(AsyncLock, DressedLock(self.real.write(**options)))
-
-    async def locked(self) -> bool:
-        return self.real.locked()
-
-    async def inspect(self) -> LockInfo:
-        return self.real.inspect()
-
-
-class DressedLock(DressedHold):
-    real: Any
-
-    async def acquire(self, *number: int, **options: Any) -> AsyncLease:
-        return cast(AsyncLease, DressedLease(self.real.acquire(*number, **options)))
-
-    async def try_acquire(self, *number: int) -> AsyncLease | None:
-        lease = self.real.try_acquire(*number)
-        return None if lease is None else cast(AsyncLease, DressedLease(lease))
-
-    async def locked(self) -> bool:
-        return bool(self.real.locked())
-
-    async def inspect(self) -> LockInfo:
-        return cast(LockInfo, self.real.inspect())
-
-    def hold(self, *number: int, **options: Any) -> DressedHold:
-        return DressedHold(self.real.hold(*number, **options))
-
-    def __call__(self, scene: Callable[..., Scene[Any]]) -> Callable[..., Awaitable[Any]]:
-        locked = self.real(Blocking().function(scene))
-
-        @functools.wraps(scene)
-        async def called(*args: Any, **kwargs: Any) -> Any:
-            return locked(*args, **kwargs)
-
-        return called
-
-
-class DressedLease(DressedHold):
-    real: Lease
-
-    async def __aenter__(self) -> AsyncLease:
-        assert self.real.__enter__() is self.real
-        return cast(AsyncLease, self)
-
-    async def wait_lost(self, timeout: Any = None) -> bool:
-        return self.real.wait_lost(timeout)
-
-    async def renew(self, ttl: Any = None) -> None:
-        self.real.renew(ttl)
-
-    async def release(self) -> None:
-        self.real.release()
-
-    async def detach(self, ttl: Any = None) -> str:
-        return self.real.detach(ttl)
-
-    async def downgrade(self) -> AsyncLease:
-        return cast(AsyncLease, DressedLease(self.real.downgrade()))
 
 
 COLOURS: dict[str, Colour] = {colour.name: colour for colour in (Blocking(), Asyncio(), Uvloop())}

@@ -15,56 +15,18 @@ from holdtight import (
     Profile,
     QueueFull,
 )
-from holdtight.clients import cohort
-from holdtight.clients.cohort import WINDOW
+from holdtight.clients.cohort_line import WINDOW
 from holdtight.events import Acquired, Event, Released, Waited
 from holdtight.stores.times import FENCES
-from tests.scenarios.colours import Actor, bare
-from tests.scenarios.world import World, main_key
-
-FEW = 5
+from tests.scenarios.cohorts import FEW, all_wait_for, done, others_wait
+from tests.scenarios.colours import bare
+from tests.scenarios.world import World
 
 
 @pytest.fixture
 def kind() -> str:
     """Every other scenario plays with this kind as well, in `make faults`."""
     return "cohort"
-
-
-@pytest.fixture
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The window does not close while a test runs, however busy the machine is."""
-    monkeypatch.setattr(cohort, "WINDOW", 100.0)
-
-
-async def all_wait_for(world: World, lock: Any, count: int, served: list[AsyncLease]) -> list[Actor[None]]:
-    """That many actors that pass the lock along, each noting its lease. They wait until the caller releases."""
-
-    async def turn() -> None:
-        async with lock as lease:
-            served.append(lease)
-
-    return await world.line_up(lock, *(turn() for _ in range(count)))
-
-
-def others_wait(lock: Any) -> bool:
-    client = bare(lock).client
-    return bool(client.cohort.waiters(lock.name, client))
-
-
-async def one_leads(world: World) -> None:
-    """Waits until one member stands in the server's line, as others see it: long before the window closes."""
-    other = world.locks()
-
-    async def seen() -> bool:
-        return (await other.inspect("thing")).waiting == 1
-
-    await world.until(seen, within=3)
-
-
-async def done(actors: list[Actor[None]]) -> None:
-    for actor in actors:
-        await actor.result()
 
 
 @pytest.mark.usefixtures("wide")
@@ -161,7 +123,7 @@ async def test_a_grant_is_passed_on_for_a_limited_number_of_times(world: World) 
     assert fences == sorted(set(fences))
 
 
-async def test_who_holds_it_for_longer_than_the_window_passes_nothing_on(world: World) -> None:
+async def test_a_holder_that_stays_longer_than_the_window_passes_nothing_on(world: World) -> None:
     lock, served = world.lock(), list[AsyncLease]()
     async with lock as first:
         actors = await all_wait_for(world, lock, 2, served)
@@ -215,7 +177,7 @@ async def test_when_the_leader_gives_up_the_next_one_leads(world: World) -> None
     await (await patient.result()).release()
 
 
-async def test_who_does_not_wait_gets_nothing_of_a_held_lock(world: World) -> None:
+async def test_a_caller_that_does_not_wait_gets_nothing_of_a_held_lock(world: World) -> None:
     lock = world.lock()
     async with lock:
         assert await world.apart(lock.try_acquire()) is None
@@ -280,7 +242,7 @@ async def lock_and_leave(lock: Any) -> None:
         pass
 
 
-async def test_the_members_wait_for_nobody_who_has_lost_the_lock(world: World) -> None:
+async def test_members_do_not_wait_for_a_holder_that_has_lost_the_lock(world: World) -> None:
     """The holder is stuck in its body; its lease ends, and the line goes on."""
     lock, served = world.lock(ttl=0.3, renew=False), list[AsyncLease]()
     stuck = await lock.acquire()
@@ -288,59 +250,6 @@ async def test_the_members_wait_for_nobody_who_has_lost_the_lock(world: World) -
     await done(actors)
     assert stuck.reason is LossReason.EXPIRED
     assert all(lease.fence > stuck.fence for lease in served)
-
-
-async def test_max_hold_counts_for_each_lease(world: World) -> None:
-    lock = world.lock(ttl=30, max_hold=0.3)
-    lost = list[AsyncLease]()
-
-    async def overstay() -> None:
-        lease = await lock.acquire()
-        assert 0.2 < lease.remaining() <= 0.3
-        assert await lease.wait_lost(10)
-        lost.append(lease)
-
-    async with lock:
-        actors = await world.line_up(lock, overstay(), overstay())
-    await done(actors)
-    assert [lease.reason for lease in lost] == [LossReason.MAX_HOLD] * 2
-
-
-@pytest.mark.usefixtures("wide")
-async def test_what_is_detached_is_not_passed_on(world: World) -> None:
-    lock, served = world.lock(), list[AsyncLease]()
-    lease = await lock.acquire()
-    actors = await all_wait_for(world, lock, 2, served)
-    text = await lease.detach(ttl=10)
-    await one_leads(world)
-    assert served == []
-    await (await world.client.adopt(text)).release()
-    await done(actors)
-
-
-@pytest.mark.usefixtures("wide")
-async def test_a_lease_that_is_renewed_by_hand_is_not_passed_on(world: World) -> None:
-    lock, served = world.lock(), list[AsyncLease]()
-    async with lock as lease:
-        actors = await all_wait_for(world, lock, 2, served)
-        await lease.renew(20)
-        await one_leads(world)
-    await done(actors)
-    assert lease.owner not in {each.owner for each in served}
-    assert all(each.ttl == 30 for each in served)
-
-
-@pytest.mark.usefixtures("wide")
-async def test_a_downgraded_lease_is_not_passed_on(world: World) -> None:
-    lock, served = world.lock(), list[AsyncLease]()
-    lease = await lock.acquire()
-    actors = await all_wait_for(world, lock, 2, served)
-    reading = await lease.downgrade()
-    await one_leads(world)
-    assert reading.kind.value == "shared"
-    assert served == []
-    await reading.release()
-    await done(actors)
 
 
 @pytest.mark.usefixtures("wide")
@@ -399,18 +308,6 @@ async def test_closing_the_client_refuses_the_members(world: World) -> None:
     assert served == []
 
 
-@pytest.mark.usefixtures("wide")
-async def test_a_lease_that_is_given_up_is_not_passed_on(world: World) -> None:
-    """As after an interrupt at the end of its block: the keeper releases it."""
-    lock, served = world.lock(), list[AsyncLease]()
-    lease = await lock.acquire()
-    actors = await all_wait_for(world, lock, 2, served)
-    bare(lease).forsake()
-    for actor in actors:
-        await actor.result(within=3)
-    assert lease.owner not in {each.owner for each in served}
-
-
 async def test_a_profile_makes_a_cohort_of_exclusive_locks_only(world: World) -> None:
     client = world.locks(profiles={"hot:*": Profile(cohort=True)})
     assert bare(client.lock("hot:1")).options.cohort
@@ -446,15 +343,3 @@ async def test_only_exclusive_locks_of_one_server_can_have_it(world: World) -> N
         client.lock("a", cohort=1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"profiles\['a'\]\.cohort must be True or False"):
         world.locks(profiles={"a": Profile(cohort="yes")})  # type: ignore[arg-type]
-
-
-@pytest.mark.real_server("it is told by a command that the memory store does not have")
-async def test_a_key_that_lost_its_holder_is_taken_over_with_a_higher_fence(world: World) -> None:
-    """The server lost the key: the current holder is lost, and what it would have passed on is not."""
-    lock, served = world.lock(ttl=3), list[AsyncLease]()
-    lease = await lock.acquire()
-    actors = await all_wait_for(world, lock, 2, served)
-    world.server.command("DEL", main_key("thing"))
-    await done(actors)
-    assert await lease.wait_lost(10)
-    assert all(each.fence > lease.fence for each in served)

@@ -131,6 +131,7 @@ async def test_a_full_queue_is_no_wait(world: World) -> None:
     await (await actor.result()).release()
 
 
+@pytest.mark.takes_time
 async def test_every_event_about_a_lock_has_its_kind_and_the_pattern_of_its_profile(world: World) -> None:
     client = world.locks(profiles={"th*": Profile(ttl=3)})
     heard = world.listen(client, renewals=True)
@@ -331,6 +332,7 @@ async def test_a_subscription_ends_when_told_to(world: World) -> None:
         world.client.events.subscribe(None)  # type: ignore[arg-type]
 
 
+@pytest.mark.takes_time
 async def test_a_hold_that_lasts_long_is_told_once_a_grant(world: World, caplog: pytest.LogCaptureFixture) -> None:
     client = world.locks(profiles={"th*": Profile(ttl=3, warn_after="500ms")})
     heard = world.listen(client)

@@ -90,6 +90,7 @@ async def test_a_holder_that_is_renewed_is_told_at_once(world: World) -> None:
         await lease.release()
 
 
+@pytest.mark.takes_time
 async def test_a_holder_that_was_not_renewed_yet_is_told_by_its_first_renewal(world: World) -> None:
     lease = await world.lock(ttl=3).acquire()
     await forced(world.locks())
@@ -107,6 +108,7 @@ async def test_a_renewal_that_a_caller_waits_for_says_so(world: World) -> None:
     assert raised.value.reason is LossReason.FORCED
 
 
+@pytest.mark.takes_time
 async def test_the_body_of_a_block_is_left_with_the_loss(world: World) -> None:
     operator = world.locks()
 
@@ -277,6 +279,7 @@ async def test_the_permits_of_one_holder_go_to_the_next_in_line(once: World) -> 
     assert raised.value.reason is LossReason.FORCED
 
 
+@pytest.mark.takes_time
 async def test_one_name_of_a_multi_lock_loses_the_whole(once: World) -> None:
     several = once.client.multi("a", "b", ttl=3)
     lease = await several.acquire()

@@ -233,6 +233,7 @@ async def test_a_lease_of_hold_or_one_handed_over_is_not_held_by_the_caller_itse
     assert "this very" not in str(caught.value)
 
 
+@pytest.mark.takes_time
 async def test_a_log_line_warns_a_caller_that_waits_for_itself(world: World, caplog: pytest.LogCaptureFixture) -> None:
     lock = world.lock("mine", of=world.locks(deadlock_after=0.2))
     lease = await lock.acquire()

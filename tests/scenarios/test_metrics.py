@@ -59,6 +59,7 @@ async def test_acquisitions_without_a_lease_are_counted_by_their_reason(world: W
     assert counts("acquire_success_total") <= 0
 
 
+@pytest.mark.takes_time
 async def test_renewals_losses_and_holders_that_never_released_are_counted(world: World) -> None:
     client = world.locks()
     counts = counted(world, client)

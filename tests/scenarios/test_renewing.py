@@ -12,6 +12,7 @@ def server_has(world: World, name: str = "thing") -> float:
     return float((world.server.command("PTTL", main_key(name)) - 10_000) / 1000)
 
 
+@pytest.mark.takes_time
 async def test_a_renewed_lock_outlives_its_ttl(world: World) -> None:
     lock = world.lock(ttl=1.5)
     async with lock as lease:
@@ -148,6 +149,7 @@ async def test_max_hold_ends_the_lease_but_releases_nothing_under_the_body(world
     await other.release()
 
 
+@pytest.mark.takes_time
 async def test_max_hold_shortens_the_last_renewal(world: World) -> None:
     heard = world.listen(renewals=True)
     clock = Stopwatch()

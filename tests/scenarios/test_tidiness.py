@@ -9,6 +9,7 @@ from holdtight import LeaseLost, LockTimeout
 from tests.scenarios.world import World, main_key
 
 
+@pytest.mark.takes_time
 async def test_a_lease_that_nobody_has_any_more_is_renewed_no_more(world: World) -> None:
     lease = await world.lock(ttl=0.9).acquire()
     with pytest.warns(ResourceWarning, match="'thing' was dropped without release"):  # noqa: PT031
@@ -91,6 +92,7 @@ async def test_closing_takes_the_clients_record_away(world: World) -> None:
     assert world.server.keys("ht:client:*") == []
 
 
+@pytest.mark.takes_time
 async def test_closing_ends_the_connections(world: World) -> None:
     client, connections = world.counted_client()
     lease = await world.lock(of=client, ttl=3).acquire()

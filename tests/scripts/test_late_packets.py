@@ -251,7 +251,7 @@ def backend(request: pytest.FixtureRequest, start_server: StartServer) -> Iterat
         yield made
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(each, marks=pytest.mark.long) for each in (2, 3))])
 def test_nothing_that_comes_late_breaks_a_promise(backend: Backend, part: int) -> None:
     play_all(backend, ONE[part::4], pairs=False)
 

@@ -206,6 +206,39 @@ class Machine(ComparedMachine):
             self.crowds += 1
             self._ask(mode, owner(f"one of many {self.crowds}"), (1, 100), ttl=ttl, inbox=inbox)
 
+    # By the fence or the inbox, for owners from outside
+
+    @precondition(lambda self: self._holding())
+    @rule(
+        which=turns,
+        off=st.sampled_from([0, 0, 0, -1, 1]),
+        ttl=ttls,
+        verb=st.sampled_from(["release", "renew", "downgrade"]),
+    )
+    def act_on_one_grant(self, which: int, off: int, ttl: int, verb: str) -> None:
+        """Of a holder, dead or alive; also with the fence of another grant."""
+        who = self._holding()[which % len(self._holding())]
+        held = self.model.holders.get(who) or self.model.main
+        assert held is not None
+        fence, limit = held.fence + off, self.model.now_us + IN_TIME
+        if verb == "release":
+            self._compare(self.desk.release_grant(who, fence), lambda: self.model.release(who, fence))
+        elif verb == "renew":
+            reply = self.desk.renew_grant(who, fence, ttl, limit)
+            self._compare(reply, lambda: self.model.renew(who, ttl=ttl, not_after=limit, fence=fence))
+        else:
+            reply = self.desk.downgrade_grant(who, fence, ttl, limit)
+            self._compare(reply, lambda: self.model.downgrade(who, ttl=ttl, label=b"", not_after=limit, fence=fence))
+
+    @rule(who=owners, turn=turns, inbox=st.sampled_from([*INBOXES, b"", b"*"]))
+    def leave(self, who: bytes, turn: int, inbox: bytes) -> None:
+        """The line, by way of one connection; mostly one that waits, or has been handed the name, by way of it."""
+        if turn and self.model.line:
+            entry = self.model.line[turn % len(self.model.line)]
+            who, inbox = entry.owner, entry.inbox if turn % 3 else inbox
+        reply = self.desk.withdraw(who, 0, inbox=inbox)
+        self._compare(reply, lambda: self.model.withdraw(who, 0, inbox))
+
     # The world
 
     @rule(us=pauses)

@@ -154,7 +154,7 @@ class Desk:
     def send(self, what: Script, **args: bytes | str | int) -> None:
         if "px" in what.argv:
             args["px"] = int(args["ttl"]) + TAIL
-        assert set(args) in (set(what.argv), set(what.argv[: what.needed]))
+        assert set(args) in [set(what.argv[:count]) for count in range(what.needed, len(what.argv) + 1)]
         keys = [getattr(self.keys, name) for name in what.keys]
         given = [args[name] for name in what.argv if name in args]
         self.wire.send("EVAL", self.text_of(what), len(keys), *keys, *given)
@@ -223,8 +223,20 @@ class Desk:
     def touch(self, who: bytes, inbox: bytes = b"") -> Any:
         return self.run(script.TOUCH, owner=who, inbox=inbox)
 
-    def withdraw(self, who: bytes, marker: int = 0) -> Any:
-        return self.run(script.WITHDRAW, owner=who, marker=marker)
+    def withdraw(self, who: bytes, marker: int = 0, **own: bytes) -> Any:
+        return self.run(script.WITHDRAW, owner=who, marker=marker, **own)
+
+    # With the fence of the grant that is meant, as for owners from outside.
+
+    def release_grant(self, who: bytes, fence: int) -> Any:
+        return self.run(script.RELEASE, owner=who, inbox=b"", fence=b"%016d" % fence)
+
+    def renew_grant(self, who: bytes, fence: int, ttl: int = 30_000, not_after: int = FAR) -> Any:
+        return self.run(script.RENEW, owner=who, ttl=ttl, not_after=not_after, marker=b"", fence=b"%016d" % fence)
+
+    def downgrade_grant(self, who: bytes, fence: int, ttl: int = 30_000, not_after: int = FAR) -> Any:
+        terms: dict[str, Any] = {"ttl": ttl, "label": "", "not_after": not_after, "marker": b""}
+        return self.run(script.DOWNGRADE, owner=who, fence=b"%016d" % fence, **terms)
 
     def adopt(self, old: bytes, new: bytes, *, ttl: int = 30_000, label: str = "", not_after: int = FAR) -> Any:
         return self.run(script.ADOPT, old=old, owner=new, ttl=ttl, label=label, not_after=not_after)

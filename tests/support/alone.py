@@ -19,7 +19,7 @@ import pytest
 
 __all__ = ["Room"]
 
-DEMANDING = {"faults", "compat", "demo", "embedded"}
+DEMANDING = {"faults", "compat", "demo", "embedded", "topology"}
 SLOTS = 4
 
 

@@ -31,7 +31,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import IO, Any, Self, TypeAlias
 
-__all__ = ["Child", "StartChild", "at_end", "popen", "spawn", "stop_process", "wait_for"]
+__all__ = ["HEAR_SIGNALS", "Child", "StartChild", "at_end", "popen", "spawn", "stop_process", "wait_for"]
 
 PATIENCE = 30.0
 """Seconds after which a test that waits for something has failed; no good run waits so long."""
@@ -49,8 +49,16 @@ _BECOME = _BIRTH + "os.execv(sys.argv[2], sys.argv[2:])"
 # The same by util-linux, where that is installed: it costs a fifth of starting Python, and servers are many.
 _SETPRIV = shutil.which("setpriv")
 _BECOME_BY_SHELL = '[ "$PPID" = "$0" ] && exec "$@"'
+HEAR_SIGNALS = """
+import signal
+for each in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(each) is signal.SIG_IGN:
+        signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+"""
+"""A signal that nohup or a shell's & has ignored stays ignored in all children: tests send signals that must arrive."""
 _RUN = (
     _BIRTH
+    + HEAR_SIGNALS
     + """
 import json
 sys.path[:] = json.loads(sys.argv[2])

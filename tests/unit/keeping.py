@@ -76,7 +76,13 @@ class Place:
         self.spare: Callable[[], Link | None] = lambda: None
         self.handed_on: dict[str, Any] = {}
 
+        self.deserts_on = ""
+        """The error reply after which its connection is not to be used again."""
+
     def keeps(self, link: object) -> None: ...
+
+    def doubt(self, said: str) -> bool:
+        return bool(self.deserts_on) and said.startswith(self.deserts_on)
 
     def open(self, timeout: float) -> Link:
         self.opened += 1

@@ -13,10 +13,13 @@ import pytest
 import holdtight
 from holdtight import errors
 from holdtight.base import refusals
+from holdtight.base.jobs import Skipped
 from holdtight.base.values import Holder, LossReason, Member
 from holdtight.errors import (
     ClockDrift,
     DeadlockDetected,
+    FlightFailed,
+    JobSkipped,
     LeaseLost,
     LockError,
     LockTimeout,
@@ -29,6 +32,7 @@ from holdtight.errors import (
     ScriptError,
     StaleFence,
     Unavailable,
+    WrongTransaction,
     quotable,
 )
 
@@ -51,8 +55,11 @@ TABLE: list[tuple[type[LockError], str, tuple[type[BaseException], ...]]] = [
     (ScriptError, "SCRIPT_ERROR", (LockError,)),
     (DeadlockDetected, "DEADLOCK", (LockError,)),
     (QueueFull, "QUEUE_FULL", (LockError,)),
+    (FlightFailed, "FLIGHT_FAILED", (LockError,)),
+    (JobSkipped, "JOB_SKIPPED", (LockError,)),
     (StaleFence, "CONCURRENT_MODIFICATION", (LockError,)),
     (NotSupported, "NOT_SUPPORTED", (LockError,)),
+    (WrongTransaction, "WRONG_TRANSACTION", (LockError,)),
 ]
 
 
@@ -86,11 +93,22 @@ MADE: dict[str, Callable[[], LockError]] = {
     "script": lambda: ScriptError.because("orders", "redis://a", "ERR"),
     "deadlock": lambda: DeadlockDetected.with_self("orders", "thread"),
     "deadlock of two": lambda: DeadlockDetected.among(MEMBERS, HOLDER, 1.25),
+    "skipped, running": lambda: JobSkipped.of(Skipped("orders", "running", HOLDER)),
+    "skipped, done": lambda: JobSkipped.of(Skipped("orders", "done", None, 1.0, 90.0)),
+    "flight": lambda: FlightFailed.because("orders", "builtins.OSError: no paper"),
     "stale": lambda: StaleFence.below("orders", 7, 9),
     "other kind": lambda: ScriptError.of_other_kind("orders", "a semaphore", "an exclusive lock"),
     "quorum of nodes": lambda: QuorumNotReached.among("orders", {"a": "yes", "b": "restart guard"}, 2, 0.5),
     "no fence": lambda: refusals.no_fence("orders"),
     "upgrade": lambda: refusals.upgrade("orders", "task"),
+    "autocommit": lambda: refusals.autocommit("orders"),
+    "open transaction": lambda: refusals.transaction_open("orders"),
+    "old snapshot": lambda: refusals.old_snapshot("orders"),
+    "changed before": lambda: refusals.changed_before_claim("orders", "Sku"),
+    "ended inside": lambda: refusals.ended_inside("orders"),
+    "failed inside": lambda: refusals.failed_inside("orders"),
+    "not claimed": lambda: refusals.not_claimed("orders"),
+    "shared claim": lambda: refusals.claim_shared("orders", "a semaphore"),
     "queue": lambda: QueueFull.at("orders", 100, 100),
     "not supported": lambda: NotSupported("cannot detach 'orders'", name="orders"),
     "permission": lambda: NotPermitted.because("redis://a", "NOPERM no permissions", "orders"),

@@ -27,6 +27,7 @@ from holdtight.events import (
     Event,
     Events,
     Failed,
+    FailedOver,
     HeldLong,
     KeeperLate,
     Lost,
@@ -222,6 +223,7 @@ def test_a_late_keeper_is_told_of_once_until_a_whole_ttl_has_passed_on_time() ->
         ),
         (NodeDown("", "", "redis://a:1", "refused"), logging.WARNING, "node redis://a:1 is down: refused"),
         (NodeUp("", "", "redis://a:1"), logging.INFO, "node redis://a:1 is up again"),
+        (FailedOver("", "", "redis://a:1", "redis://b:2"), logging.WARNING, "failover: redis://b:2 has replaced redis"),
     ],
     ids=lambda value: type(value).__name__,
 )

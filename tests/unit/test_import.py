@@ -23,6 +23,7 @@ NOT_NEEDED = [
     "prometheus_client",
     "opentelemetry",
     "holdtight.ops",
+    "holdtight.fencing",
     "concurrent.futures",
 ]
 
@@ -87,14 +88,35 @@ NOT_AFTER_A_GRANT = {
     "holdtight.aio.memory_connection": "with the connection to a memory store",
     "holdtight.compat.aio": "the drop-in",
     "holdtight.clients.decorating": "with a decorator",
+    "holdtight.sync.synchronizing": "with a decorator",
+    "holdtight.aio.synchronizing": "with a decorator",
+    "holdtight.sync.once": "with a decorator",
+    "holdtight.aio.once": "with a decorator",
+    "holdtight.sync.flights": "with a decorator",
+    "holdtight.sync.leading": "with a leader",
+    "holdtight.aio.leading": "with a leader",
+    "holdtight.stores.redis.proclaiming": "changes a label",
+    "holdtight.aio.flights": "with a decorator",
+    "holdtight.stores.redis.history": "when a history is installed, or looked at",
+    "holdtight.stores.redis.flights": "with a job's call, before its lock is taken",
+    "holdtight.stores.redis.records": "with a job's call, before its lock is taken",
+    "holdtight.stores.memory.jobs": "with the first job on a memory store, before its body runs",
+    "enum": "with a decorator's first call, before its lock is taken",
+    "decimal": "with a decorator's first call, before its lock is taken",
+    "uuid": "with a decorator's first call, before its lock is taken",
     "holdtight.sync.multi": "with a multi-lock",
     "holdtight.base.operations": "of operators",
     "holdtight.core.doctor": "an operator's verb",
     "holdtight.stores.redis.examining": "an operator's verb",
+    "holdtight.stores.redis.surroundings": "an operator's verb",
+    "holdtight.core.doctor_replication": "an operator's verb",
     "holdtight.core.force": "an operator's verb",
     "holdtight.core.listing": "an operator's verb",
     "holdtight.stores.redis.forcing": "an operator's verb",
     "holdtight.stores.redis.survey": "an operator's verb",
+    "holdtight.stores.redis.acting": "of the lock service",
+    "holdtight.stores.redis.sessions": "of the lock service",
+    "holdtight.stores.memory.sessions": "of the lock service",
     "base64": "with the package",
     "binascii": "with the package",
     "getpass": "an operator's verb",
@@ -110,14 +132,18 @@ NOT_AFTER_A_GRANT = {
 """Modules that functions load, and why no grant depends on them."""
 
 
+NOT_THE_ENGINE = {
+    *("__main__.py", "cli", "compat", "contrib", "embedded", "fencing", "metrics.py", "ops", "server", "testing"),
+    *("tracing.py", "tuning.py"),
+}
+
+
 def lazily_loaded() -> set[str]:
     """The imports inside functions; of `from a import b`, both a and a.b may be the module."""
     root = Path(holdtight.__file__).parent
     found: set[str] = set()
     for path in root.rglob("*.py"):
-        if path.relative_to(root).parts[0] in (
-            *("cli", "compat", "embedded", "metrics.py", "ops", "testing", "tracing.py"),
-        ):
+        if path.relative_to(root).parts[0] in NOT_THE_ENGINE:
             continue
         for function in ast.walk(ast.parse(path.read_text())):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -139,6 +165,7 @@ from holdtight.stores.redis.script import SCRIPTS
 for opened in (holdtight.Locks, holdtight.AsyncLocks):
     opened("redis://h").lock("x", cohort=True)
     opened(["redis://h", "redis://i", "redis://j"]).lock("x")
+    opened("redis+sentinel://h/mymaster").lock("x")
     opened("memory://").lock("x", cohort=True)
 print(sorted(name for name in {sorted(wanted)!r} if name not in sys.modules))
 print(sorted(each.name for each in SCRIPTS if "start" not in vars(each)))

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from holdtight.base.callbacks import tell
-from holdtight.keeper.keeper import SHORTEST_RETRY, SOON, Keeper
+from holdtight.keeper.keeper import SOON, Keeper
+from holdtight.keeper.settling import SHORTEST_RETRY
 from tests.unit.keeping import Charge, Link, Place, Still, asked, due
 
 # Lanes.

@@ -23,11 +23,14 @@ LAYERS = (
     ("keeper",),
     ("grants",),
     ("clients",),
+    ("recipes",),
     ("sync", "aio"),
     ("compat",),
     ("ops",),
-    ("", "__main__", "explain", "metrics", "testing", "tracing"),
+    ("", "explain", "fencing", "history", "metrics", "testing", "tracing", "tuning"),
+    ("contrib", "server"),
     ("cli",),
+    ("__main__",),
 )
 """Lowest first. The empty name is the package itself, `holdtight/__init__.py`."""
 COLOURS = {"sync", "aio"}
@@ -139,7 +142,7 @@ QUORUM = {
 
 
 def knows_redis(each: Import) -> bool:
-    if package(each.importer) in ("stores", "compat", "testing", "embedded"):
+    if package(each.importer) in ("stores", "compat", "testing", "embedded", "fencing"):
         return False
     return package(each.imported) == "hiredis" or each.imported.startswith("holdtight.stores.redis")
 

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from holdtight import Backoff, Drift, Locks, NotSupported
+from holdtight.config.credentials import Login
 from holdtight.config.settings import UNSET, Settings
+from holdtight.config.targets import Sentinel
 
 URL = "redis://user:secret@127.0.0.1:1/3"
 
@@ -64,6 +66,16 @@ def test_durations_are_taken_as_they_are_written() -> None:
         ("deadlock_after", -1, ValueError),
         ("deadlock_after", float("inf"), ValueError),
         ("tls", True, TypeError),
+        ("acks", True, TypeError),
+        ("acks", 1.0, TypeError),
+        ("acks", None, TypeError),
+        ("acks", -1, ValueError),
+        ("sentinel_credentials", ("user", "pw"), ValueError),
+        ("sentinel_credentials", 5, TypeError),
+        ("target", "redis+sentinel://h:26379", ValueError),
+        ("target", "redis+sentinel:///mymaster", ValueError),
+        ("target", "redis+sentinel://h/mymaster?quorum=2", ValueError),
+        ("target", "redis+sentinel://h/mymaster/0?db=1", ValueError),
         ("tls", object(), TypeError),
         ("credentials", 5, TypeError),
     ],
@@ -84,9 +96,7 @@ def test_what_only_a_quorum_uses_is_checked_all_the_same(argument: str, value: o
     ("argument", "value"),
     [
         ("acks", 1),
-        ("acks", True),
-        ("sentinel_credentials", ("user", "pw")),
-        ("target", "redis+sentinel://h:26379/mymaster"),
+        ("target", ["redis://a", "redis+sentinel://h:26379/mymaster", "redis://c"]),
         ("target", "redis+cluster://h:7000"),
         ("target", ["redis://a", "embedded://", "redis://c"]),
     ],
@@ -101,6 +111,34 @@ def test_credentials_given_apart_replace_those_of_the_url() -> None:
     login = opened(credentials=("other", "word")).target.address.login()  # type: ignore[union-attr]
     assert login is not None
     assert (login.user, login.password) == ("other", "word")
+
+
+SENTINEL = "rediss+sentinel://user:word@a:1,b/mymaster/3"
+
+
+def test_sentinels_have_a_login_of_their_own() -> None:
+    target = opened(target=SENTINEL, sentinel_credentials=("guard", "secret")).target
+    assert isinstance(target, Sentinel)
+    assert (target.node.login(), target.node.db) == (Login("user", "word"), 3)
+    assert [each.login() for each in target.sentinels] == [Login("guard", "secret")] * 2
+    assert [(each.endpoint, each.tls) for each in target.sentinels] == [("a:1", True), ("b:26379", True)]
+    bare = opened(target=SENTINEL, credentials="other").target
+    assert isinstance(bare, Sentinel)
+    assert (bare.node.login(), bare.sentinels[0].login()) == (Login(None, "other"), None)
+
+
+def test_a_tls_context_is_for_the_servers_and_the_sentinels() -> None:
+    target = opened(target="redis+sentinel://a/mymaster", tls=ssl.create_default_context()).target
+    assert isinstance(target, Sentinel)
+    assert target.node.tls
+    assert target.sentinels[0].tls
+
+
+def test_a_refusal_shows_no_password() -> None:
+    with pytest.raises(ValueError, match="no Sentinels") as refused:
+        opened(target="redis://user:word@h", sentinel_credentials="secret")
+    assert "word" not in str(refused.value)
+    assert "secret" not in str(refused.value)
 
 
 def test_a_tls_context_means_tls() -> None:

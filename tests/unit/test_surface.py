@@ -19,11 +19,15 @@ CLIENT = {
         "events",
         "force_release",
         "inspect",
+        "leader",
         "list",
         "lock",
         "multi",
+        "once",
         "rwlock",
         "semaphore",
+        "single_flight",
+        "synchronized",
     ),
 }
 LOCK = {"acquire", "hold", "inspect", "locked", "name", "try_acquire"}

@@ -8,7 +8,8 @@ from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.lock import AsyncLock
 from holdtight.base.identity import Identity, task_identity
 from holdtight.base.runtime import Runtime
-from holdtight.clients.cohort import CLOSED, LEAD, CohortPart, Member, Turn, key_of
+from holdtight.clients.cohort import CohortPart
+from holdtight.clients.cohort_line import CLOSED, LEAD, Member, Turn, key_of
 from holdtight.clients.terms import LockTerms
 from holdtight.grants.tenure import Tenure
 

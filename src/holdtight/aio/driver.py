@@ -104,7 +104,7 @@ class Driver(PlanRunner):
         self._stop_standing()
         connection = self._connection
         if connection is None or not connection.alive:
-            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
+            self._defer(step)
             return None
         sent = self._clock()
         silent = connection.silent
@@ -112,19 +112,22 @@ class Driver(PlanRunner):
         if silent:
             # It goes out in order, but waiting for the answer is pointless.
             asked.add_done_callback(ignore)
-            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
+            self._defer(step)
             return None
         cancelled = await see_through(asked)
         try:
             reply = asked.result()
         except LinkDown:
-            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
+            self._defer(step)
             reply = None
         if cancelled is not None:
             raise cancelled
         if isinstance(reply, hiredis.ReplyError):
             raise ServerSaid(str(reply))
         return None if reply is None else step.read(reply, sent)
+
+    def _defer(self, step: Step) -> None:
+        self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
 
     async def _park(self, park: Park) -> Bell | None:
         bell = None if self._transport.closed else await self._wait(park)

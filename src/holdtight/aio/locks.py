@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holdtight.aio.awaiting import gives_a_lease
 from holdtight.aio.backend import backend_of
 from holdtight.aio.driver import Driver
+from holdtight.aio.jobs import AsyncJobs
 from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
@@ -42,13 +43,14 @@ __all__ = ["AsyncLocks"]
 R = TypeVar("R")
 
 
-class AsyncLocks(BaseLocks[AsyncLock], PerLoop, AsyncOnly):
+class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
     """A client for asyncio code: locks on one server or a quorum. Works on several event loops, also at the same time.
     Make one and keep it: `await aclose()` it at the end, or use it in an `async with`.
 
     Options:
-        target: where the locks are: a URL, a client object of redis-py or valkey-py whose settings are read, or a list
-            of either, which is a quorum. Default: $HOLDTIGHT_URL, then $REDIS_URL.
+        target: where the locks are: a URL (of one server, or `redis+sentinel://`), a client object of redis-py or
+            valkey-py whose settings are read, or a list of either, which is a quorum.
+            Default: $HOLDTIGHT_URL, then $REDIS_URL.
         namespace: the prefix of every key. Clients exclude each other within one namespace only. Default "ht".
         ttl: how long the server keeps a lock whose holder has died. A live holder renews it every third of that time.
             100 ms to 7 days. Default 30 s.
@@ -69,7 +71,8 @@ class AsyncLocks(BaseLocks[AsyncLock], PerLoop, AsyncOnly):
         tls: an `ssl.SSLContext` for connections to the server, in place of the TLS settings of the URL. Default None.
         credentials: a password, (user, password), or a callable that gives either and is called at every connect.
             Default None: those of the URL.
-        sentinel_credentials: not built yet; raises NotSupported.
+        sentinel_credentials: the same for the Sentinels of a `redis+sentinel://` target, which have users of their own.
+            Default None: no login.
         max_ttl: of a quorum: the longest ttl that its clients may ask for. A node that restarts keeps out of votes for
             that long. All clients of a quorum must agree. Default 2 minutes.
         restart_guard: of a quorum: whether a node that restarts keeps out of votes for `max_ttl`. Default True.

@@ -34,6 +34,7 @@ class Transport:
         """The number of tasks that wait for the connection."""
         self.pauses: set[asyncio.Future[Any]] = set()
         """Futures of tasks that wait, but not on the connection: `refuse` ends them."""
+        place.pausing.add(self)
 
     def ready(self) -> Connection | None:
         """The connection if it exists and is alive."""
@@ -54,7 +55,8 @@ class Transport:
         finally:
             self.wanted -= 1
         if not done:
-            raise LinkDown("connecting took too long", sent=False, silent=True)
+            before = f"; before that: {self.place.trouble}" if self.place.trouble else ""
+            raise LinkDown("connecting took too long" + before, sent=False, silent=True)
         return done.pop().result()
 
     @property
@@ -126,12 +128,19 @@ class Transport:
         reply = await connection.ask(request, step.patience)
         if isinstance(reply, hiredis.ReplyError):
             if not is_unknown(reply):
-                raise ServerSaid(str(reply))
+                raise self._said(connection, reply)
             sent = self.place.clock()
             reply = await connection.ask(with_script_body(request), step.patience)
             if isinstance(reply, hiredis.ReplyError):
-                raise ServerSaid(str(reply))
+                raise self._said(connection, reply)
         return step.read(reply, sent)
+
+    def _said(self, connection: Connection, reply: Exception) -> LinkDown | ServerSaid:
+        said = str(reply)
+        if not self.place.doubt(said):
+            return ServerSaid(said)
+        connection.fail(LinkDown(said, sent=True))
+        return LinkDown(said, sent=False)
 
     async def perform_all(self, connection: Connection, steps: Sequence[Step]) -> list[Any]:
         """One round trip for all steps. An error reply is a ServerSaid in the result."""
@@ -185,12 +194,19 @@ class Transport:
             timer.cancel()
             self.pauses.discard(over)
 
+    def nudge(self) -> None:
+        """Ends all pauses: what their tasks wait for may be there. Called in any thread."""
+        self.place.runtime.call_soon(self.loop, self._end_pauses)
+
+    def _end_pauses(self) -> None:
+        for over in list(self.pauses):
+            _end_pause(over)
+
     def refuse(self) -> None:
         """The client is closed: wakes all waiting tasks. The connection stays, to undo their requests."""
         self.closed = True
         if not self.loop.is_closed():
-            for over in list(self.pauses):
-                _end_pause(over)
+            self._end_pauses()
             if self.connection is not None:
                 self.connection.wake()
 

@@ -19,7 +19,7 @@ _DEBUG, _INFO, _WARNING = 10, 20, 30  # the values of logging, which may not be 
 _LEVELS = dict.fromkeys(
     (
         *("Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"),
-        *("HeldLong", "Forced", "NodeDown"),
+        *("HeldLong", "Forced", "NodeDown", "FailedOver"),
     ),
     _WARNING,
 ) | {"NodeUp": _INFO}
@@ -96,6 +96,12 @@ class Events:
         from holdtight.events import NodeDown, NodeUp
 
         self.emit_later(NodeUp("", "", node) if cause is None else NodeDown("", "", node, cause))
+
+    def tell_failover(self, server: str, by: str) -> None:
+        """Called where servers are followed: `by` has replaced `server`."""
+        from holdtight.events import FailedOver
+
+        self.emit_later(FailedOver("", "", server, by))
 
     def emit(self, event: "Event") -> None:
         """Logs the event and calls the subscribers, in this thread."""

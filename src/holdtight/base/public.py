@@ -37,8 +37,8 @@ class Public:
 class PublicClient(Public):
     __slots__ = ()
     public: ClassVar[tuple[str, ...]] = (
-        *("adopt", "audit", "bless", "doctor", "events", "force_release", "inspect", "list", "lock", "multi", "rwlock"),
-        "semaphore",
+        *("adopt", "audit", "bless", "doctor", "events", "force_release", "inspect", "leader", "list", "lock"),
+        *("multi", "once", "rwlock", "semaphore", "single_flight", "synchronized"),
     )
 
     if not TYPE_CHECKING:

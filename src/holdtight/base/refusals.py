@@ -1,6 +1,6 @@
-"""The texts of NotSupported: everything that holdtight refuses because it would be unsafe, and why."""
+"""The texts of NotSupported and WrongTransaction: all that holdtight refuses because it would be unsafe, and why."""
 
-from holdtight.errors import NotSupported
+from holdtight.errors import NotSupported, WrongTransaction
 
 __all__ = ["NOT_ON_A_QUORUM"]
 
@@ -17,14 +17,15 @@ def not_built_yet(argument: str) -> NotSupported:
 def target_not_built_yet(target: object) -> NotSupported:
     return NotSupported(
         f"target: {type(target).__name__} is not built yet in this version; one server (redis://, rediss://, unix://, "
-        "valkey://, valkeys://, embedded://), a list of servers (a quorum) and memory:// are"
+        "valkey://, valkeys://, embedded://), Sentinel (redis+sentinel://), a list of servers (a quorum) and memory:// "
+        "are"
     )
 
 
 def drop_in_target(server: str) -> NotSupported:
     return NotSupported(
-        f"a lock on {server}: clients of Sentinel and of Cluster are not supported yet by the drop-in; a client of one "
-        "server is"
+        f"a lock on {server}: the drop-in does not support clients of a cluster; a client of one server is supported, "
+        "and one from Sentinel(...).master_for(...)"
     )
 
 
@@ -46,6 +47,19 @@ def max_connections_on_a_quorum() -> NotSupported:
     return NotSupported(
         "max_connections is not supported on a quorum: a caller that waits for a connection to one node while it holds "
         "a connection to another could wait for ever"
+    )
+
+
+def service_on_a_quorum() -> NotSupported:
+    return NotSupported(
+        "the lock service cannot run on a quorum: its sessions would have no home there. Give it one server, and let "
+        "programs that need a quorum use the library"
+    )
+
+
+def history_on_a_quorum() -> NotSupported:
+    return NotSupported(
+        "history.install() needs one server: a history on the nodes of a quorum would have no one order"
     )
 
 
@@ -112,6 +126,11 @@ NOT_ON_A_QUORUM = {
     "the other acquire",
     "cohort": "a quorum has no cohort=True: its nodes agree on the fence of each grant, and cannot reserve a range of "
     "fences for a process. Use one server for that",
+    "once": "once with at_least or per is not for a quorum: its nodes share no data, so no record of a run could count"
+    ". Use one server for that, or leave both out: then only calls that overlap are skipped",
+    "proclaim": "cannot proclaim on a quorum: nodes would change over one by one. Give the leader its label before",
+    "single_flight": "a quorum has no single_flight: its nodes share no data, so there is no place for the value. Use "
+    "one server for that",
     "adopt": "cannot adopt on a quorum: locks of a quorum cannot be detached",
 }
 
@@ -165,6 +184,94 @@ def entered_again(verb: str, name: str, times: int) -> NotSupported:
     return _cannot(verb, name, f"it is entered {times} times, and the other handles would be left with nothing")
 
 
+# Guards (fencing/).
+
+
+def claim_shared(name: str, kind: str) -> NotSupported:
+    return NotSupported(
+        f"cannot claim {name!r} with {kind}: several hold it at the same time, and the highest fence would shut out "
+        "the others. Claim with an exclusive lock, or with write() of a read-write lock",
+        name=name,
+    )
+
+
+def no_guard_for(dialect: str) -> NotSupported:
+    return NotSupported(
+        f"a guard knows SQLite, PostgreSQL, MySQL and MariaDB, not {dialect}: what a claim promises depends on how the "
+        "database isolates transactions, and was not measured there"
+    )
+
+
+def _wrong(name: str, why: str) -> WrongTransaction:
+    return WrongTransaction(f"cannot claim {name!r}: {why}", name=name)
+
+
+def autocommit(name: str) -> WrongTransaction:
+    return _wrong(
+        name,
+        "the connection is in autocommit mode, and the claim would end with its own statement. Begin a transaction "
+        "first, or use under(), which does.",
+    )
+
+
+def transaction_open(name: str) -> WrongTransaction:
+    return _wrong(
+        name,
+        "a transaction is open already. What it has read may be older than the lock. Take the lock, begin, commit, "
+        "release, in this order: give under() a connection without a transaction (Django: outside of atomic() and "
+        "ATOMIC_REQUESTS; a Session that has read: commit() or rollback() first).",
+    )
+
+
+def old_snapshot(name: str) -> WrongTransaction:
+    return _wrong(
+        name,
+        "this transaction has read before it claimed, and another has claimed since. Its plain reads still show the "
+        "data from before (REPEATABLE READ). Roll back, begin again, and claim before the first read.",
+    )
+
+
+def changed_before_claim(name: str, objects: str) -> WrongTransaction:
+    return _wrong(
+        name,
+        f"the session has changes that are not saved ({objects}). They were made before the claim, from data that may "
+        "be old. Claim first, then load and change.",
+    )
+
+
+def ended_inside(name: str) -> WrongTransaction:
+    return WrongTransaction(
+        f"the body of under({name!r}) ended the transaction that had claimed. What it wrote after that was not "
+        "protected: look at it. Leave commit and rollback to under().",
+        name=name,
+    )
+
+
+def failed_inside(name: str) -> WrongTransaction:
+    return WrongTransaction(
+        f"a statement in the body of under({name!r}) failed, and the body went on. The database has given up the "
+        "transaction, and nothing was written. Use a savepoint around what may fail.",
+        name=name,
+    )
+
+
+def not_claimed(name: str) -> WrongTransaction:
+    return WrongTransaction(
+        f"cannot write under {name!r}: this lease has not claimed it, or its claim has been removed. Claim first, then "
+        "read, then write.",
+        name=name,
+    )
+
+
+def create_commits(table: str) -> WrongTransaction:
+    return WrongTransaction(
+        f"cannot create {table!r} here: a transaction is open, and MySQL would commit it. Use a connection without one."
+    )
+
+
+# Extras.
+
+
 def missing_extra(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
     """The error for a package that only an extra brings."""
     return ModuleNotFoundError(f"{error.name} is not installed: {_HOW[extra]}", name=error.name)
@@ -173,4 +280,5 @@ def missing_extra(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError
 _HOW = {
     "prometheus": "pip install 'holdtight[prometheus]'",
     "otel": "pip install 'holdtight[otel]'",
+    "server": "pip install 'holdtight[server]'",
 }

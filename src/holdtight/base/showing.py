@@ -18,9 +18,13 @@ __all__ = ["error_dict", "event_dict", "log_line", "plain", "table"]
 
 # For programs.
 
+_AS_THEY_ARE = frozenset({str, int, bool})
+
 
 def plain(value: Any) -> Any:
     """The value as `json.dumps` takes it."""
+    if value is None or value.__class__ in _AS_THEY_ARE:
+        return value
     if isinstance(value, enum.Enum):
         return value.value
     if hasattr(value, "_asdict"):  # a named tuple
@@ -40,7 +44,9 @@ def event_dict(event: "Event") -> dict[str, Any]:
 
 def error_dict(error: Any) -> dict[str, Any]:
     found = {"error": type(error).__name__, "code": error.code, "message": error.message}
-    words = ("name", "holder", "waited", "nodes", "reason", "cycle", "members")
+    words = ("name", "holder", "waited", "nodes", "reason", "cycle", "members", "skipped")
+    if isinstance(getattr(error, "error", None), str):
+        found["cause"] = error.error
     return found | {word: plain(getattr(error, word)) for word in words if hasattr(error, word)}
 
 
@@ -131,6 +137,7 @@ _LINES = {
     "PreviousExpired": "previous holder of %(name)s never released it: %(previous)s, owner %(owner)s",
     "NodeDown": "node %(node)s is down: %(cause)s",
     "NodeUp": "node %(node)s is up again",
+    "FailedOver": "failover: %(by)s has replaced %(server)s, and all leases are checked there",
 }
 _EXTRA = {
     **{

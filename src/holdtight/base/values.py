@@ -192,7 +192,9 @@ class Holder(NamedTuple):
     waits_for: str | None = None
 
     def __str__(self) -> str:
-        who = f"{self.host}, pid {self.pid}" if self.host else f"owner {self.owner[:11]}..."
+        who = self.host or f"owner {self.owner[:11]}..."
+        if self.host and self.pid is not None:
+            who = f"{who}, pid {self.pid}"
         label = f" ({self.label})" if self.label else ""
         left = f", {self.expires_in:.3g} s left unless renewed" if self.expires_in is not None else ""
         return f"{who}{label}{left}"

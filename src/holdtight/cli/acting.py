@@ -25,7 +25,7 @@ Examples:
 """
 )
 @click.option("--owner", metavar="ID", help="Take it from this holder only, as `show` prints it.")
-@click.option("--by", metavar="WHO", help="Who does it (user@host).")
+@click.option("--by", metavar="WHO", help="The operator's name (user@host).")
 @click.option("--reason", metavar="TEXT", required=True, help="Why; it is kept, see `audit`.")
 @click.option("--force", is_flag=True, required=True, help="You know that the holder goes on until it looks.")
 @click.argument("name", type=NAME)

@@ -50,7 +50,7 @@ class Board:
 
     def rows(self) -> list[Row]:
         shown = (info for info in self.infos.values() if self.filter in info.name)
-        return sorted(map(row_of, shown), key=SORTS[self.sort])  # type: ignore[arg-type]
+        return sorted(map(row_of, shown), key=SORTS[self.sort])
 
     def waits(self) -> Iterator[str]:
         """`web-9:14 -> order:42 -> web-3:811`, a line for each holder that waits; a circle is marked."""

@@ -1,4 +1,4 @@
-"""`holdtight show --graph`: who waits for whom, from one lock on."""
+"""`holdtight show --graph`: a lock, its holders, the locks that those wait for, and so on."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,7 @@
 """`holdtight ls`, and what completes a name on the shell's line."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -58,16 +58,12 @@ def ls(context: click.Context, /, pattern: str, sort: str) -> None:
         if settings.json:
             print_json_array(info.as_dict() for info in locks.list(pattern))
             return
-        rows = sorted((row_of(info) for info in locks.list(pattern)), key=_key(sort))
+        rows = sorted((row_of(info) for info in locks.list(pattern)), key=SORTS[sort])
     if sys.stdout.isatty():
         _show(rows)
     else:
         for line in aligned([COLUMNS, *([plain(text) for text in row.texts()] for row in rows)]):
             click.echo(line)
-
-
-def _key(sort: str) -> Any:
-    return SORTS[sort]
 
 
 def _show(rows: list[Row]) -> None:

@@ -27,6 +27,8 @@ _VERBS = {
     "doctor": "acting",
     "bench": "bench",
     "demo": "demo",
+    "serve": "serve",
+    "token": "serve",
     "explain": "looking",
 }
 """Each verb and its module, which is loaded when the verb is asked for: `run` should start soon."""

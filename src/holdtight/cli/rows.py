@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdtight import Holder, LockInfo
 
@@ -29,7 +29,7 @@ class Row(NamedTuple):
         return (self.name, self.kind, self.holder, age, left, str(self.queue), self.label, fence)
 
 
-SORTS: dict[str, Callable[[Row], object]] = {
+SORTS: dict[str, Callable[[Row], Any]] = {
     "name": lambda row: row.name,
     "age": lambda row: -(row.age or 0.0),
     "left": lambda row: float("inf") if row.left is None else row.left,

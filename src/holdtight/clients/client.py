@@ -28,7 +28,7 @@ from holdtight.stores.client import Client
 if TYPE_CHECKING:
     from typing import Never
 
-    from holdtight.clients.cohort import Cohort
+    from holdtight.clients.cohort_line import Cohort
     from holdtight.config.options import Duration
     from holdtight.config.profiles import Unset
     from holdtight.core.deadlock import Tally
@@ -69,6 +69,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         for place in self._places():
             place.refreshers.append(self.events.refresh)
             place.tell_node = self.events.tell_node
+            place.tell_failover = self.events.tell_failover
         self._cache: dict[object, Any] = {}
         self._terms: dict[object, LockTerms] = {}
         """By the options as they were given, or by Options."""
@@ -85,6 +86,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         self._deadlocks: Tally | None = None
         self._stand_in: Any = None
         self._cohort: Cohort | None = None
+        self._flights: Any = None
         self.closed = False
         process.tell_of_fork(self)
         with _sharing:
@@ -293,7 +295,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
     def cohort(self) -> "Cohort":
         """The local lines of this client's locks with `cohort=True`."""
         if self._cohort is None:
-            from holdtight.clients.cohort import Cohort  # loaded with the first such lock object
+            from holdtight.clients.cohort_line import Cohort  # loaded with the first such lock object
 
             fresh = Cohort(self.place.runtime)
             with _sharing:
@@ -301,15 +303,25 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
                     self._cohort = fresh
         return self._cohort
 
+    def flights(self, make: Callable[[], Any]) -> Any:
+        """What this client's jobs under `single_flight` share: see sync/flights.py and aio/flights.py."""
+        with _sharing:
+            self._flights = self._flights or make()
+        return self._flights
+
     @property
     def stand_in(self) -> Any:
         """The in-memory client that takes over when the server cannot be reached."""
         if self._stand_in is None:
-            made = type(self).__new__(type(self))
-            made._open(stand_in_settings(self))
-            made.events = self.events
-            self._stand_in = made
+            self._stand_in = self.twin(stand_in_settings(self))
         return self._stand_in
+
+    def twin(self, settings: Settings | None = None) -> Any:
+        """Another client with the same events, and the same settings unless others are given."""
+        made = type(self).__new__(type(self))
+        made._open(settings or self.settings)
+        made.events = self.events
+        return made
 
     def _entered(self) -> dict[str, int]:
         """The number of entries of each grant of this client, by owner."""
@@ -344,8 +356,10 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
                 del _shared[type(self), self.settings]
         for place in self._places():
             self.place.runtime.keeper.forget(place)
-        if self._cohort is not None:
-            self._cohort.close()
+            place.leave()
+        for part in (self._cohort, self._flights):
+            if part is not None:
+                part.close()
 
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """Converts a transport error into a public exception."""

@@ -11,7 +11,7 @@ import re
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, cast
 
-__all__ = ["begun", "check_decorated", "is_async"]
+__all__ = ["begun", "check_body", "check_decorated", "is_async"]
 
 _PLACEHOLDER = re.compile(
     r"\{\s*(?:[^\W\d]\w*|\d*)(?:\.[^\W\d]\w*|\[[^\[\]{}]*\]|\([^(){}]*\))*\s*=?\s*(?:![ars])?(?::[^{}]*)?\}"
@@ -51,8 +51,8 @@ def is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_innermost(function))
 
 
-def check_decorated(lock: Any, function: Any) -> None:
-    """Raises TypeError if the function would run without the lock, ValueError if the name looks like a template."""
+def check_body(function: Any, name: str) -> bool:
+    """Raises TypeError if the function's body would run after the call, without the lock. True if it is async."""
     inner = _innermost(function)
     code = getattr(inner, "__code__", None)
     later = ""
@@ -64,22 +64,29 @@ def check_decorated(lock: Any, function: Any) -> None:
     block, which = ("async with", "a lock of AsyncLocks") if awaits else ("with", "the lock")
     if later:
         raise TypeError(
-            f"{function!r} {later}, after the call has given {lock.name!r} back. Take {which} inside the function "
+            f"{function!r} {later}, after the call has given {name!r} back. Take {which} inside the function "
             f"instead of decorating it: {block} lock: ..."
         )
+    return awaits
+
+
+def check_decorated(lock: Any, function: Any) -> None:
+    """Raises TypeError if the function would run without the lock, ValueError if the name looks like a template."""
+    awaits = check_body(function, lock.name)
+    block = "async with" if awaits else "with"
     for name in (part.name for part in getattr(lock, "parts", (lock,))):
         found = _PLACEHOLDER.search(name)
         if found:
             raise ValueError(
                 f"the name {name!r} is taken literally: a decorator fills in no {found[0]}, and all calls would take "
-                "one and the same lock. Take the lock inside the function instead, under a name that is made there: "
-                f"{block} locks.lock(f{name!r}): ..."
+                f"one and the same lock. Use @locks.synchronized({name!r}), which fills it in from the arguments of "
+                f"each call, or take the lock inside the function: {block} locks.lock(f{name!r}): ..."
             )
 
 
 def begun(result: Any, function: Any) -> Any:
     """Returns the result of a call under the lock. Raises TypeError if its code has yet to run, without the lock."""
-    what = _NOT_BEGUN.get(result.__class__)
+    what = _NOT_BEGUN.get(result.__class__) or ("an awaitable" if hasattr(result, "__await__") else None)
     if what is None:
         return result
     if result.__class__ is CoroutineType:

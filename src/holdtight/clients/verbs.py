@@ -50,7 +50,7 @@ class Verbs:
         forgets = place.display.startswith("embedded:")
         shortest, longest = ttls_of(settings)
         case = Case([place.display], [place.examining], shortest, longest, place.clock, forgets=forgets)
-        return doctor(case)
+        return doctor(case._replace(around=place.look_around))
 
     def bless(self, place: Place) -> Plan[dict[str, str]]:
         raise refusals.nothing_to_bless()

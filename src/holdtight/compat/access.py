@@ -12,7 +12,7 @@ from holdtight.base import process, refusals
 from holdtight.base.callbacks import get_logger, is_logged
 from holdtight.compat.line import Line
 from holdtight.config.settings import refuse_monkey_patches
-from holdtight.config.targets import Single
+from holdtight.config.targets import Sentinel, Single
 from holdtight.config.url import parse
 from holdtight.core.contend import patience
 from holdtight.keeper.keeper import runtime
@@ -32,12 +32,12 @@ _WARNING = 30
 
 
 class Access:
-    """One server, as all locks of this process with the same settings use it."""
+    """One server, or the master that Sentinel names, as all locks of this process with the same settings use it."""
 
-    def __init__(self, target: Single) -> None:
+    def __init__(self, target: Single | Sentinel) -> None:
         refuse_monkey_patches()
         self.client = PlainClient()
-        self.place = RedisPlace(target, self.client, runtime, None)
+        self.place = _place(target, self.client)
         self.transport = Transport(self.place, connect_timeout=CONNECT_SECONDS, max_connections=None)
         self.loops: Any = None
         """The state of asyncio code; blocking code loads no asyncio."""
@@ -87,12 +87,22 @@ class Access:
             self.loops.abandon_loops()
 
     def __del__(self) -> None:
-        loops = getattr(self, "loops", None)
-        if loops is not None:
-            try:
+        loops, place = getattr(self, "loops", None), getattr(self, "place", None)
+        try:
+            if place is not None:
+                place.leave()
+            if loops is not None:
                 loops.close_loops()
-            except Exception:  # at interpreter exit, parts of asyncio are gone already
-                pass
+        except Exception:  # at interpreter exit, parts of asyncio are gone already
+            pass
+
+
+def _place(target: Single | Sentinel, client: PlainClient) -> RedisPlace:
+    if isinstance(target, Single):
+        return RedisPlace(target, client, runtime, None)
+    from holdtight.stores.redis.sentinel import SentinelPlace
+
+    return SentinelPlace(target, client, runtime, None)
 
 
 def _milliseconds(timeout: object) -> int | None:
@@ -125,7 +135,7 @@ class Reach(NamedTuple):
 
 _reaches: "weakref.WeakKeyDictionary[Any, Reach]" = weakref.WeakKeyDictionary()
 """By connection pool, which has the settings."""
-_accesses: "weakref.WeakValueDictionary[Single, Access]" = weakref.WeakValueDictionary()
+_accesses: "weakref.WeakValueDictionary[Single | Sentinel, Access]" = weakref.WeakValueDictionary()
 _opening = threading.RLock()
 
 
@@ -160,7 +170,7 @@ def _read(client: Any, pool: Any) -> Reach:
     if not modules:
         raise TypeError(f"expected a client object of redis-py or valkey-py, not {classes[0].__name__}")
     target = parse(client)
-    if not isinstance(target, Single):
+    if not isinstance(target, Single | Sentinel):
         raise refusals.drop_in_target(target.display())
     encoder = pool.get_encoder()
     with _opening:

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import BACKOFF, boottime
+from holdtight.base.error_texts import pointed
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.process import current
 from holdtight.base.values import Owner
@@ -22,7 +23,6 @@ from holdtight.errors import (
     NotPermitted,
     NotSupported,
     Unavailable,
-    pointed,
 )
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.keeper.keeper import keeper

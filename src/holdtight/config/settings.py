@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import ssl
 
     from holdtight.config.credentials import Credentials
-    from holdtight.config.targets import Embedded, Memory, Quorum, Single
+    from holdtight.config.targets import Address, Embedded, Memory, Quorum, Sentinel, Single
 
 __all__ = ["UNSET", "Options", "Settings", "refuse_monkey_patches", "unknown_options"]
 
@@ -24,7 +24,7 @@ MOST_PERMITS = 999_999_999
 
 
 class Settings(NamedTuple):
-    target: "Single | Embedded | Memory | Quorum"
+    target: "Single | Embedded | Memory | Sentinel | Quorum"
     namespace: str
     ttl: float
     wait: float | None
@@ -107,10 +107,10 @@ class Settings(NamedTuple):
         for word, value in (("restart_guard", restart_guard), ("spin", spin)):
             if not isinstance(value, bool):
                 raise TypeError(f"{word} must be True or False, not {value!r}")
-        _refuse_what_is_not_built_yet(acks, sentinel_credentials)
+        _check_acks(acks)
         if tls is not None and not ("ssl" in sys.modules and isinstance(tls, sys.modules["ssl"].SSLContext)):
             raise TypeError(f"tls must be an ssl.SSLContext, not {type(tls).__name__}")
-        place = _server(target, credentials, tls is not None)
+        place = _server(target, credentials, sentinel_credentials, tls is not None)
         quorum = type(place).__name__ == "Quorum"
         if quorum and _checked_choice(on_unavailable) != "raise":
             raise refusals.on_unavailable_on_a_quorum()
@@ -168,22 +168,30 @@ def _checked_choice(on_unavailable: object) -> str:
     return str(on_unavailable)
 
 
-def _refuse_what_is_not_built_yet(acks: object, sentinel_credentials: object) -> None:
-    for argument, given in (
-        ("acks", acks not in (0, None) or isinstance(acks, bool)),
-        ("sentinel_credentials", sentinel_credentials is not None),
-    ):
-        if given:
-            raise refusals.not_built_yet(argument)
+def _check_acks(acks: object) -> None:
+    if isinstance(acks, bool) or not isinstance(acks, int):
+        raise TypeError(f"acks must be a whole number, not {type(acks).__name__}")
+    if acks < 0:
+        raise ValueError(f"acks={acks} must be at least 0")
+    if acks:
+        raise refusals.not_built_yet("acks")
 
 
-def _server(target: object, credentials: object, tls: bool) -> "Single | Embedded | Memory | Quorum":
+def _server(
+    target: object, credentials: object, sentinel_credentials: object, tls: bool
+) -> "Single | Embedded | Memory | Sentinel | Quorum":
     # Loaded with the first client, not with the package.
     from holdtight.config.credentials import check_credentials
-    from holdtight.config.targets import Embedded, Memory, Quorum, Single
+    from holdtight.config.targets import Embedded, Memory, Quorum, Sentinel, Single
     from holdtight.config.url import parse
 
     found, login = parse(target), check_credentials(credentials)
+    to_sentinels = check_credentials(sentinel_credentials, "sentinel_credentials")
+    if to_sentinels is not None and not isinstance(found, Sentinel):
+        raise ValueError(
+            f"sentinel_credentials= was given for {found.display()}, which has no Sentinels. The login of a server is "
+            "credentials="
+        )
     if isinstance(found, Embedded):
         return found
     if isinstance(found, Memory):
@@ -192,26 +200,30 @@ def _server(target: object, credentials: object, tls: bool) -> "Single | Embedde
                 raise ValueError(f"{argument}= was given for {found.display()}, which has no use for it")
         return found
     if isinstance(found, Single):
-        return _with_settings(found, login, tls)
+        return Single(_with_settings(found.address, login, tls))
+    if isinstance(found, Sentinel):
+        node = _with_settings(found.node, login, tls)
+        sentinels = tuple(_with_settings(each, to_sentinels, tls) for each in found.sentinels)
+        return Sentinel(sentinels, found.service, node)
     if isinstance(found, Quorum):
         nodes: list[Single] = []
         for at, each in enumerate(found.nodes):
             if not isinstance(each, Single):
                 raise refusals.node_of_a_quorum(at, each.display())
-            nodes.append(_with_settings(each, login, tls))
+            nodes.append(Single(_with_settings(each.address, login, tls)))
         return Quorum(tuple(nodes))
     raise refusals.target_not_built_yet(found)
 
 
-def _with_settings(found: "Single", login: "Credentials | None", tls: bool) -> "Single":
+def _with_settings(given: "Address", login: "Credentials | None", tls: bool) -> "Address":
     from dataclasses import replace
 
-    address = found.address.with_credentials(login)
+    address = given.with_credentials(login)
     if tls and not address.tls:
         if address.path is not None:
             raise ValueError("tls= was given for a unix socket, which does not need it")
         address = replace(address, tls=True)
-    return replace(found, address=address)
+    return address
 
 
 class Options(NamedTuple):

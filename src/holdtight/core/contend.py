@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from holdtight.base.clock import Backoff
 from holdtight.base.plan import LinkDown, NoQuorum, Park, Plan, ServerSaid, Step, Wish
 from holdtight.base.values import (
-    Claim,
     Denied,
     Grant,
     Holder,
@@ -36,28 +35,28 @@ from holdtight.base.values import (
     Withdrawn,
     owner_text,
 )
+from holdtight.core.patience import SHORTEST_PATIENCE, Bounded, patience
 from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, QuorumNotReached, Unavailable
 
 if TYPE_CHECKING:
     from holdtight.core.deadlock import Watch
     from holdtight.core.quorum import Poll
 
-__all__ = ["SHORTEST_PATIENCE", "Answer", "Asking", "Granted", "Question", "abandon", "acquire", "patience"]
+__all__ = [
+    "SHORTEST_PATIENCE",
+    "Answer",
+    "Asking",
+    "Granted",
+    "Kept",
+    "Question",
+    "abandon",
+    "acquire",
+    "patience",
+]
 
-SHORTEST_PATIENCE = 0.1
-LONGEST_PATIENCE = 2.0
 MOST_SWEEPS = 100
 
 Answer = Outcome | LinkDown | ServerSaid
-
-
-class Bounded(Protocol):
-    """The limits of a claim within which a reply must arrive."""
-
-    @property
-    def claim(self) -> Claim: ...
-    @property
-    def valid(self) -> float: ...
 
 
 class Question(Bounded, Protocol):
@@ -79,6 +78,14 @@ class Granted(NamedTuple):
 
     grant: Grant
     marker: int
+
+
+class Kept(Exception):
+    """The wait has ended, and the place in line stays for a heartbeat: the same owner may ask again, also elsewhere."""
+
+    def __init__(self, queued: Queued) -> None:
+        super().__init__(queued)
+        self.queued = queued
 
 
 class Asking:
@@ -106,6 +113,10 @@ class Asking:
     doubt: Callable[[Owner | None], None] | None = None
     """Called once with the holder's owner at `doubt_at`, if the wait still lasts."""
     doubt_at = float("inf")
+    stays = False
+    """The place in line is kept when the wait ends, and the plan raises Kept."""
+    keeps = False
+    """Nothing is undone from now on: the same owner asks, or will ask, elsewhere."""
     longest: float | None = None
     """The patience for all further requests, set once it cannot change any more."""
 
@@ -173,21 +184,6 @@ class Asking:
         return Unavailable.because(self.question.claim.name, self.server, str(cause), waited)
 
 
-def patience(question: Bounded, wait: float | None, connect_timeout: float | None) -> float:
-    """How long to wait for one reply when `wait` seconds are left in all.
-
-    `connect_timeout` bounds the time before the first answer and is None after it. The first try gets half of the
-    time, so that there is time to ask again after a lost reply.
-    """
-    if wait == 0:
-        return min(question.claim.ttl / 3, LONGEST_PATIENCE)
-    longest = min(question.valid, LONGEST_PATIENCE)
-    if connect_timeout is not None:
-        longest = min(longest, connect_timeout / 2)
-        wait = wait if wait is None else wait / 2
-    return longest if wait is None else min(longest, max(wait, SHORTEST_PATIENCE))
-
-
 def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan[Granted | None]:
     """Continues from the result of a first attempt, if there was one; `limit` is its arrival limit.
 
@@ -210,6 +206,9 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
             elif isinstance(answer, Denied) and asking.or_none and not asking.looks_again(answer):
                 yield from _undo(asking)  # an earlier attempt may still arrive
                 return None
+            elif isinstance(answer, Queued) and asking.stays and asking.clock() >= asking.wait_until:
+                asking.keeps = True
+                raise Kept(answer)
             elif answer is not None:
                 yield from _wait_after(asking, answer)
                 _refuse_if_closed(asking, answer)
@@ -237,7 +236,9 @@ def _attempt(asking: Asking) -> Generator[Wish, Any, Answer]:
         return (yield from asking.poll.attempt(asking))
     now = asking.clock()
     patience = asking.patience(now)
-    step = asking.question.attempt_step(asking.owner, now=now, patience=patience, queue=asking.wait != 0)
+    step = asking.question.attempt_step(
+        asking.owner, now=now, patience=patience, queue=asking.wait != 0 or asking.stays
+    )
     asking.pending = step.limit
     try:
         outcome: Outcome = yield step
@@ -307,6 +308,8 @@ def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Wish, Any, None]
         except LinkDown:
             return  # the inbox is gone: ask again on a new connection
         now = asking.clock()
+        if now >= asking.wait_until and asking.stays:
+            return  # one more attempt renews the place, and says where we are
         if now >= asking.wait_until and not (bell and bell.look is None):
             raise (yield from _timed_out(asking, queued.holder, queued.left))
         if bell is not None and bell.look is not None:
@@ -375,6 +378,8 @@ def _undo(asking: Asking) -> Generator[Wish, Any, bool]:
     On the connection of the attempt the server sees both in order. On another one, a marker goes along that
     makes the server refuse the attempt should it still arrive.
     """
+    if asking.keeps:
+        return True
     if asking.poll is not None:
         return (yield from asking.poll.undo())
     marker = max(asking.marker, asking.pending)

@@ -6,11 +6,15 @@ It never raises and leaves no key. What a server does not answer, or its user ma
 from collections.abc import Callable, Generator, Sequence
 from statistics import median
 from time import time
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from holdtight.base.operations import Finding, Severity
-from holdtight.base.plan import Fan, LinkDown, Plan, ServerSaid, Step, Wish
+from holdtight.base.plan import LinkDown, Park, Plan, ServerSaid, Step, Wish
 from holdtight.core.findings import finding
+from holdtight.core.nodes import ask_all
+
+if TYPE_CHECKING:
+    from holdtight.stores.boundary import Around
 
 __all__ = ["Case", "doctor"]
 
@@ -18,6 +22,7 @@ BUDGET = 2.4
 """Seconds for everything. What is not read by then is left out."""
 PAGE = 500
 PINGS = 5
+LOOK = 0.02
 SLOW = 0.010
 CLOCK_OFFSET = 5.0
 FENCE_AHEAD = 1.0
@@ -62,6 +67,8 @@ class Case(NamedTuple):
     acks: int = 0
     forgets: bool = False
     """The server is made to forget, as the embedded one is."""
+    around: "Callable[[], Around | None]" = lambda: None
+    """Begins to look at the servers around this one, such as replicas; None if there are none to look at."""
     stamp_step: Step | None = None
     guarded: Callable[[int, Any], float] = lambda index, stamp: 0.0
 
@@ -92,15 +99,18 @@ class Exam:
                 self._not_there(at, said)
         if case.quorum:
             yield from self._as_a_quorum()
+        around = case.around()
         infos = yield from self._everywhere(Exam._info)
         yield from self._everywhere(Exam._protocol_and_rights)
         for at in self._there:
             yield from self._speed(at)
             offset = self._offsets[at]
-            if abs(offset) > CLOCK_OFFSET:
+            if abs(offset) > CLOCK_OFFSET and around is None:
                 self._note("CLOCK_OFFSET", at, f"its clock is {abs(offset):.3g} s {_side(offset)} ours")
             if infos.get(at, {}).get("role") != "slave":
                 yield from self._keys(at)
+        if around is not None:
+            yield from self._replication(around, infos.get(0, {}))
 
     # Asking.
 
@@ -110,15 +120,10 @@ class Exam:
         for step in steps:
             if step is not None:
                 step.patience = min(step.patience, left)
-        asked = [at for at, step in enumerate(steps) if step is not None]
-        if not asked:
+        if not any(steps):
             return [None] * len(steps)
         if self._case.quorum:
-
-            def certain(answers: list[Any]) -> bool:
-                return all(answers[at] is not None for at in asked)
-
-            said: list[Any] = yield Fan(steps, certain, list, max(steps[at].patience for at in asked))  # type: ignore[union-attr]
+            said: list[Any] = yield ask_all(steps)
             return said
         (step,) = steps
         assert step is not None
@@ -210,7 +215,9 @@ class Exam:
             if isinstance(save, Exception):
                 self._note("NOT_KNOWN", at, f"CONFIG GET is refused: {save}")
             elif not save:
-                self._note("NO_PERSISTENCE", at, "it keeps neither an append-only file nor snapshots")
+                copied = info.get("role") == "master" and _number(info, "connected_slaves")
+                id_ = "EMPTY_RESTART" if copied else "NO_PERSISTENCE"
+                self._note(id_, at, "it keeps neither an append-only file nor snapshots")
 
     def _protocol_and_rights(self, at: int) -> Generator[Wish, Any, None]:
         examines = self._case.examines[at]
@@ -307,6 +314,18 @@ class Exam:
         ahead = fence / 1e6 - (time() + self._offsets[at])
         if ahead > FENCE_AHEAD:
             self._note("FENCE_AHEAD", at, f"the fence of {fenced!r} is {ahead:.3g} s ahead of its clock")
+
+    def _replication(self, around: "Around", info: dict[str, str]) -> Generator[Wish, Any, None]:
+        """Of a server with Sentinels; `info` is empty if it could not be asked."""
+        from holdtight.core.doctor_replication import judge
+
+        case = self._case
+        least = (yield from self._ask_one(0, case.examines[0].config_step("min-replicas-to-write"))) if info else None
+        while not around.done and self._in_time:
+            yield Park(b"", min(self._until, case.clock() + LOOK))
+        known = least if isinstance(least, str) else None
+        seen = (around.sentinels, around.replicas, case.ttl)
+        self.found += judge(case.nodes[0], info, self._offsets.get(0, 0.0), known, *seen)
 
     # Of a quorum.
 

@@ -7,7 +7,7 @@ from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step
 from holdtight.base.values import Claim, Denied, Grant, Late, LossReason, Owner
 from holdtight.errors import LeaseLost
 
-__all__ = ["Sweeping", "adopt", "downgrade", "release", "sweep"]
+__all__ = ["Sweeping", "adopt", "downgrade", "release", "sweep", "turned"]
 
 MOST_SWEEPS = 1000
 
@@ -82,7 +82,7 @@ def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float
     """
     unanswered: list[int] = []
     try:
-        return (yield from _turned(lambda: ending.adopt_step(old, owner, now=clock()), ending.claim.name, unanswered))
+        return (yield from turned(lambda: ending.adopt_step(old, owner, now=clock()), ending.claim.name, unanswered))
     except LeaseLost:
         raise  # the grant is gone or another owner's: nothing to undo
     except BaseException as error:
@@ -100,7 +100,7 @@ def downgrade(ending: Ending, owner: Owner, *, clock: Callable[[], float], marke
     unanswered: list[int] = []
     try:
         return (
-            yield from _turned(
+            yield from turned(
                 lambda: ending.downgrade_step(owner, now=clock(), marker=marker), ending.claim.name, unanswered
             )
         )
@@ -110,8 +110,11 @@ def downgrade(ending: Ending, owner: Owner, *, clock: Callable[[], float], marke
         raise
 
 
-def _turned(step: Callable[[], Step], name: str, unanswered: list[int]) -> Plan[Grant]:
-    """`unanswered` always has the arrival limits of the requests that may have been sent and were not answered."""
+def turned(step: Callable[[], Step], name: str, unanswered: list[int]) -> Plan[Grant]:
+    """Asks until the server has turned one grant into another; each request is safe to repeat.
+
+    `unanswered` always has the arrival limits of the requests that may have been sent and were not answered.
+    """
     tries = 0
     while True:
         tries += 1

@@ -44,6 +44,11 @@ TABLE: dict[str, tuple[Severity, str, str]] = {
         "A restart frees all locks while their holders go on until their leases end",
         "Turn on appendonly, or check the fence at the resource",
     ),
+    "EMPTY_RESTART": (
+        _ERROR,
+        "A master that restarts empty makes its replicas empty too: all locks are free while their holders go on",
+        "Turn on appendonly, on the replicas too",
+    ),
     "ASYNC_REPLICAS": (
         _NOTE,
         "A failover may lose the newest grants: two holders at a time",
@@ -78,6 +83,43 @@ TABLE: dict[str, tuple[Severity, str, str]] = {
         _NOTE,
         "list() looks at every key of the database, so it is slow",
         "Give locks a database, or a server, of their own",
+    ),
+    "MIN_REPLICAS": (
+        _WARNING,
+        "After a failover an old master that lives takes writes for about 10 s: two holders at a time, for clients "
+        "that no Sentinel tells",
+        "Set min-replicas-to-write 1 on all servers, and min-replicas-max-lag to some seconds",
+    ),
+    "SLOW_FAILOVER": (
+        _WARNING,
+        "A crash of the master outlasts the leases: all of them are lost",
+        "Lower down-after-milliseconds of the Sentinels, or use a longer ttl",
+    ),
+    "REPLICA_PRIORITY": (
+        _WARNING,
+        "Sentinel ranks the priority before what a replica has received: a failover may lose more than it must",
+        "Give all replicas the same replica-priority, above 0",
+    ),
+    "NO_REPLICA": (_WARNING, "Nothing can take over when the master fails", "Add two replicas"),
+    "REPLICA_LAG": (
+        _WARNING,
+        "Grants that it has not received are lost if it takes over: two holders at a time",
+        "Find out what keeps it: network, memory, or a replica that is still loading",
+    ),
+    "WRITABLE_REPLICA": (
+        _ERROR,
+        "A program that asks there by mistake gets locks that exclude nobody",
+        "Set replica-read-only yes",
+    ),
+    "CLOCK_SKEW": (
+        _WARNING,
+        "After a failover leases end earlier or later by that much, and fences may fall if a grant was lost",
+        "Synchronise the clocks of all servers (NTP)",
+    ),
+    "FEW_SENTINELS": (
+        _WARNING,
+        "Fewer than three Sentinels that agree cannot be relied on to fail over, and to tell of it",
+        "Run three or more, on machines of their own, and name them all in the URL",
     ),
     "NO_MAJORITY": (_ERROR, "No lock can be had", "Bring the nodes back"),
     "SAME_SERVER": (_ERROR, "One server under two addresses has one vote", "Correct the addresses of the nodes"),

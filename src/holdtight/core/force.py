@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from holdtight.base.operations import AuditRecord
-from holdtight.base.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid, Step
+from holdtight.base.plan import LinkDown, Plan, Step
 from holdtight.base.values import ForcedRelease, Holder, LockInfo, Owner, owner_text
 from holdtight.core.ending import Sweeping, sweep
-from holdtight.core.quorum import say
+from holdtight.core.nodes import ask_all, too_few
 
 __all__ = ["Order", "audit", "audit_quorum", "force", "force_quorum"]
 
@@ -115,20 +115,13 @@ def force_quorum(
             else one.force_step(name, holders, about=order.about, now=now, floor=floor)
             for one, each in zip(forces, said, strict=True)
         ]
-        answers: list[Any] = yield _fan(steps)
+        answers: list[Any] = yield ask_all(steps)
         said = [old if step is None else new for old, step, new in zip(said, steps, answers, strict=True)]
         if sum(isinstance(each, ForcedRelease) for each in said) >= majority:
             break
     done = [each for each in said if isinstance(each, ForcedRelease)]
     if len(done) < majority:
-        refused = [each for each in said if isinstance(each, ServerSaid)]
-        if len(refused) >= majority:
-            raise refused[0]
-        nodes = {
-            node: "done" if isinstance(each, ForcedRelease) else say(each)
-            for node, each in zip(names, said, strict=True)
-        }
-        raise NoQuorum(nodes, majority, answered=False)
+        raise too_few(names, said, majority, lambda each: isinstance(each, ForcedRelease), "done")
     hit = [each for each in done if each.owners]
     if not hit:
         return None
@@ -151,16 +144,10 @@ def audit_quorum(
     forces: Sequence[Forces], names: Sequence[str], majority: int, limit: int, name: str | None
 ) -> Plan[list[AuditRecord]]:
     """The records of all nodes that answer, each once."""
-    said: list[Any] = yield _fan([each.audit_step(limit if name is None else None) for each in forces])
+    said: list[Any] = yield ask_all([each.audit_step(limit if name is None else None) for each in forces])
     told: list[list[AuditRecord]] = [each for each in said if isinstance(each, list)]
     if len(told) < majority:
-        refused = [each for each in said if isinstance(each, ServerSaid)]
-        if len(refused) >= majority:
-            raise refused[0]
-        nodes = {
-            node: "answered" if isinstance(each, list) else say(each) for node, each in zip(names, said, strict=True)
-        }
-        raise NoQuorum(nodes, majority, answered=False)
+        raise too_few(names, said, majority, lambda each: isinstance(each, list), "answered")
     best: dict[str, AuditRecord] = {}
     for record in (record for records in told for record in records):
         if record.id not in best or record.fence > best[record.id].fence:
@@ -170,12 +157,3 @@ def audit_quorum(
 
 def _chosen(found: list[AuditRecord], limit: int, name: str | None) -> list[AuditRecord]:
     return [record for record in found if name is None or record.name == name][:limit]
-
-
-def _fan(steps: Sequence[Step | None]) -> Fan:
-    asked = [at for at, step in enumerate(steps) if step is not None]
-
-    def certain(answers: list[Any]) -> bool:
-        return all(answers[at] is not None for at in asked)
-
-    return Fan(steps, certain, list, max((step.patience for step in steps if step is not None), default=0.0))

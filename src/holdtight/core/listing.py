@@ -10,11 +10,11 @@ from collections.abc import Generator, Sequence
 from fnmatch import translate
 from typing import Any, Protocol
 
-from holdtight.base.plan import Batch, Fan, LinkDown, NoQuorum, Plan, ServerSaid, Step, Wish
+from holdtight.base.plan import Batch, Fan, LinkDown, Plan, ServerSaid, Step, Wish
 from holdtight.base.values import LockInfo, Owner
 from holdtight.core.inspect import Records, named, owners_in, records_of
 from holdtight.core.inspect_quorum import judge, records_on
-from holdtight.core.quorum import say
+from holdtight.core.nodes import ask_all, too_few
 
 __all__ = ["Listing", "QuorumListing", "literal_prefix"]
 
@@ -187,22 +187,10 @@ class QuorumListing(BaseListing):
             self._cursors[at] = None if cursor == FIRST else cursor
             names += found
         if len(self._nodes) - len(self._failed) < self._majority:
-            refused = [each for each in self._failed.values() if isinstance(each, ServerSaid)]
-            if len(refused) >= self._majority:
-                raise refused[0]
-            nodes = {
-                node: say(self._failed[at]) if at in self._failed else "answered" for at, node in enumerate(self._nodes)
-            }
-            raise NoQuorum(nodes, self._majority, answered=False)
+            failed = [self._failed.get(at) for at in range(len(self._nodes))]
+            raise too_few(self._nodes, failed, self._majority, lambda each: each is None, "answered")
         self.done = not any(self._cursors)
         return names
 
     def _fan(self, steps: "Step | list[Step | None]") -> Fan:
-        each = steps if isinstance(steps, list) else [steps] * len(self._nodes)
-        asked = [at for at, step in enumerate(each) if step is not None]
-        patience = max((step.patience for step in each if step is not None), default=0.0)
-
-        def certain(answers: list[Any]) -> bool:
-            return all(answers[at] is not None for at in asked)
-
-        return Fan(each, certain, list, patience)
+        return ask_all(steps if isinstance(steps, list) else [steps] * len(self._nodes))

@@ -98,6 +98,7 @@ def _dropped(
         connected = connected or place.client.lead is not None
         place.spare = _no_link  # the keeper may still use the place, but not the client's connections
         place.runtime.keeper.forget(place, dropped=True)
+        place.leave()
     if connected and advice and epoch == process.current.epoch:
         _warn(f"{name} was dropped without being closed: {advice}, or share one client in the whole process", origin)
 

@@ -172,7 +172,7 @@ class Tenure:
     @property
     def nodes(self) -> tuple[str, ...]:
         """The servers that hold it."""
-        return (self.place.display,)
+        return (self.place.server,)
 
     @property
     def kind(self) -> Kind:

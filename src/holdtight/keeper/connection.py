@@ -25,6 +25,7 @@ from holdtight.base.process import start_thread
 from holdtight.base.values import Owner
 from holdtight.errors import quotable
 from holdtight.keeper.charges import SILENCE, AlarmRequest, RecordRequest
+from holdtight.keeper.schedule import Limits
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.client import RECORD_SECONDS
 from holdtight.stores.redis.client_records import record_request, removal_request
@@ -57,8 +58,7 @@ class KeeperConnection:
         self.waiting: deque[tuple[Charge, float]] = deque()
         """Charges to send, each with its due time."""
         self._sent: deque[tuple[Charge, float, bytes]] = deque()
-        self._limits: deque[list[float]] = deque()
-        """For each batch in flight: unanswered requests, when to give up, and the time allowed after a reply."""
+        self._limits = Limits()
         self._outgoing = b""
         self._writing = False
         self._connect_at = 0.0
@@ -68,6 +68,8 @@ class KeeperConnection:
         self._idle_ticks = 0
         self._recorded = False
         self._retired = False
+        self._broken = False
+        """The last connection failed: once there is another, all leases are renewed at once."""
 
     @property
     def fd(self) -> int:
@@ -83,10 +85,6 @@ class KeeperConnection:
             each[0].alive and not isinstance(each[0], RecordRequest) for each in self._sent
         )
 
-    @property
-    def _give_up_at(self) -> float:
-        return min(until for _, until, _ in self._limits) if self._limits else float("inf")
-
     def enqueue(self, pair: "tuple[Charge, float]") -> None:
         """Appends a charge and its due time."""
         self.waiting.append(pair)
@@ -94,6 +92,10 @@ class KeeperConnection:
     def enqueue_first(self, charge: "Charge", now: float) -> None:
         """Puts a charge first, with the due time of the one behind it: otherwise late charges would be sent slower."""
         self.waiting.appendleft((charge, self.waiting[0][1] if self.waiting else now))
+
+    def begin_anew(self) -> None:
+        """Connects without further pause, if it has to."""
+        self._failures, self._connect_at = 0, 0.0
 
     def warm_up(self, now: float) -> None:
         """Connects before the first charge is due, because its time is short; takes an idle connection if there is one.
@@ -113,12 +115,12 @@ class KeeperConnection:
 
     def advance(self, now: float) -> float:
         """Does all that needs no waiting. Returns the latest moment for the next call."""
-        if self._sent and now >= self._give_up_at:
+        if self._sent and now >= self._limits.end:
             self.ready(now)  # perhaps this thread did not get to run, and the reply is there
-            if self._sent and now >= self._give_up_at:
+            if self._sent and now >= self._limits.end:
                 self._fail("it did not answer in time", now)
-        if not self.waiting:
-            return self._give_up_at
+        if not self.waiting and not self._is_missed():
+            return self._limits.end
         if self._link is None:
             if not self._connecting and now < self._connect_at:
                 return self._connect_at
@@ -136,8 +138,12 @@ class KeeperConnection:
         if times > 1:
             self.ready(self._keeper.clock())  # replies came while others had the GIL: this saves a poll
         if self._sent:
-            return self._give_up_at
+            return self._limits.end
         return now if self.waiting else float("inf")
+
+    def _is_missed(self) -> bool:
+        """The connection failed, and leases are kept here: connect again, to ask about them at once."""
+        return self._broken and self._link is None and next(self._keeper.charges(self.place), None) is not None
 
     def _send_batch(self, size: int, now: float, *, late: bool) -> None:
         batch: list[tuple[Charge, float, bytes]] = []
@@ -165,8 +171,7 @@ class KeeperConnection:
 
     def _ask(self, batch: "list[tuple[Charge, float, bytes]]", patience: float, now: float) -> None:
         self._sent += batch
-        limit = [len(batch), float("inf"), max(SHORTEST_SILENCE, patience)]
-        self._limits.append(limit)
+        limit = self._limits.begin(len(batch), max(SHORTEST_SILENCE, patience))
         self._outgoing += b"".join([request for _, _, request in batch])
         self._flush(now)
         # Read the clock again: other threads may have had the GIL while the batch was sent.
@@ -197,7 +202,7 @@ class KeeperConnection:
             self._fail(str(down), now)
             return
         unknown_scripts: list[tuple[Charge, float, bytes]] = []
-        answered = 0
+        answered, deserted = 0, False
         for reply in replies:
             if reply.__class__ is _Push:
                 if reply[0] == b"message" and reply[2][:1] == b"k":
@@ -213,6 +218,8 @@ class KeeperConnection:
             if reply.__class__ is not int and isinstance(reply, _Error) and is_unknown(reply):
                 unknown_scripts.append((charge, now, with_script_body(request)))
                 continue
+            if reply.__class__ is _Error:
+                deserted = self.place.doubt(str(reply)) or deserted
             try:
                 well = charge.answered(reply, sent)
             except Exception as error:
@@ -221,20 +228,11 @@ class KeeperConnection:
                 self._keeper.settled(charge, well=well, sent=sent, now=now)
         if answered:
             self._failures = 0
-            self._tick_off(answered, now)
+            self._limits.answered(answered, now)
         if unknown_scripts:
             self._ask(unknown_scripts, SILENCE, now)
-
-    def _tick_off(self, answered: int, now: float) -> None:
-        while answered:
-            first = self._limits[0]
-            done = min(answered, int(first[0]))
-            answered -= done
-            first[0] -= done
-            if first[0]:
-                first[1] = now + first[2]  # a large batch takes a while, and the server is working on it
-            else:
-                self._limits.popleft()
+        if deserted:
+            self._fail("it is the master no more", now)
 
     def _pump(self) -> list[Any]:
         return [] if self._link is None else self._link.pump()
@@ -247,6 +245,7 @@ class KeeperConnection:
         self._limits.clear()
         self.waiting.clear()
         self._outgoing = b""
+        self._broken = True
         self._failures += 1
         self._connect_at = now + (0.0 if self._failures == 1 else _RECONNECT.pause(self._failures - 1))
         for charge in under_way:
@@ -302,6 +301,9 @@ class KeeperConnection:
             self.place.keeps(link)
             self._keeper.register(self.fd, writing=False)
             self._heed(link)
+            if self._broken:
+                self._broken = False
+                self._keeper.hurry(self.place)
 
     # The alarm, which rings when an operator has released one of the client's grants by force.
 

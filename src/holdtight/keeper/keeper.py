@@ -27,21 +27,20 @@ from holdtight.base import process
 from holdtight.base.callbacks import report, tell
 from holdtight.base.clock import Clock, boottime
 from holdtight.base.runtime import Runtime
+from holdtight.base.wake_pipe import WakePipe
 from holdtight.keeper.connection import KeeperConnection
 from holdtight.keeper.schedule import Backlog, Charge, Lane
-from holdtight.keeper.wake_pipe import WakePipe
+from holdtight.keeper.settling import RETRY_SHARE, SHORTEST_RETRY, Settling
 from holdtight.stores.boundary import Place
 
 __all__ = ["Charge", "Keeper", "keeper", "runtime"]
 
 RECORD_TICK = 2.5
 THREAD_NAME = "holdtight-keeper"
-RETRY_SHARE = 8
 SOON = 0.2
 SLICE = 25
 GLANCE = 3.0
 """Longer than a server has to answer, so that most checks find no charge still away."""
-SHORTEST_RETRY = 0.01
 _FAILED = "a charge of the keeper's failed: %r"
 LONGEST_SLEEP = 3600.0
 """A poll cannot wait much longer than three weeks, and a lease may last longer."""
@@ -49,7 +48,7 @@ SHORT_INTERVAL = 1.0
 """Below it there is no time to connect when the first renewal is due: other threads may hold the GIL."""
 
 
-class Keeper:
+class Keeper(Settling):
     def __init__(self, clock: Clock = boottime) -> None:
         self.clock, self.backlog = clock, Backlog()
         self._lanes: dict[float, Lane] = {}
@@ -61,6 +60,7 @@ class Keeper:
         """Functions to call, and charges whose deadline to check."""
         self._count = itertools.count()
         self._away: set[Charge] = set()
+        self._paused: set[Charge] = set()
         self._watched: set[Charge] = set()
         """Charges that have their own entry on the agenda."""
         self._connections: dict[Place, KeeperConnection] = {}
@@ -364,19 +364,6 @@ class Keeper:
     def unregister(self, fd: int) -> None:
         with suppress(KeyError):
             self._poller.unregister(fd)
-
-    def settled(self, charge: Charge, *, well: bool, sent: float, now: float) -> None:
-        """A charge was answered, or failed: schedules it for its next due time."""
-        if well or not charge.alive:
-            self._away.discard(charge)
-            if charge.alive:
-                self.add(charge, sent)  # not `now`: the ttl has been running since `sent`
-        elif charge.deadline > now:
-            pause = max(SHORTEST_RETRY, min(1.0, charge.interval / RETRY_SHARE))
-            self._later(min(now + pause, charge.deadline), lambda when: self._again(charge, when))
-
-    def _again(self, charge: Charge, now: float) -> None:
-        self._dispatch([(charge, now)], now)
 
 
 runtime = Runtime(boottime, Keeper(), tell)

@@ -1,12 +1,12 @@
 """Charges, which the keeper keeps, and lanes, in which charges of equal interval wait in order."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import Any, Protocol
 
 from holdtight.base import process
 from holdtight.stores.boundary import Place
 
-__all__ = ["Backlog", "Charge", "Lane"]
+__all__ = ["Backlog", "Charge", "Lane", "Limits"]
 
 SHARES = 20
 GRACE = 3
@@ -79,3 +79,36 @@ class Lane:
         self.slack = interval / 10
         self.charges: OrderedDict[Charge, float] = OrderedDict()
         self.armed = False
+
+
+class Limits:
+    """The time limits of the batches in flight on a connection, each independent of later batches."""
+
+    def __init__(self) -> None:
+        self._batches: deque[list[float]] = deque()
+        """For each: unanswered requests, when to give up, and the time allowed after a reply."""
+
+    @property
+    def end(self) -> float:
+        """When to give up."""
+        return min(until for _, until, _ in self._batches) if self._batches else float("inf")
+
+    def begin(self, count: int, patience: float) -> list[float]:
+        """A batch is about to be sent; the caller sets the second value afterwards."""
+        limit = [count, float("inf"), patience]
+        self._batches.append(limit)
+        return limit
+
+    def answered(self, count: int, now: float) -> None:
+        while count:
+            first = self._batches[0]
+            done = min(count, int(first[0]))
+            count -= done
+            first[0] -= done
+            if first[0]:
+                first[1] = now + first[2]  # a large batch takes a while, and the server is working on it
+            else:
+                self._batches.popleft()
+
+    def clear(self) -> None:
+        self._batches.clear()

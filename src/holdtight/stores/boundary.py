@@ -3,7 +3,8 @@
 Above it: claims, owners, grants, fences, verdicts, holders. Below it: bytes, keys, scripts, replies, connections.
 
 - A `Place` is the server that keeps a client's locks; it opens links to it. `stores/opening.py` makes the place that a
-  target asks for: a server behind a network or a socket (`stores/redis/single.py`), the nodes of a quorum
+  target asks for: a server behind a network or a socket (`stores/redis/single.py`), the master that Sentinel names
+  (`stores/redis/sentinel.py`), the nodes of a quorum
   (`stores/redis/quorum_place.py`), or a store in this process (`stores/memory/place.py`).
 - A `Store` prepares claims; a `Prepared` claim makes requests as Steps and reads their replies.
 - A `Link` is one connection.
@@ -12,21 +13,46 @@ The layers above treat all places alike, with two exceptions. A place that answe
 and has nothing to poll. A place's `topology` chooses the modules that acquire and release there.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 from holdtight.base.clock import Drift
 from holdtight.base.plan import Bell, LinkDown, ServerSaid, Step
-from holdtight.base.values import Claim, Denied, LossReason, Outcome, Owner, Verdict
+from holdtight.base.values import Claim, Denied, Kind, LossReason, Outcome, Owner, Verdict
 from holdtight.errors import LockError, Unavailable
 from holdtight.stores.client import Client
 
 if TYPE_CHECKING:
     from holdtight.base.runtime import Runtime
 
-__all__ = ["Link", "Place", "Prepared", "Shape", "Store", "Topology"]
+__all__ = [
+    "Around",
+    "Link",
+    "Pausing",
+    "Place",
+    "Prepared",
+    "ReplicaSeen",
+    "SentinelSeen",
+    "SessionEntry",
+    "Shape",
+    "Store",
+    "Topology",
+]
 
 Topology = Literal["server", "quorum"]
+
+
+class SessionEntry(NamedTuple):
+    """What an owner in a session of the lock service asked for (`state` "w"), holds ("h"), or has lost, and why ("e"
+    expired, "t" taken, "f" forced)."""
+
+    owner: Owner
+    state: str
+    kind: Kind
+    n: int
+    fence: int
+    name: str
 
 
 class Prepared(Protocol):
@@ -168,6 +194,41 @@ class Link(Protocol):
         ...
 
 
+class SentinelSeen(NamedTuple):
+    """A Sentinel, as `doctor` sees it; `cause` says why it could not be asked. `sentinels` counts those it knows, and
+    itself."""
+
+    endpoint: str
+    cause: str
+    master: tuple[str, int] | None
+    down_after: float
+    sentinels: int
+    replicas: tuple[tuple[str, int], ...]
+
+
+class ReplicaSeen(NamedTuple):
+    """A replica, as `doctor` sees it: its INFO, and its clock less ours."""
+
+    server: str
+    cause: str
+    info: dict[str, str]
+    offset: float
+
+
+class Around(Protocol):
+    """What is seen around a server, once `done`."""
+
+    done: bool
+    sentinels: list[SentinelSeen]
+    replicas: list[ReplicaSeen]
+
+
+class Pausing(Protocol):
+    def nudge(self) -> None:
+        """Ends all pauses. Called in any thread."""
+        ...
+
+
 class Place:
     """One server as one client of this process uses it, and the clock that applies there."""
 
@@ -192,6 +253,12 @@ class Place:
         """Returns an idle link, if there is one; the caller may keep it."""
         self.up: bool | None = None
         """Whether the last connection could be made; None before the first."""
+        self.trouble = ""
+        """Why the last connection could not be made, if it could not."""
+        self.pausing: weakref.WeakSet[Pausing] = weakref.WeakSet()
+        """The transports of this client: their callers may pause before they try again."""
+        self.tell_failover: Callable[[str, str], None] = lambda server, by: None
+        """Called with the server that has been replaced, and the one that replaces it."""
         self.tell_node: Callable[[str, str | None], None] = lambda node, cause: None
         """Called with `display` when the server goes down, with the cause, and when it is up again (None)."""
         self.handed_on: dict[str, Any] = {}
@@ -221,12 +288,14 @@ class Place:
     def made(self) -> None:
         """A connection was made."""
         before, self.up = self.up, True
+        self.trouble = ""
         if before is False:
             self.tell_node(self.display, None)
 
     def not_made(self, cause: str) -> None:
         """A connection could not be made."""
         before, self.up = self.up, False
+        self.trouble = cause
         if before is not False:
             self.tell_node(self.display, cause)
 
@@ -238,6 +307,27 @@ class Place:
         return Forcing(self.client)
 
     @property
+    def acting(self) -> Any:
+        """Requests for owners from outside, which name the fence or the connection that they mean."""
+        from holdtight.stores.redis.acting import Acting
+
+        return Acting(self.store)
+
+    @property
+    def sessions(self) -> Any:
+        """Requests about the sessions of the lock service."""
+        from holdtight.stores.redis.sessions import Sessions
+
+        return Sessions(self.client.namespace)
+
+    @property
+    def history(self) -> Any:
+        """Requests about the history of the lock service."""
+        from holdtight.stores.redis.history import History
+
+        return History(self.client.namespace)
+
+    @property
     def examining(self) -> Any:
         """The requests behind `doctor`; None for a place that has nothing to be examined."""
         if self.at_once:
@@ -245,6 +335,40 @@ class Place:
         from holdtight.stores.redis.examining import Examining
 
         return Examining(self.client)
+
+    def records(self, name: str, occurrence: str) -> Any:
+        """Requests about the records of a job: see recipes/once.py."""
+        from holdtight.stores.redis.records import Records
+
+        return Records(self.client, name, occurrence)
+
+    def proclaim_step(self, name: str, owner: Owner, label: str) -> Step:
+        """Changes the label of a grant."""
+        from holdtight.stores.redis.proclaiming import proclaim_step
+
+        return proclaim_step(self.client, name, owner, label, self.clock())
+
+    def flight_values(self, name: str) -> Any:
+        """Requests about what a flight has computed: see recipes/flights.py."""
+        from holdtight.stores.redis.flights import FlightValues
+
+        return FlightValues(self.client, name)
+
+    @property
+    def server(self) -> str:
+        """The server that has the locks at this moment, as `display` shows it."""
+        return self.display
+
+    def doubt(self, said: str) -> bool:
+        """A server answered with an error. True if its connection must be closed."""
+        return False
+
+    def leave(self) -> None:
+        """The client is closed, or was dropped. Leases that it still has are kept."""
+
+    def look_around(self) -> "Around | None":
+        """Begins to look at the servers around this one, in other threads; None if there are none to look at."""
+        return None
 
     def keeps(self, link: Link) -> None:
         """Called when the keeper starts to send its requests on this link."""

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from holdtight.config.targets import Memory, Quorum
+from holdtight.config.targets import Memory, Quorum, Sentinel
 from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
 from holdtight.stores.redis.script import SCRIPTS
@@ -35,6 +35,10 @@ def _place(settings: "Settings", client: Client, runtime: "Runtime") -> Place:
         from holdtight.stores.memory.place import MemoryPlace
 
         place = MemoryPlace(settings.target, client, runtime)
+    elif isinstance(settings.target, Sentinel):
+        from holdtight.stores.redis.sentinel import SentinelPlace
+
+        place = SentinelPlace(settings.target, client, runtime, settings.tls)
     else:
         from holdtight.stores.redis.single import RedisPlace
 

@@ -8,6 +8,7 @@ __all__ = [
     "HEARTBEAT_MS",
     "LONGEST_PATIENCE",
     "MARKER_SLACK_MS",
+    "SPOIL_MS",
     "SWEEP",
     "TAIL_MS",
     "marker_for",
@@ -30,6 +31,8 @@ AUDIT_MS = 90 * 24 * 3600 * 1000
 """How long the audit records stay after the last one."""
 LONGEST_PATIENCE = 2.0
 """The longest wait for any reply, in seconds."""
+SPOIL_MS = 8 * 24 * 3600 * 1000
+"""How long a flight that was invalidated in the air is remembered: no older flight may store its value."""
 MARKER_SLACK_MS = 50
 """Another thread may update our estimate of the server's time between two reads of it."""
 

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.base.identity import Identity, running_loop
 from holdtight.base.runtime import Runtime
-from holdtight.clients.cohort import CLOSED, LEAD, CohortPart, Member, Turn, key_of
+from holdtight.clients.cohort import CohortPart
+from holdtight.clients.cohort_line import CLOSED, LEAD, Member, Turn, key_of
 from holdtight.clients.terms import LockTerms
 from holdtight.grants.tenure import Tenure
 from holdtight.sync.lease import Lease

@@ -16,6 +16,7 @@ from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
 from holdtight.sync.backend import backend_of
 from holdtight.sync.driver import Driver
+from holdtight.sync.jobs import Jobs
 from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
@@ -37,13 +38,14 @@ __all__ = ["Locks"]
 R = TypeVar("R")
 
 
-class Locks(BaseLocks[Lock], BlockingOnly):
+class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
     """A client for blocking code: locks on one server or a quorum. Safe to share between threads; survives fork. Make
     one and keep it: `close()` it at the end, or use it as a context manager.
 
     Options:
-        target: where the locks are: a URL, a client object of redis-py or valkey-py whose settings are read, or a list
-            of either, which is a quorum. Default: $HOLDTIGHT_URL, then $REDIS_URL.
+        target: where the locks are: a URL (of one server, or `redis+sentinel://`), a client object of redis-py or
+            valkey-py whose settings are read, or a list of either, which is a quorum.
+            Default: $HOLDTIGHT_URL, then $REDIS_URL.
         namespace: the prefix of every key. Clients exclude each other within one namespace only. Default "ht".
         ttl: how long the server keeps a lock whose holder has died. A live holder renews it every third of that time.
             100 ms to 7 days. Default 30 s.
@@ -65,7 +67,8 @@ class Locks(BaseLocks[Lock], BlockingOnly):
         tls: an `ssl.SSLContext` for connections to the server, in place of the TLS settings of the URL. Default None.
         credentials: a password, (user, password), or a callable that gives either and is called at every connect.
             Default None: those of the URL.
-        sentinel_credentials: not built yet; raises NotSupported.
+        sentinel_credentials: the same for the Sentinels of a `redis+sentinel://` target, which have users of their own.
+            Default None: no login.
         max_ttl: of a quorum: the longest ttl that its clients may ask for. A node that restarts keeps out of votes for
             that long. All clients of a quorum must agree. Default 2 minutes.
         restart_guard: of a quorum: whether a node that restarts keeps out of votes for `max_ttl`. Default True.

@@ -21,9 +21,9 @@ from holdtight.base import process
 from holdtight.base.breaker import Breaker
 from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.base.values import Owner
+from holdtight.base.wake_pipe import WakePipe
 from holdtight.errors import quotable
 from holdtight.keeper.charges import DeferredUndo
-from holdtight.keeper.wake_pipe import WakePipe
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.link import Link as SocketLink
 from holdtight.stores.redis.link import bell_for

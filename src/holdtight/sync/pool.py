@@ -46,6 +46,7 @@ class Transport:
         """Held while waking links: a link closed meanwhile could wake a new user of its file descriptor."""
         if self.unlimited:
             place.spare = partial(_spare, self.idle)  # not of self: a dropped client is collected at once
+        place.pausing.add(self)
         process.tell_of_fork(self)
 
     def take(self, timeout: float, *, beyond: bool = False) -> Link:
@@ -145,12 +146,16 @@ class Transport:
         reply = call(request, patience)
         if isinstance(reply, hiredis.ReplyError):
             if not is_unknown(reply):
-                raise ServerSaid(str(reply))
+                raise self._said(reply)
             sent = self.place.clock()
             reply = call(with_script_body(request), patience)
             if isinstance(reply, hiredis.ReplyError):
-                raise ServerSaid(str(reply))
+                raise self._said(reply)
         return step.read(reply, sent)
+
+    def _said(self, reply: Exception) -> LinkDown | ServerSaid:
+        said = str(reply)
+        return LinkDown(said, sent=False) if self.place.doubt(said) else ServerSaid(said)
 
     def perform_all(self, link: Link, steps: Sequence[Step]) -> list[Any]:
         """One round trip for all steps. An error reply is a ServerSaid in the result."""
@@ -190,6 +195,11 @@ class Transport:
                 self._closing.wait(max(0.0, seconds))
         if self.closed:
             raise client_closed()
+
+    def nudge(self) -> None:
+        """Ends all pauses: what their callers wait for may be there."""
+        with self._closing:
+            self._closing.notify_all()
 
     def close(self) -> None:
         self.closed = True

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import pickle
+import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -184,6 +185,21 @@ def concurrent_modification(stage: Stage) -> None:
 
     stage.run(stage.open(ttl=3), pack=pack)
     assert stage.names["shelf"].units == 100
+
+
+def wrong_transaction(stage: Stage) -> None:
+    conn = stage.keep(closing(sqlite3.connect(":memory:")))
+    conn.execute("CREATE TABLE visits (number INTEGER)")
+    conn.execute("CREATE TABLE stock (sku INTEGER, units INTEGER)")
+    stage.run(conn=conn)
+
+
+def job_skipped(stage: Stage) -> None:
+    stage.run()
+
+
+def flight_failed(stage: Stage) -> None:
+    stage.run()
 
 
 def not_supported(stage: Stage) -> None:

@@ -58,16 +58,20 @@ class Name(State):
         wish = Entry(who, ttl, inbox, label, self.now, 0, mode=mode, n=n, permits=permits)
         return self._ask(wish, limit, not_after)
 
-    def release(self, who: bytes) -> Reply:
+    def release(self, who: bytes, fence: int = 0) -> Reply:
         if not self.main or not (self.main.held_by(who) or (self.shared and who in self.holders)):
-            return self.not_ours(who, self.main.owner if self.main else None)
+            return self.not_ours(who, self.main.owner if self.main else None, fence)
+        if self.is_another(who, fence):
+            return self.not_ours(who, None, fence)
         self.line.leave(who)
         return self._pass_on(who, self.main, looks=True)
 
-    def renew(self, who: bytes, *, ttl: int, not_after: int, marker: int = 0, ordinal: int = 0) -> Reply:
+    def renew(
+        self, who: bytes, *, ttl: int, not_after: int, marker: int = 0, ordinal: int = 0, fence: int = 0
+    ) -> Reply:
         """With an ordinal the time left is set, and may shrink: the ordinal proves that no newer request arrived."""
-        if not self.main or not self._has(who, self.main.mode):
-            return self.not_ours(who, self.main.owner if self.main and not self.main.held_by(who) else None)
+        if not self.main or not self._has(who, self.main.mode) or self.is_another(who, fence):
+            return self.not_ours(who, self.main.owner if self.main and not self.main.held_by(who) else None, fence)
         if self.now_us > not_after:
             return [-1, self.now]
         if self.is_marked(who) and self.ordinals.get(who, -1) >= ordinal:
@@ -87,7 +91,11 @@ class Name(State):
             self._ring(inbox, b"g" + who)
         return 1
 
-    def withdraw(self, who: bytes, marker: int) -> Reply:
+    def withdraw(self, who: bytes, marker: int, inbox: bytes | None = None) -> Reply:
+        """With an inbox: does nothing unless the owner waits by way of it; `*` stands for any."""
+        entry = self.line.get(who)
+        if inbox is not None and (entry is None or (inbox != b"*" and (not inbox or entry.inbox != inbox))):
+            return 1
         self.line.leave(who)
         if marker > self.now:
             self.mark(who, marker)
@@ -113,25 +121,26 @@ class Name(State):
             return self._not_there(self.main.owner, old, who)
         return [1, b"%d" % self.main.fence, self.now, b""]
 
-    def _not_there(self, holder: bytes | None, *owners: bytes) -> Reply:
-        found = max((self.not_ours(who, holder) for who in owners), key=len)
+    def _not_there(self, holder: bytes | None, *owners: bytes, fence: int = 0) -> Reply:
+        found = max((self.not_ours(who, holder, fence) for who in owners), key=len)
         return [0, self.now, *found[1:]]
 
-    def downgrade(self, who: bytes, *, ttl: int, label: bytes, not_after: int, **marker: int) -> Reply:
+    def downgrade(self, who: bytes, *, ttl: int, label: bytes, not_after: int, fence: int = 0, **marker: int) -> Reply:
         """Turns the exclusive holder into a reader; readers at the head of the queue are admitted too."""
         if self.now_us > not_after:
             return [-1, self.now]
-        if self._has(who, "r"):
+        held = self.holders.alive(who, self.now) if self._has(who, "r") else None
+        if held and held.fence > fence:
             return self._confirm(who, ttl)
-        if self.holder != who:
-            return self._not_there(self.holder, who)
+        if self.holder != who or self.is_another(who, fence):
+            return self._not_there(self.holder if self.holder != who else None, who, fence=fence)
         self.line.leave(who)
         self._grant(Entry(who, ttl, b"", label, self.now, 0, mode="r"), ttl)
-        fence = b"%d" % self.last
+        granted = b"%d" % self.last
         if marker.get("marker"):
             self.mark(who, **marker)
         self._hand_on()
-        return [1, fence, self.now, b""]
+        return [1, granted, self.now, b""]
 
     def force(self, id_: bytes, owners: dict[bytes, bytes]) -> Reply:
         """Takes the grants of these owners away, and hands the name on. `owners` maps each to its client's alarm."""
@@ -189,7 +198,7 @@ class Name(State):
         if self._has(who, wish.mode):
             return self._confirm(who, wish.ttl)
         self._refuse_another_kind(wish.mode)
-        self._look_again(who)
+        self.look_again(who)
         more = False
         if not self.holder:
             expired = self._clear_away()
@@ -204,7 +213,7 @@ class Name(State):
         entry = self.line.get(who)
         if entry is None:
             if len(self.line) >= limit:
-                self._sweep_some()
+                self.sweep_some()
             if len(self.line) >= limit:
                 return [-2, self.now, len(self.line)]
             self.line.join(wish, behind=self.looked)
@@ -382,18 +391,3 @@ class Name(State):
         if inbox in self.listening:
             self.bells.append((inbox, message))
         return not inbox or inbox in self.listening
-
-    def _look_again(self, who: bytes) -> None:
-        """A waiter that attempts again is no longer passed over."""
-        entry = self.line.get(who)
-        if entry and entry.passed_over:
-            entry.passed_over = False
-            self.looked = 0
-
-    def _sweep_some(self) -> None:
-        """Drops dead waiters from a full queue; from another part of a long queue each time."""
-        surplus = len(self.line) - self.sweep
-        start = self.now % (surplus + 1) if surplus > 0 else 0
-        for entry in self.line.some(start, self.sweep):
-            if not self.is_alive(entry):
-                self.line.leave(entry.owner)

@@ -44,6 +44,9 @@ class Holders:
     def __contains__(self, who: bytes) -> bool:
         return who in self._by_owner
 
+    def get(self, who: bytes) -> Holder | None:
+        return self._by_owner.get(who)
+
     def alive(self, who: bytes, now: int) -> Holder | None:
         holder = self._by_owner.get(who)
         return holder if holder and holder.expiry > now else None

@@ -22,6 +22,7 @@ import hiredis
 
 from holdtight.base.plan import ServerSaid
 from holdtight.stores.memory.engine import Name
+from holdtight.stores.memory.shelf import Shelf
 from holdtight.stores.memory.verbs import VERBS, Verb, attempt_cohort, take_all, value_of
 from holdtight.stores.redis import forcing, script, wait_records
 from holdtight.stores.times import AUDIT_MS
@@ -54,10 +55,10 @@ class Server:
         self._lock = threading.RLock()
         self._under_way: set[bytes] = set()
         self._names: dict[bytes, Name] = {}
-        self._plain: dict[bytes, tuple[bytes, int | None]] = {}
-        """Value and expiry (ms)."""
+        self._plain = Shelf()
         self._streams: dict[bytes, deque[tuple[bytes, list[bytes]]]] = {}
         """Audit records, newest first; they stay as long as the store."""
+        self._hashes: Any = None
         self._round: deque[bytes] = deque()
         self._tidying = False
         self._ears: dict[bytes, Hear] = {}
@@ -123,10 +124,19 @@ class Server:
         if which in _RETRACT:
             value = self._get(keys[0], now_us // 1000)
             return int(value is not None and value.startswith(args[0]) and self._drop(keys[0], now_us // 1000))
+        from holdtight.stores.memory.jobs import job_verb  # asked for rarely: by jobs, and by locks with cohort=True
+
+        job = job_verb(which)
+        if job is not None:
+            return self._run_job(job, keys, args, now_us)
         from holdtight.stores.redis.cohort import COHORT  # loaded by then, with the lock object that asks
 
         if which in (COHORT.sha.encode(), COHORT.body):
             return self._run(attempt_cohort, keys[0], args, now_us, bells)
+        from holdtight.stores.memory.sessions import SCRIPTS  # so are these
+
+        if which in SCRIPTS:
+            return SCRIPTS[which](self._sessions, keys[0], now_us // 1000, *args)
         return Error("NOSCRIPT No matching script.")
 
     def _name(self, key: bytes, now_us: int) -> Name:
@@ -161,6 +171,18 @@ class Server:
                 bells += name.bells
                 name.bells = []
 
+    def _run_job(self, job: Any, keys: list[bytes], args: list[bytes], now_us: int) -> Any:
+        """`job` gets the lock and the values that are stored beside it."""
+        main = keys[0][: keys[0].index(b"}") + 1]
+
+        def run(name: Name) -> Any:
+            return job(name, self._plain, keys, *args)
+
+        try:
+            return self._run(run, main, [], now_us, [])
+        finally:
+            self._note_new()
+
     def _force(self, keys: list[bytes], args: list[bytes], now_us: int, bells: list[tuple[bytes, bytes]]) -> Any:
         """As force.lua; a memory store is never a node of a quorum."""
         id_, not_after, _, _, _, about, *parts = args
@@ -181,23 +203,51 @@ class Server:
             stream.appendleft((b"%d-0" % (now_us // 1000), [*record, b"holders", holders, b"about", about]))
         return reply
 
+    @property
+    def _sessions(self) -> Any:
+        if self._hashes is None:
+            from holdtight.stores.memory.sessions import Hashes  # for the lock service only
+
+            self._hashes = Hashes()
+        return self._hashes
+
     def _plainly(self, argv: list[bytes], now_us: int) -> Any:
         now = now_us // 1000
         match argv:
+            case [b"HGETALL", key]:
+                return self._sessions.flat(key, now)
+            case [b"HDEL", key, *fields]:
+                return self._sessions.remove(key, fields, now)
+            case [b"PEXPIRE", key, time]:
+                value = self._get(key, now)
+                if value is not None:
+                    self._put(key, value, now + int(time))
+                return int(value is not None)
+            case [b"SCAN", _, b"MATCH", pattern, *_, b"hash"]:
+                return [b"0", self._sessions.matching(pattern, now)]
             case [b"SET", key, value]:
                 self._put(key, value, None)
             case [b"SET", key, value, unit, time] if unit in _UNITS:
                 self._put(key, value, now + int(time) * _UNITS[unit])
-            case [b"GET", key]:
+            case [b"SET", key, value, b"NX", b"EX", time]:
+                if self._get(key, now) is not None:
+                    return None
+                self._put(key, value, now + int(time) * 1000)
+            case [b"GET", key] | [b"GETEX", key, b"EX", _]:
                 return self._get(key, now)
             case [b"MGET", *keys]:
                 return [self._get(key, now) or self._main(key) for key in keys]
+            case [b"PTTL", key]:
+                left = self._left(key, now_us)
+                return left if left != -2 else self._sessions.left(key, now)
             case [b"DEL", *keys]:
-                return sum(self._drop(key, now) for key in keys)
+                return sum(self._drop(key, now) or self._sessions.drop(key, now) for key in keys)
             case [b"SCAN", _, b"MATCH", pattern, *_]:
                 # Clients ask for what starts with a text and ends in "*}".
                 start = _unescaped(pattern.removesuffix(b"*}"))
                 return [b"0", [key for key, name in self._names.items() if name.main and key.startswith(start)]]
+            case [b"XADD" | b"XRANGE" | b"HINCRBY" | b"EXPIRE", *_]:
+                return self._sessions.more(argv, self._streams, now)
             case [b"XREVRANGE", key, b"+", b"-", b"COUNT", count]:
                 return [list(entry) for entry in self._streams.get(key, ())][: int(count)]
             case [b"TIME"]:
@@ -211,19 +261,27 @@ class Server:
     # Stored keys.
 
     def _put(self, key: bytes, value: bytes, until: int | None) -> None:
-        if key not in self._plain:
-            self._round.append(key)
-        self._plain[key] = value, until
+        self._plain.put(key, value, until)
+        self._note_new()
+
+    def _note_new(self) -> None:
+        """Every stored key takes its place in the round."""
+        self._round.extend(self._plain.added)
+        self._plain.added.clear()
 
     def _drop(self, key: bytes, now: int) -> bool:
-        if self._get(key, now) is None:
-            return False
-        self._plain[key] = b"", 0  # expired; `_tidy` removes it, and its place in the round
-        return True
+        return self._plain.drop(key, now)
 
     def _get(self, key: bytes, now: int) -> bytes | None:
-        value, until = self._plain.get(key, (None, None))
-        return value if until is None or now < until else None
+        return self._plain.get(key, now)
+
+    def _left(self, key: bytes, now_us: int) -> int:
+        """As PTTL answers it."""
+        name = self._names.get(key)
+        if name is None:
+            return self._plain.left(key, now_us // 1000)
+        name.set_clock(now_us)
+        return name.main.until - name.now if name.main else -2
 
     def _main(self, key: bytes) -> bytes | None:
         """The main value of a lock, for error messages that name the holder. Only reads: does not set the clock."""
@@ -241,7 +299,7 @@ class Server:
                     self._round.rotate(-1)
                 else:
                     self._names.pop(key, None)
-                    self._plain.pop(key, None)
+                    self._plain.forget(key)
                     self._round.popleft()
         finally:
             self._tidying = False
@@ -249,8 +307,7 @@ class Server:
     def _counts(self, key: bytes, now_us: int) -> bool:
         name = self._names.get(key)
         if name is None:
-            plain = self._plain.get(key)
-            return plain is not None and (plain[1] is None or now_us // 1000 < plain[1])
+            return self._plain.get(key, now_us // 1000) is not None
         if key in self._under_way:
             return True
         name.set_clock(now_us)
@@ -268,9 +325,10 @@ class Server:
         """Acts like a real server that lost its data; subscriptions stay."""
         with self._lock:
             self._names.clear()
-            self._plain.clear()
+            self._plain = Shelf()
             self._streams.clear()
             self._round.clear()
+            self._hashes = None
 
     def time_left(self) -> dict[bytes, int | None]:
         """Every key that a real server would have now, with its ms left."""
@@ -278,9 +336,7 @@ class Server:
             now_us = self._micros()
             now = now_us // 1000
             found: dict[bytes, int | None] = dict.fromkeys(self._streams, AUDIT_MS)
-            for key, (_, until) in self._plain.items():
-                if until is None or now < until:
-                    found[key] = None if until is None else until - now
+            found |= self._plain.time_left(now)
             for key, name in self._names.items():
                 name.set_clock(now_us)
                 if name.main:

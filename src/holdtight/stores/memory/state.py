@@ -135,10 +135,17 @@ class State:
     def live_markers(self) -> dict[bytes, int]:
         return {who: until for who, until in self.markers.items() if until >= self.now}
 
-    def not_ours(self, who: bytes, holder: bytes | None) -> list[Any]:
-        """The answer to an owner that does not hold the name."""
+    def not_ours(self, who: bytes, holder: bytes | None, fence: int = 0) -> list[Any]:
+        """The answer to an owner that does not hold the name. A forced grant with another fence is not mentioned."""
         forced = self.forced.get(who)
-        return [0, holder or b"", *([b"%016d" % forced.fence] if forced else [])]
+        return [0, holder or b"", *([b"%016d" % forced.fence] if forced and fence in (0, forced.fence) else [])]
+
+    def is_another(self, who: bytes, fence: int) -> bool:
+        """Whether the request names a fence, and this owner's grant has another one."""
+        if not fence:
+            return False
+        found = self.main if self.main and self.main.held_by(who) else self.holders.get(who)
+        return found is not None and found.fence != fence
 
     def inspect(self) -> tuple[bytes | None, int | None, bytes, int, list[Entry]]:
         """Exclusive holder, last fence, label, time left, and the live waiters; see `sharing` for shared holders."""
@@ -199,3 +206,18 @@ class State:
     def drop_lapsed_markers(self) -> None:
         self.markers = self.live_markers()
         self.ordinals = {who: ordinal for who, ordinal in self.ordinals.items() if who in self.markers}
+
+    def look_again(self, who: bytes) -> None:
+        """A waiter that attempts again is no longer passed over."""
+        entry = self.line.get(who)
+        if entry and entry.passed_over:
+            entry.passed_over = False
+            self.looked = 0
+
+    def sweep_some(self) -> None:
+        """Drops dead waiters from a full queue; from another part of a long queue each time."""
+        surplus = len(self.line) - self.sweep
+        start = self.now % (surplus + 1) if surplus > 0 else 0
+        for entry in self.line.some(start, self.sweep):
+            if not self.is_alive(entry):
+                self.line.leave(entry.owner)

@@ -66,16 +66,20 @@ def _share(
     return _short(name, reply)
 
 
-def _release(name: Name, owner: bytes, inbox: bytes = b"") -> Any:
-    return name.release(owner)
+def _release(name: Name, owner: bytes, inbox: bytes = b"", fence: bytes = b"0") -> Any:
+    return name.release(owner, int(fence))
 
 
-def _renew(name: Name, owner: bytes, ttl: bytes, px: bytes, not_after: bytes, marker: bytes = b"") -> Any:
-    return name.renew(owner, ttl=int(ttl), not_after=int(not_after), **_marker(marker))
+def _renew(
+    name: Name, owner: bytes, ttl: bytes, px: bytes, not_after: bytes, marker: bytes = b"", fence: bytes = b"0"
+) -> Any:
+    return name.renew(owner, ttl=int(ttl), not_after=int(not_after), fence=int(fence), **_marker(marker))
 
 
-def _withdraw(name: Name, owner: bytes, marker: bytes) -> Any:
-    reply = name.withdraw(owner, int(marker))
+def _withdraw(name: Name, owner: bytes, marker: bytes, inbox: bytes | None = None) -> Any:
+    reply = name.withdraw(owner, int(marker), inbox)
+    if inbox is not None:
+        return reply
     return name.not_ours(owner, None) if reply == 1 and owner in name.forced else reply
 
 
@@ -88,9 +92,17 @@ def _adopt(name: Name, old: bytes, owner: bytes, ttl: bytes, label: bytes, not_a
 
 
 def _downgrade(
-    name: Name, owner: bytes, ttl: bytes, px: bytes, label: bytes, not_after: bytes, marker: bytes = b""
+    name: Name,
+    owner: bytes,
+    ttl: bytes,
+    px: bytes,
+    label: bytes,
+    not_after: bytes,
+    marker: bytes = b"",
+    fence: bytes = b"0",
 ) -> Any:
-    return name.downgrade(owner, ttl=int(ttl), label=label, not_after=int(not_after), **_marker(marker))
+    terms = {"ttl": int(ttl), "not_after": int(not_after), "fence": int(fence)}
+    return name.downgrade(owner, label=label, **terms, **_marker(marker))
 
 
 def _marker(text: bytes) -> dict[str, int]:

@@ -27,6 +27,15 @@ FIELDS = {
     "FORCED_TO_OF": (30, 45),
     "FORCED_AT_OF": (46, 61),
     "FORCED_ID_OF": (62, 93),
+    # A value of single_flight.
+    "FRESH_OF": (4, 15),
+    "STALE_OF": (16, 27),
+    # The record of a run.
+    "RUN_STATE_OF": (3, 3),
+    "RUN_OWNER_OF": (4, 27),
+    "RUN_FENCE_OF": (28, 43),
+    "RUN_STARTED_OF": (44, 59),
+    "RUN_ENDED_OF": (60, 75),
 }
 """First and last character, counted from 1 as Lua does."""
 

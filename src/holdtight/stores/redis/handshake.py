@@ -8,7 +8,7 @@ so that no waiter is ever queued before it can be rung.
 import os
 import threading
 from collections.abc import Generator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import hiredis
 
@@ -91,12 +91,23 @@ class Session(NamedTuple):
     """The run id of the server, if the client is `guarded`."""
 
 
+NOT_A_MASTER = "it is a replica, not the master"
+
+
 Greeting = Generator[tuple[bytes, int], list[Any], Session]
 
 
 def greet(
-    client: Client, *, user: str | None, password: str | None, db: int, name: str | None, protocol: int | None
+    client: Client,
+    *,
+    user: str | None,
+    password: str | None,
+    db: int,
+    name: str | None,
+    protocol: int | None,
+    master_only: bool = False,
 ) -> Greeting:
+    """With `master_only`, raises LinkDown for a replica, before anything is learned from it."""
     sent = client.clock()
     login = ["AUTH", user or "default", password or ""] if user is not None or password is not None else []
     title = name or f"holdtight-{os.getpid()}-{threading.get_native_id()}"
@@ -113,6 +124,8 @@ def greet(
         first = answers[0]
         if not isinstance(first, hiredis.ReplyError):
             _expect(answers[1 : 1 + len(select)])
+            if master_only and _role(first) != b"master":
+                raise LinkDown(NOT_A_MASTER, sent=False)
             heard, note = answers[1 + len(select)], None
             if isinstance(heard, hiredis.ReplyError):
                 inbox, note = b"", str(heard)
@@ -125,13 +138,21 @@ def greet(
     if login:
         auth = command("AUTH", *([user] if user is not None else []), password or "")
         greeting.append(auth)
-    greeting += [*select, command("CLIENT", "SETNAME", title)]
+    role = [command("ROLE")] if master_only else []
+    greeting += [*select, *role, command("CLIENT", "SETNAME", title)]
     sent = client.clock()
     answers = yield b"".join([*greeting, *common]), len(greeting) + len(common)
     _expect(answers[: len(greeting) - 1])
+    if master_only and answers[len(greeting) - 2][0] != b"master":
+        raise LinkDown(NOT_A_MASTER, sent=False)
     if client.known or not isinstance(answers[-1], hiredis.ReplyError):
         _learn(client, answers[-1], sent)
     return Session(2, b"", "the server speaks RESP2: waiters poll", _run(client, answers))
+
+
+def _role(hello: Any) -> Any:
+    """The role in a reply to HELLO: a map."""
+    return cast("dict[bytes, Any]", hello).get(b"role") if isinstance(hello, dict) else None
 
 
 def _run(client: Client, answers: list[Any]) -> bytes:

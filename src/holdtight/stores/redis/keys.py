@@ -15,11 +15,14 @@ __all__ = [
     "alarm",
     "audit",
     "client_record",
+    "failure",
     "inbox",
     "keys_of",
     "main_key",
     "pack",
+    "record",
     "stamp",
+    "value",
     "waits",
     "watchers",
 ]
@@ -93,6 +96,22 @@ def audit(namespace: str) -> bytes:
 def watchers(main: bytes) -> bytes:
     """The waiters that a node of a quorum rings when it gets its vote back."""
     return main + b":b"
+
+
+def record(main: bytes, occurrence: str = "") -> bytes:
+    """The record of a job's last run, or of the run for this occurrence. Braces are escaped, so that nothing that
+    looks for the keys of locks, which end in one, takes it for one."""
+    return main + b":o" + (b":" + occurrence.translate(_ESCAPES).encode() if occurrence else b"")
+
+
+def value(main: bytes) -> bytes:
+    """What a flight has computed."""
+    return main + b":v"
+
+
+def failure(main: bytes) -> bytes:
+    """How a flight failed, or which flight an invalidation has spoiled."""
+    return main + b":e"
 
 
 def stamp(namespace: str) -> bytes:

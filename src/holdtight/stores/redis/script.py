@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from holdtight.stores.redis.fields import FIELDS
 from holdtight.stores.redis.keys import BESIDE
 from holdtight.stores.redis.resp import bulk
-from holdtight.stores.times import AUDIT_MS, CLAIM_MS, FENCES, FRESH_MS, HEARTBEAT_MS, SWEEP, TAIL_MS
+from holdtight.stores.times import AUDIT_MS, CLAIM_MS, FENCES, FRESH_MS, HEARTBEAT_MS, SPOIL_MS, SWEEP, TAIL_MS
 
 if TYPE_CHECKING:
     from hashlib import sha1
@@ -61,6 +61,7 @@ _MACROS = {
     "HEARTBEAT_MS": str(HEARTBEAT_MS),
     "SWEEP_SIZE": str(SWEEP),
     "AUDIT_MS": str(AUDIT_MS),
+    "SPOIL_MS": str(SPOIL_MS),
     "RANGE_SIZE": str(FENCES),
 }
 _MACRO = rf"\b({'|'.join(_MACROS)})\b"
@@ -110,8 +111,10 @@ class Script:
     sha: str
     start: bytes
     """The start of a request with the required arguments: everything before the keys."""
+    longest_start: bytes
+    """The same for a request that also has all optional arguments."""
     longer_start: bytes
-    """The same for a request that also has the optional arguments."""
+    """The same for a request that also has the first optional argument."""
     _by_hash: bytes
     _by_body: bytes
 
@@ -162,7 +165,9 @@ class Script:
         self._by_hash = bulk("EVALSHA") + bulk(self.sha)
         self._by_body = bulk("EVAL") + bulk(self.body)
         self.needed = len(self.argv) - header["ARGV"][0].count("[")
-        self.start, self.longer_start = map(self._start, (self.needed, len(self.argv)))
+        most = len(self.argv)
+        self.start, self.longest_start = map(self._start, (self.needed, most))
+        self.longer_start = self._start(min(self.needed + 1, most))
 
     def _start(self, arguments: int) -> bytes:
         return b"*%d\r\n" % (3 + len(self.keys) + arguments) + self._by_hash + bulk(len(self.keys))

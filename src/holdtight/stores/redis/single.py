@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import ssl
 
     from holdtight.base.runtime import Runtime
-    from holdtight.config.targets import Address
+    from holdtight.config.targets import Address, Sentinel, TlsSettings
 
 __all__ = ["RedisPlace"]
 
@@ -27,7 +27,7 @@ class RedisPlace(Place):
     """A Redis or Valkey server."""
 
     def __init__(
-        self, target: "Single | Embedded", client: Client, runtime: "Runtime", tls: "ssl.SSLContext | None"
+        self, target: "Single | Embedded | Sentinel", client: Client, runtime: "Runtime", tls: "ssl.SSLContext | None"
     ) -> None:
         super().__init__(client, runtime, target.display())
         if isinstance(target, Embedded):
@@ -36,6 +36,7 @@ class RedisPlace(Place):
             binary.find_binary()  # a missing extra shows now, rather than in the first lock
         self.target = target
         self._tls = tls
+        self._tls_made: dict[TlsSettings, ssl.SSLContext] = {}
         self._tls_lock = threading.RLock()  # re-entrant: a signal handler may connect while its thread has the lock
         self.kept_run = b""
         """The run id of the server on the keeper's link; only the keeper's thread uses it."""
@@ -47,6 +48,7 @@ class RedisPlace(Place):
         if isinstance(self.target, Single):
             yield self.target.address
         else:
+            assert isinstance(self.target, Embedded)
             from holdtight import embedded
             from holdtight.config.url import parse
 
@@ -66,9 +68,12 @@ class RedisPlace(Place):
         if not address.tls:
             return None
         with self._tls_lock:
-            if self._tls is None:
-                self._tls = address.tls_settings.context()
-            return self._tls
+            if self._tls is not None:
+                return self._tls
+            made = self._tls_made.get(address.tls_settings)
+            if made is None:
+                made = self._tls_made[address.tls_settings] = address.tls_settings.context()
+            return made
 
     def keeps(self, link: object) -> None:
         if isinstance(link, Link):
@@ -85,8 +90,10 @@ class RedisPlace(Place):
 
     def _open(self, timeout: float) -> Link:
         with self.reach() as address:
-            try:
-                tls = self.tls_for(address)
-            except OSError as error:
-                raise LinkDown(f"TLS settings cannot be used: {error}", sent=False) from error
-            return open_link(address, self.client, timeout, tls)
+            return open_link(address, self.client, timeout, self._checked_tls(address))
+
+    def _checked_tls(self, address: "Address") -> "ssl.SSLContext | None":
+        try:
+            return self.tls_for(address)
+        except OSError as error:
+            raise LinkDown(f"TLS settings cannot be used: {error}", sent=False) from error

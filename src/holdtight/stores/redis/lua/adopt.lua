@@ -10,6 +10,7 @@ local now = math.floor(now_us / 1000)
 --@include constants
 if now_us > tonumber(not_after) then return {-1, now} end
 local function not_there(holder)
+  call('GETEX', main) -- as in lib/not_ours.lua
   local forced = call('HMGET', waiters, 'k' .. old, 'k' .. owner)
   forced = forced[1] or forced[2]
   return {0, now, holder, forced and FORCED_FENCE_OF(forced) or nil}

@@ -2,16 +2,20 @@
 -- a newer one. (An expiry that was set before the clock was set back is corrected.) With a marker the time left is set,
 -- and may shrink: the marker's ordinal proves that no newer request of this owner has arrived.
 -- KEYS    main waiters holders
--- ARGV    owner ttl px not_after [marker]
+-- ARGV    owner ttl px not_after [marker] [fence]
 -- RETURN  1 renewed | {0, holder} not ours: '' if expired, gone or shared by others | {-1, now} late
 -- RETURN  {0, holder, fence} released by force: the fence is that of the forced grant
--- px is ttl + TAIL; marker is as in lib/mark.lua, with an ordinal.
+-- px is ttl + TAIL; marker is as in lib/mark.lua, with an ordinal, or '' for none.
+-- fence is that of the grant: a grant of this owner with another fence is not ours.
 --@include constants
 local value = call('GET', main)
 if value and not marker and sub(value, 1, 27) == 'x1-' .. owner then
   -- The usual case: no waiters, and no ordinal is remembered.
   local left = call('PTTL', main)
-  if left <= TAIL then return {0, ''} end
+  if left <= TAIL then
+    call('GETEX', main) -- as in lib/not_ours.lua
+    return {0, ''}
+  end
   local time = call('TIME')
   local now_us = time[1] * 1000000 + time[2]
   if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
@@ -21,6 +25,7 @@ if value and not marker and sub(value, 1, 27) == 'x1-' .. owner then
   end
 end
 --@rest
+if marker == '' then marker = nil end
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
@@ -31,10 +36,12 @@ local ends = now + left
 if shared then
   local score = call('ZSCORE', holders, owner)
   if not score or tonumber(score) <= now then return not_ours('') end
+  local own = fence and call('HGET', waiters, 'h' .. owner) or ''
+  if fence and HELD_FENCE_OF(own) ~= fence then return not_ours('') end
   ends = tonumber(score)
 elseif kind == 'x1' and OWNER_OF(value) ~= owner then
   return not_ours(OWNER_OF(value))
-elseif left <= 0 then
+elseif left <= 0 or fence and FENCE_OF(value) ~= fence then
   return not_ours('')
 end
 if now_us > tonumber(not_after) then return {-1, now} end

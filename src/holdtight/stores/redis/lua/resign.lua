@@ -25,6 +25,7 @@ end
 --@include companion_keys
 local now_us = seconds * 1000000 + micros
 local now = math.floor(now_us / 1000)
+local fence -- not named here
 --@include not_ours
 if not done then
   if not value then return not_ours('') end

@@ -17,6 +17,7 @@ local function try(...)
 end
 try('TIME')
 try('GET', text)
+try('GETEX', text)
 try('EXISTS', text)
 try('PTTL', text)
 try('PEXPIRE', text, 1)

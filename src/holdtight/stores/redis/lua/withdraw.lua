@@ -1,9 +1,16 @@
 -- Undoes an attempt: leaves the queue, releases a grant to the next waiter, and hands on a name that it finds free.
 -- A marker refuses an attempt, or an adoption, of this owner that is still under way.
 -- KEYS    main queue waiters holders
--- ARGV    owner marker
+-- ARGV    owner marker [inbox]
 -- RETURN  1 done | 2 done, sweep again | {0, '', fence} done, but the grant was released by force before
 -- marker is a server time in ms until which attempts of this owner are refused; 0 for none.
+-- With an inbox it does nothing unless the owner waits by way of that inbox: it never undoes a grant that was confirmed,
+-- or what the owner has asked for on another connection since. '*' stands for any inbox.
+if inbox then
+  local entry = call('HGET', waiters, owner)
+  local size = entry and tonumber(INBOX_SIZE_OF(entry))
+  if not entry or inbox ~= '*' and (size == 0 or sub(entry, 40, 39 + size) ~= inbox) then return 1 end
+end
 local value = call('GET', main)
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]

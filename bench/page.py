@@ -1,0 +1,95 @@
+"""`python -m bench --docs`: docs/benchmarks.md and its pictures, from one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.growth import Growth
+from bench.results import Chart, label
+from bench.table import figure
+from bench.targets import Verdict
+
+FOLDER = Path(__file__).parent.parent / "docs"
+HEAD = """# Benchmarks
+
+`python -m bench --docs` wrote this page and its pictures in one run; run it on your machine before you rely on a
+figure. All variants of a row take turns on one server, each in a process and an environment of its own. A ratio is the
+median over the rounds. Rows about free locks measure *a new name each time*, which is what `lock(f"order:{id}")` is,
+and *the same name* again and again; the first is what most programs do.
+"""
+
+
+def write(
+    facts: Mapping[str, Any],
+    lines: Sequence[str],
+    verdicts: Sequence[Verdict],
+    charts: Sequence[Chart],
+    notes: Sequence[str],
+    picture: str,
+    growth: Growth,
+) -> Path:
+    (FOLDER / "benchmarks.svg").write_text(picture, encoding="utf-8")
+    (FOLDER / "growth.svg").write_text(growth.picture(), encoding="utf-8")
+    packages = {name: version for each in facts["variants"].values() for name, version in each.items()}
+    parts = [
+        HEAD,
+        "## The run",
+        _table(
+            [
+                ("", ""),
+                ("when", facts["when"]),
+                ("result", lines[0]),
+                ("server", facts["server"]),
+                ("Python", facts["python"]),
+                ("machine", f"{facts['cpu']}, {facts['system']}"),
+                ("pinning", facts["pinning"]),
+                ("effort", facts["effort"]),
+                ("commit", facts["commit"]),
+                ("packages", ", ".join(f"{name} {version}" for name, version in packages.items())),
+                *((f"left out: {name}", why) for name, why in facts["left out"].items()),
+            ]
+        ),
+        "## Targets",
+        _table([("what", "target", "figure", "verdict"), *(_row(each) for each in verdicts)]),
+        *(("Notes of the run:", "\n".join(f"- {note}" for note in notes)) if notes else ()),
+        "## Side by side",
+        "![bars for each quantity](benchmarks.svg)",
+        _table([("quantity", "variant", "median", "p99", "unit"), *(row for chart in charts for row in _bars(chart))]),
+        "## Growth",
+        "What one more lease or waiter costs when there are many already. The exponent is the slope from 100 on, both "
+        "axes logarithmic: 0 means that it costs as much as the first.",
+        "![curves of growth](growth.svg)",
+        _table(growth.table()),
+        "New names as fast as one process with 64 tasks takes them, for a minute:",
+        _table([("", ""), *((word, figure(value)) for word, value in growth.names.items())]),
+    ]
+    path = FOLDER / "benchmarks.md"
+    path.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+    return path
+
+
+def _row(each: Verdict) -> tuple[str, ...]:
+    target = each.target
+    shown = "-" if each.figure is None else target.show(each.figure)
+    return target.what, target.show_bound(target.target), shown, str(each)
+
+
+def _bars(chart: Chart) -> list[tuple[str, ...]]:
+    return [
+        (
+            chart.title if number == 0 else "",
+            label(bar.variant),
+            figure(bar.value),
+            "" if bar.p99 is None else figure(bar.p99),
+            chart.unit,
+        )
+        for number, bar in enumerate(chart.bars)
+    ]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,201 @@
+"""The ready-made jobs of `AsyncLocks`: the methods, whose code is loaded when a program uses them."""
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast
+
+from holdtight.config.profiles import UNSET
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdtight.aio.leading import AsyncLeader
+    from holdtight.base.jobs import Peek, Run, Skipped
+    from holdtight.config.options import Duration
+    from holdtight.config.profiles import Unset
+
+__all__ = ["AsyncJobs"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+if TYPE_CHECKING:
+    R_co = TypeVar("R_co", covariant=True)
+
+    class AsyncSynchronized(Protocol[P, R_co]):
+        """An async function under `synchronized`."""
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
+        def __get__(self, obj: Any, cls: Any = None, /) -> Any: ...
+        def name(self, *args: P.args, **kwargs: P.kwargs) -> str:
+            """The name of the lock that a call with these arguments takes."""
+            ...
+
+    class AsyncOnce(Protocol[P, R_co]):
+        """An async function under `once`."""
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co | Skipped]: ...
+        def __get__(self, obj: Any, cls: Any = None, /) -> Any: ...
+        def name(self, *args: P.args, **kwargs: P.kwargs) -> str: ...
+        def last(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Run | None]: ...
+        def forget(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, None]: ...
+
+    class AsyncFlight(Protocol[P, R_co]):
+        """An async function under `single_flight`."""
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
+        def __get__(self, obj: Any, cls: Any = None, /) -> Any: ...
+        def name(self, *args: P.args, **kwargs: P.kwargs) -> str: ...
+        def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, None]: ...
+        def expire(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, None]: ...
+        def refresh(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
+        def peek(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Peek | None]: ...
+
+    class AsyncFlightJob(Protocol):
+        """The decorator that `single_flight` gives."""
+
+        def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncFlight[P, R]: ...
+        def get_or_create(self, fetch: Callable[[], Coroutine[Any, Any, R]]) -> Coroutine[Any, Any, R]: ...
+
+
+class AsyncJobs:
+    """The part of `AsyncLocks` that decorates functions."""
+
+    def synchronized(
+        self,
+        name: str | Callable[..., str],
+        *,
+        reentrant: bool = False,
+        ttl: "Duration | Unset" = UNSET,
+        wait: "Duration | Unset | None" = UNSET,
+        renew: "bool | Unset" = UNSET,
+        max_hold: "Duration | Unset | None" = UNSET,
+        label: "str | Unset | None" = UNSET,
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], "AsyncSynchronized[P, R]"]:
+        """Decorates an async function: each call runs in an `async with` block of the lock that its arguments name.
+
+        `name` is a template such as "order:{order_id}", whose fields are parameters of the function, or a callable that
+        gets the arguments of the call. Values may be str, int, UUID, Decimal, date, datetime or Enum. The other options
+        (`reentrant`, `ttl`, `wait`, `renew`, `max_hold`, `label`) are those of `lock`. The decorated function has
+        `.name(...)`, which takes the arguments of a call.
+
+        Raises ValueError or TypeError for a template, option or function that is not allowed; a call raises as an
+        `async with` block does, and ValueError or TypeError for a value that cannot be part of a name.
+        """
+        from holdtight.aio.synchronizing import synchronized
+
+        options = {"ttl": ttl, "wait": wait, "renew": renew, "max_hold": max_hold, "label": label}
+        return synchronized(self, name, {"reentrant": reentrant, **options})
+
+    def once(
+        self,
+        name: str | Callable[..., str],
+        *,
+        at_least: "Duration | None" = None,
+        per: str | Callable[..., str] | None = None,
+        after_failure: Literal["wait", "retry"] = "wait",
+        on_skip: "Literal['return', 'raise'] | Callable[[Skipped], Any]" = "return",
+        wait: "Duration | None" = 0,
+        ttl: "Duration | Unset" = UNSET,
+        renew: "bool | Unset" = UNSET,
+        max_hold: "Duration | Unset | None" = UNSET,
+        label: "str | Unset | None" = UNSET,
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], "AsyncOnce[P, R]"]:
+        """Decorates an async function that many processes call at the same time, such as a cron job on every host: one
+        call runs, the others are skipped.
+
+        The decorated function returns what its body returns, or a falsy `Skipped` that says why it did not run. It has
+        `.last(...)`, a `Run` or None, `.forget(...)`, which drops the record, and `.name(...)`; each takes the
+        arguments of a call.
+
+        Options:
+            name: as for `synchronized`.
+            at_least: for this long after a start, by the server's clock, no other body starts. Up to 366 days. Without
+                it, and without `per`, only calls that overlap are skipped.
+            per: the occurrence, a template or callable as `name`: one record for each, kept for `at_least`, a day by
+                default. Exact where the nominal time of a run is known.
+            after_failure: "wait": every start counts. "retry": only a body that returned counts; one that raised frees
+                the job at once, one that was killed after its ttl. Default "wait".
+            on_skip: "return" the `Skipped`, "raise" it as JobSkipped, or a callable that gets it and gives the result.
+            wait: how long to wait for a run that is on, to decide by its record then. Default 0.
+            ttl, renew, max_hold, label: those of `lock`.
+
+        Raises TypeError or ValueError for what is not allowed, NotSupported for a record on a quorum. A call raises as
+        a block of the lock does, and Unavailable if the record cannot be written: then its body does not run.
+        """
+        from holdtight.aio.once import once
+
+        options = {"ttl": ttl, "renew": renew, "max_hold": max_hold, "label": label}
+        given = {"at_least": at_least, "per": per, "after_failure": after_failure, "on_skip": on_skip, "wait": wait}
+        return once(self, options, {"name": name, **given})
+
+    def single_flight(
+        self,
+        name: str | Callable[..., str],
+        *,
+        ttl: "Duration",
+        stale: "Duration" = 0,
+        negative: "Mapping[type[Exception], Duration] | None" = None,
+        error_ttl: "Duration" = 1,
+        refresh: Literal["caller", "background"] = "caller",
+        codec: Any = "json",
+        max_size: int = 1 << 20,
+        lease_ttl: "Duration" = 10,
+        wait: "Duration | Unset | None" = UNSET,
+        label: "str | Unset | None" = UNSET,
+    ) -> "AsyncFlightJob":
+        """Decorates an async function whose value is kept on the server: of all calls in all processes one computes it.
+        The others get what it has computed.
+
+        The decorated function has `.invalidate(...)`, which drops the value, `.expire(...)`, which makes it stale,
+        `.refresh(...)`, which computes it now, `.peek(...)`, a `Peek` or None, and `.name(...)`; each takes the
+        arguments of a call. `await locks.single_flight("fx", ttl=60).get_or_create(fetch)` decorates nothing.
+
+        Options:
+            name: as for `synchronized`.
+            ttl: how long a value is fresh, by the server's clock.
+            stale: for how long after that it may still be given: one call refreshes it, all others get it at once.
+            negative: exceptions that are answers, and how long each is kept: raised in all calls as that very type.
+            error_ttl: for how long after any other exception nobody tries again: the call that computed gets its own
+                exception, others FlightFailed, or the stale value if there is one.
+            refresh: "background" gives the stale value also to the call that refreshes it; four at most at a time.
+            codec: "json", "bytes", or an object with `dumps` and `loads`. Everybody gets the value as decoded.
+            max_size: the most bytes of a value.
+            lease_ttl: the ttl of the lock: if the process that computes is killed, the next computes after that.
+            wait: how long to wait for a value. When it is over: the stale value, else LockTimeout.
+            label: that of `lock`.
+
+        Raises TypeError or ValueError for what is not allowed, NotSupported on a quorum. A call raises FlightFailed,
+        LockTimeout, Unavailable, and DeadlockDetected for a flight that needs itself.
+        """
+        from holdtight.aio.flights import AsyncSingleFlight
+
+        given = {"ttl": ttl, "stale": stale, "negative": negative, "error_ttl": error_ttl, "refresh": refresh}
+        options = {"ttl": lease_ttl, "wait": wait, "label": label}
+        made: Any = AsyncSingleFlight(self, name, options, {**given, "codec": codec, "max_size": max_size})
+        return cast("AsyncFlightJob", made)
+
+    def leader(
+        self,
+        name: str,
+        *,
+        ttl: "Duration" = 15,
+        grace: "Duration | None" = None,
+        wait: "Duration | Unset | None" = UNSET,
+        label: "str | Unset | None" = UNSET,
+    ) -> "AsyncLeader":
+        """Returns a candidate for leading under this name. `async with leader as term` leads for the block, and
+        `leader.campaign()` returns a term. `leader.run(fn)` calls `fn(term)` whenever it leads, until `leader.stop()`.
+        `current()`, `contenders()`, `observe()` and `on_change(fn)` look from outside.
+
+        Options:
+            ttl: if the process is killed, another leads after that. A term that ends by itself is followed at once.
+            grace: a term counts as lost this long before its lease ends, so that its work can stop in time. Default:
+                a fifth of the ttl.
+            wait: how long `async with` and `campaign()` wait.
+            label: what others see of the leader, such as its address; `term.proclaim(label)` changes it.
+
+        Raises TypeError or ValueError for what is not allowed.
+        """
+        from holdtight.aio.leading import AsyncLeader
+
+        return AsyncLeader(self, name, {"ttl": ttl, "wait": wait, "label": label}, grace)

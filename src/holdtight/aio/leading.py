@@ -1,0 +1,215 @@
+"""`AsyncLocks.leader`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from holdtight.aio.lease import AsyncLease
+from holdtight.base.callbacks import get_logger
+from holdtight.base.clock import wait_seconds
+from holdtight.base.jobs import Leadership
+from holdtight.base.values import Waiter
+from holdtight.base.wrong_with import AsyncOnly
+from holdtight.clients.decorating import is_async
+from holdtight.config.profiles import UNSET
+from holdtight.core.ending import release
+from holdtight.errors import LeaseLost, LockError, LockTimeout, Unavailable
+from holdtight.recipes import leading
+
+if TYPE_CHECKING:
+    from holdtight.config.options import Duration
+    from holdtight.config.profiles import Unset
+
+__all__ = ["AsyncLeader", "AsyncTerm"]
+
+
+class AsyncTerm(leading.TermLike, AsyncLease):
+    """One term of a leader: a lease that counts as lost `grace` before it ends, so that its work can stop in time.
+
+    Example:
+        >>> async def main():
+        ...     async with AsyncLocks("memory://") as locks, locks.leader("poller") as term:
+        ...         term.check()
+        >>> asyncio.run(main())
+    """
+
+    public = (*AsyncLease.public, "proclaim", "resign", "since")
+
+    async def resign(self) -> None:
+        """Ends the term: the next in line leads at once. The same as `release`."""
+        await self.release()
+
+    async def proclaim(self, label: str) -> None:
+        """Changes the label that `current()` and `inspect()` show. Raises LeaseLost, Unavailable; NotSupported on a
+        quorum."""
+        self.check()
+        client = self.lock.client
+        await client.run(leading.proclaim(client.place, self.name, self.tenure.owner, label), self.name)
+
+
+class AsyncLeader(AsyncOnly):
+    """A candidate for one name. `locks.leader(name)` makes one."""
+
+    def __init__(self, locks: Any, name: str, options: dict[str, Any], grace: Any) -> None:
+        self._locks = locks
+        self._name = name
+        self._options = locks.lock(name, **options).options._replace(cohort=False)
+        self._grace = leading.grace_of(grace, self._options, locks.store.drift)
+        self._term: AsyncTerm | None = None
+        self._running = False
+        self._stopping = False
+        self._waiting: asyncio.Task[Any] | None = None
+        """A campaign or a pause of `run`, which `stop` cancels."""
+
+    async def campaign(self, *, wait: "Duration | Unset | None" = UNSET) -> AsyncTerm:
+        """Waits to be elected, and returns the term. Raises as `AsyncLock.acquire`."""
+        lock = leading.term_lock(self._locks, self._name, self._options, self._grace)
+        lease = await lock.acquire(wait=self._options.wait if wait is UNSET else wait_seconds(wait))
+        term: AsyncTerm = leading.term_of(AsyncTerm, lease, self)
+        return term
+
+    async def __aenter__(self) -> AsyncTerm:
+        term = await self.campaign()
+        self._term = term
+        return await term.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        term, self._term = self._term, None
+        assert term is not None
+        await term.__aexit__(kind, error, trace)
+
+    # Running.
+
+    async def run(
+        self,
+        fn: Callable[[AsyncTerm], Awaitable[object]],
+        *,
+        pause: "Duration" = 1,
+        on_error: str = "raise",
+        on_overrun: str = "log",
+    ) -> None:
+        """Campaigns, awaits `fn(term)` while it leads, and campaigns again, until `stop()`. Never calls it twice at a
+        time. When the term is lost, `fn` is cancelled."""
+        seconds = leading.check_run(pause, on_error, on_overrun)
+        if not is_async(fn):
+            raise TypeError(f"{fn!r} is not an async function: use a leader of Locks")
+        if self._running:
+            raise RuntimeError(f"this leader of {self._name!r} runs already")
+        self._running = True
+        try:
+            while not self._stopped():
+                term = await self._elected()
+                if term is not None and await self._govern(term, fn, on_error):
+                    await self._interruptible(asyncio.sleep(seconds))
+        finally:
+            self._running = self._stopping = False
+
+    def _stopped(self) -> bool:
+        return self._stopping
+
+    async def _elected(self) -> AsyncTerm | None:
+        """None if it was stopped meanwhile, or the server could not be reached: campaigns for ever."""
+        try:
+            term: AsyncTerm | None = await self._interruptible(self.campaign(wait=None))
+        except (Unavailable, LockTimeout) as error:
+            get_logger().warning("leader %r cannot campaign: %s", self._name, error)
+            await self._interruptible(asyncio.sleep(1.0))
+            return None
+        self._term = term
+        if term is not None and self._stopped():
+            term.force()
+        return term
+
+    async def _interruptible(self, awaitable: Any) -> Any:
+        """None if `stop` came first."""
+        task = self._waiting = asyncio.ensure_future(awaitable)
+        try:
+            if self._stopped():
+                task.cancel()
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled() and task.exception() is None and isinstance(task.result(), AsyncTerm):
+                await task.result().release()
+            raise
+        finally:
+            self._waiting = None
+        return None if task.cancelled() else task.result()
+
+    async def _govern(self, term: AsyncTerm, fn: Callable[[AsyncTerm], Awaitable[object]], on_error: str) -> bool:
+        """True if it should pause before the next campaign."""
+        try:
+            with suppress(LeaseLost):
+                async with term:
+                    try:
+                        await fn(term)
+                    except LeaseLost:
+                        if not term.lost:
+                            raise
+        except Exception as error:
+            if on_error == "raise":
+                raise
+            get_logger().exception("leader %r: its work failed: %s", self._name, error)
+        finally:
+            self._term = None
+            if term.lost:
+                await self._give_up(term)
+        return not term.lost
+
+    async def _give_up(self, term: AsyncTerm) -> None:
+        """A term that was lost while its lease goes on, as by `stop`: the next need not wait for its end."""
+        if self._locks.place.topology != "quorum":
+            with suppress(LockError, RuntimeError):
+                await self._locks.run(release(term.lock.prepared, term.tenure.owner, marker=0), self._name)
+
+    def stop(self) -> None:
+        """Ends `run`: its work is cancelled, and `run` returns when that has ended. From any thread, also from a signal
+        handler; not awaited."""
+        self._stopping = True
+        term, waiting = self._term, self._waiting
+        if term is not None:
+            term.force()
+        if waiting is not None:
+            self._locks.place.runtime.call_soon(waiting.get_loop(), waiting.cancel)
+
+    # Looking.
+
+    async def current(self) -> Leadership | None:
+        """Who leads; None if nobody does."""
+        return leading.leadership(await self._locks.inspect(self._name))
+
+    async def contenders(self) -> tuple[Waiter, ...]:
+        """Who waits to lead, in order, without the leader."""
+        waiters: tuple[Waiter, ...] = (await self._locks.inspect(self._name)).waiters
+        return waiters
+
+    async def observe(self) -> AsyncIterator[Leadership | None]:
+        """Who leads, then every change, within a second. Ends when the client is closed."""
+        last: Any = self
+        while not self._locks.closed:
+            try:
+                now = await self.current()
+            except Unavailable:
+                now = last  # not known
+            if now != last:
+                last = now
+                yield now
+            await asyncio.sleep(leading.LOOK_SECONDS)
+
+    def on_change(self, callback: Callable[[Leadership | None], object]) -> Callable[[], None]:
+        """Calls `callback(leadership)` now and at every change, on this event loop. Returns what ends that."""
+
+        async def watch() -> None:
+            async for each in self.observe():
+                try:
+                    callback(each)
+                except Exception:
+                    get_logger().exception("leader %r: a callback failed", self._name)
+
+        task = asyncio.get_running_loop().create_task(watch())
+        return lambda: self._locks.place.runtime.call_soon(task.get_loop(), task.cancel)

@@ -1,0 +1,107 @@
+"""What the ready-made jobs tell their callers."""
+
+from typing import Any, Literal, NamedTuple
+
+from holdtight.base.values import Holder
+
+__all__ = ["Leadership", "Peek", "Run", "Skipped"]
+
+
+class Skipped(NamedTuple):
+    """A call of `once` that did not run. False in a condition.
+
+    Options:
+        name: the name of the lock.
+        why: "running" while another call is at it, "done" if one has started within `at_least`, or for this occurrence.
+        holder: that other call: its host, pid, label and fence, as far as they are known.
+        since: when that call started, in seconds of the server's time of day; None if it is not known.
+        retry_in: seconds until the record of that call ends; None if there is no record.
+    """
+
+    name: str
+    why: Literal["running", "done"]
+    holder: Holder | None = None
+    since: float | None = None
+    retry_in: float | None = None
+
+    def __bool__(self) -> bool:
+        return False
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, as `json.dumps` takes them."""
+        from holdtight.base.showing import plain
+
+        found: dict[str, Any] = plain(self)
+        return found
+
+
+class Run(NamedTuple):
+    """The last run of a job of `once`, as its record tells it.
+
+    Options:
+        state: "running", "done" if it returned, "failed" if it raised, was cancelled or killed, or lost its lease.
+        host: the machine that ran it.
+        pid: its process.
+        label: the text that it gave.
+        fence: the fence of its lease.
+        started: when it started, in seconds of the server's time of day.
+        seconds: how long it ran; None if that is not known.
+        error: the exception as "module.Type: text", or why there is none; None unless it failed.
+    """
+
+    state: Literal["running", "done", "failed"]
+    host: str | None
+    pid: int | None
+    label: str | None
+    fence: int
+    started: float
+    seconds: float | None = None
+    error: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, as `json.dumps` takes them."""
+        from holdtight.base.showing import plain
+
+        found: dict[str, Any] = plain(self)
+        return found
+
+
+class Peek(NamedTuple):
+    """What `single_flight` has stored.
+
+    Options:
+        value: the value; for an exception that is an answer (`negative`), that exception.
+        age: seconds since it was computed, by the server's clock.
+        state: "fresh", or "stale" once its ttl is over.
+    """
+
+    value: Any
+    age: float
+    state: Literal["fresh", "stale"]
+
+
+class Leadership(NamedTuple):
+    """Who leads, as seen from outside: a hint, never exclusion.
+
+    Options:
+        fence: the fence of the term; larger in every later one.
+        owner: the id of the acquisition.
+        host: the leader's machine; None if its client has left no record.
+        pid: its process.
+        label: the text that it gave, or proclaimed.
+        since: when the term began, in seconds of the server's time of day.
+    """
+
+    fence: int
+    owner: str
+    host: str | None = None
+    pid: int | None = None
+    label: str | None = None
+    since: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, as `json.dumps` takes them."""
+        from holdtight.base.showing import plain
+
+        found: dict[str, Any] = plain(self)
+        return found

@@ -1,0 +1,97 @@
+"""What `doctor` finds about replication and Sentinel. Pure: judges what was seen, and asks nobody."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from holdtight.base.operations import Finding, Severity
+from holdtight.core.findings import finding
+from holdtight.stores.boundary import ReplicaSeen, SentinelSeen
+
+__all__ = ["judge"]
+
+FAILOVER_SECONDS = 2.0
+"""How long Sentinels take once they have noticed a crash."""
+SURVIVES = 2 / 3
+"""A lease that is renewed every third of its ttl has at least so much of it left at any time."""
+FEW = 3
+SKEW, GREAT_SKEW = 0.1, 1.0
+LAG_SECONDS = 1
+
+
+def judge(
+    master: str,
+    info: dict[str, str],
+    offset: float,
+    min_replicas: str | None,
+    sentinels: Sequence[SentinelSeen],
+    replicas: Sequence[ReplicaSeen],
+    ttl: float,
+) -> Iterator[Finding]:
+    """`info` is the master's INFO, `offset` its clock less ours, `min_replicas` its min-replicas-to-write if known."""
+    told = [each for each in sentinels if not each.cause]
+    yield from _sentinels(sentinels, told)
+    slowest = max((each.down_after for each in told), default=0.0)
+    if slowest + FAILOVER_SECONDS > ttl * SURVIVES:
+        seen = f"down-after-milliseconds is {slowest * 1000:.0f}, and the shortest ttl {ttl:g} s"
+        yield finding("SLOW_FAILOVER", master, seen)
+    if not replicas and info.get("connected_slaves", "0") == "0":
+        yield finding("NO_REPLICA", master, "it has no replica")
+    elif min_replicas == "0":
+        yield finding("MIN_REPLICAS", master, "min-replicas-to-write is 0")
+    yield from _priorities(replicas)
+    for each in replicas:
+        yield from _replica(each)
+    yield from _lags(master, info)
+    clocks = [(master, offset), *((each.server, each.offset) for each in replicas if not each.cause)]
+    for one, other in combinations(clocks, 2):
+        apart = abs(one[1] - other[1])
+        if apart > SKEW:
+            bad = Severity.ERROR if apart > GREAT_SKEW else Severity.WARNING
+            yield finding(
+                "CLOCK_SKEW", other[0], f"its clock and that of {one[0]} are {apart:.3g} s apart", severity=bad
+            )
+            break  # one finding tells it
+
+
+def _sentinels(sentinels: Sequence[SentinelSeen], told: Sequence[SentinelSeen]) -> Iterator[Finding]:
+    for each in sentinels:
+        if each.cause:
+            yield finding("FEW_SENTINELS", each.endpoint, f"it cannot be asked: {each.cause}")
+    known = max((each.sentinels for each in told), default=0)
+    if told and known < FEW:
+        yield finding("FEW_SENTINELS", None, f"there are {known}")
+    named = sorted({f"{host}:{port}" for host, port in (each.master for each in told if each.master)})
+    if len(named) > 1:
+        yield finding("FEW_SENTINELS", None, f"they disagree about the master: {' or '.join(named)}")
+
+
+def _priorities(replicas: Sequence[ReplicaSeen]) -> Iterator[Finding]:
+    found = {each.server: each.info.get("slave_priority", "100") for each in replicas if not each.cause}
+    if any(priority == "0" for priority in found.values()):
+        server = next(server for server, priority in found.items() if priority == "0")
+        yield finding("REPLICA_PRIORITY", server, "replica-priority is 0: it is never promoted")
+    elif len(set(found.values())) > 1:
+        seen = ", ".join(f"{priority} on {server}" for server, priority in found.items())
+        yield finding("REPLICA_PRIORITY", None, f"replica-priority is unequal: {seen}")
+
+
+def _replica(seen: ReplicaSeen) -> Iterator[Finding]:
+    if seen.cause:
+        yield finding("REPLICA_LAG", seen.server, f"it cannot be asked: {seen.cause}")
+        return
+    link = seen.info.get("master_link_status")
+    if link != "up":
+        yield finding("REPLICA_LAG", seen.server, f"its link to the master is {link}")
+    if seen.info.get("slave_read_only") == "0":
+        yield finding("WRITABLE_REPLICA", seen.server, "replica-read-only is no")
+
+
+def _lags(master: str, info: dict[str, str]) -> Iterator[Finding]:
+    """A replica acknowledges every second what it has received; the master tells how long ago that was."""
+    for number in range(int(info.get("connected_slaves", "0"))):
+        words = [word.partition("=") for word in info.get(f"slave{number}", "").split(",")]
+        fields = {word: value for word, _, value in words}
+        lag = fields.get("lag", "0")
+        if lag.isdigit() and int(lag) > LAG_SECONDS:
+            where = f"{fields.get('ip')}:{fields.get('port')}"
+            yield finding("REPLICA_LAG", master, f"its replica {where} is {lag} s behind")

@@ -1,0 +1,281 @@
+"""Links: the same few verbs for every kind of blocking connection. See plans.py for who calls them.
+
+A driver is recognised by the module of the connection's class, so that nothing is imported that the program does not
+use.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Literal
+
+from holdtight.base import refusals
+from holdtight.fencing.statements import Dialect, marked
+
+__all__ = ["Link", "PsycopgState", "State", "driver_of", "link_to", "rows_of"]
+
+IN_TRANSACTION = 1
+"""SERVER_STATUS_IN_TRANS of MySQL's protocol."""
+IDLE, IN_ERROR = 0, 3
+"""Transaction states of libpq."""
+
+
+def driver_of(connection: object) -> tuple[str, str]:
+    """The driver and the name of the class that it brings."""
+    for cls in type(connection).__mro__:
+        package = cls.__module__.partition(".")[0]
+        if package in _DRIVERS:
+            return package, cls.__name__
+    return "", type(connection).__name__
+
+
+def rows_of(rows: Any) -> list[tuple[Any, ...]]:
+    """As tuples, whatever the program's row factory makes of them."""
+    return [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]  # pyright: ignore
+
+
+class State:
+    """What a link knows without asking the database: the same in both colours."""
+
+    dialect: Dialect
+    style: Literal["?", "%s", "$", ":p"] = "%s"
+
+    def __init__(self, connection: Any) -> None:
+        self.raw = self.handle = connection
+        """`handle` is what the body of `under` gets."""
+
+    def is_open(self) -> bool | None:
+        """Whether a transaction is open; None if nobody can tell."""
+        raise NotImplementedError
+
+    def is_busy(self) -> bool | None:
+        """Whether `under` must refuse, because a transaction is open."""
+        return self.is_open()
+
+    def is_broken(self) -> bool:
+        """Whether the transaction has failed, so that COMMIT would roll back without a word."""
+        return False
+
+    def commits_at_once(self) -> bool:
+        """Whether each statement is a transaction of its own now."""
+        raise NotImplementedError
+
+    def unsaved(self) -> str:
+        """Changes that were made before the claim, as text."""
+        return ""
+
+    def forget(self) -> None:
+        """Drops what was read before the claim."""
+
+
+class Link(State):
+    """A connection of a DB-API 2 driver."""
+
+    def begin(self) -> None:
+        raise NotImplementedError
+
+    def commit(self) -> None:
+        self.raw.commit()
+
+    def rollback(self, error: BaseException) -> None:
+        """`error` is why."""
+        self.raw.rollback()
+
+    def cursor(self) -> Any:
+        return self.raw.cursor()
+
+    def run(self, sql: str, params: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        cursor = self.cursor()
+        try:
+            cursor.execute(marked(sql, self.style), params)
+            return rows_of(cursor.fetchall()) if cursor.description else []
+        finally:
+            cursor.close()
+
+    def count(self, sql: str, params: tuple[object, ...]) -> int:
+        cursor = self.cursor()
+        try:
+            cursor.execute(marked(sql, self.style), params)
+            return int(cursor.rowcount)
+        finally:
+            cursor.close()
+
+    def probe(self) -> None:
+        """Raises if the transaction has failed and `is_broken` cannot tell."""
+
+    def close(self) -> None:
+        """Gives back what the link itself has taken."""
+
+
+class SqliteLink(Link):
+    dialect = "sqlite"
+    style = "?"
+
+    def is_open(self) -> bool:
+        return bool(self.raw.in_transaction)
+
+    def commits_at_once(self) -> bool:
+        if self.raw.in_transaction:
+            return False
+        mode = getattr(self.raw, "autocommit", -1)  # Python 3.12; -1: isolation_level decides, as before
+        return bool(mode) if mode != -1 else self.raw.isolation_level is None
+
+    def begin(self) -> None:
+        # Deferred, it would wait for the write lock in the middle of the transaction, where SQLite may refuse to wait.
+        self.run("BEGIN IMMEDIATE", ())
+
+    def commit(self) -> None:
+        self.run("COMMIT", ())
+
+    def rollback(self, error: BaseException) -> None:
+        if self.raw.in_transaction:
+            self.run("ROLLBACK", ())
+
+
+class PsycopgState(State):
+    """Of all three: psycopg, its AsyncConnection, psycopg2."""
+
+    dialect = "postgresql"
+
+    def is_open(self) -> bool:
+        return bool(self.raw.info.transaction_status != IDLE)
+
+    def is_broken(self) -> bool:
+        return bool(self.raw.info.transaction_status == IN_ERROR)
+
+    def commits_at_once(self) -> bool:
+        return bool(self.raw.autocommit) and not self.is_open()
+
+
+class PsycopgLink(PsycopgState, Link):
+    block: Any = None
+
+    def begin(self) -> None:
+        # psycopg refuses commit() inside such a block, which would end the claim too early.
+        self.block = self.raw.transaction()
+        self.block.__enter__()
+
+    def commit(self) -> None:
+        self.block.__exit__(None, None, None)
+
+    def rollback(self, error: BaseException) -> None:
+        self.block.__exit__(type(error), error, error.__traceback__)
+
+    def cursor(self) -> Any:
+        from psycopg.rows import tuple_row
+
+        return self.raw.cursor(row_factory=tuple_row)
+
+
+class Psycopg2Link(PsycopgState, Link):
+    def begin(self) -> None:
+        if self.raw.autocommit:  # else the first statement begins
+            self.run("BEGIN", ())
+
+    def commit(self) -> None:
+        if self.raw.autocommit:
+            self.run("COMMIT", ())
+        else:
+            self.raw.commit()
+
+    def rollback(self, error: BaseException) -> None:
+        if self.raw.autocommit:
+            self.run("ROLLBACK", ())
+        else:
+            self.raw.rollback()
+
+
+class MySqlLink(Link):
+    """PyMySQL and mysqlclient."""
+
+    dialect = "mysql"
+
+    def is_open(self) -> bool | None:
+        status = getattr(self.raw, "server_status", None)  # mysqlclient does not tell
+        return None if status is None else bool(status & IN_TRANSACTION)
+
+    def commits_at_once(self) -> bool:
+        return bool(self.raw.get_autocommit()) and not self.is_open()
+
+    def begin(self) -> None:
+        self.run("BEGIN", ())
+
+
+class DjangoLink(Link):
+    """`connections[alias]`, which has parameters as %s on every database."""
+
+    atomic: Any = None
+
+    def __init__(self, connection: Any) -> None:
+        super().__init__(connection)
+        self.dialect = connection.vendor
+        if connection.vendor not in ("sqlite", "postgresql", "mysql"):
+            raise refusals.no_guard_for(connection.vendor)
+
+    def is_open(self) -> bool:
+        return bool(self.raw.in_atomic_block) or not self.raw.get_autocommit()
+
+    def is_busy(self) -> bool:
+        """Only whether autocommit was switched off by hand: `begin` finds an atomic block around it, and knows that a
+        test case's own does not count."""
+        return not self.raw.get_autocommit() and not self.raw.in_atomic_block
+
+    def is_broken(self) -> bool:
+        return bool(self.raw.needs_rollback)
+
+    def commits_at_once(self) -> bool:
+        return bool(self.raw.get_autocommit()) and not self.raw.in_atomic_block
+
+    def begin(self) -> None:
+        atomic: Any = import_module("django.db.transaction").atomic(using=self.raw.alias, durable=True)
+        try:
+            atomic.__enter__()
+        except RuntimeError:
+            raise refusals.transaction_open(self.raw.alias) from None
+        self.atomic = atomic
+
+    def commit(self) -> None:
+        atomic, self.atomic = self.atomic, None
+        atomic.__exit__(None, None, None)
+
+    def rollback(self, error: BaseException) -> None:
+        atomic, self.atomic = self.atomic, None
+        if atomic is not None:
+            atomic.__exit__(type(error), error, error.__traceback__)
+
+
+def _django(connection: Any) -> Link:
+    return DjangoLink(import_module("django.db").connections[getattr(connection, "alias", connection)])
+
+
+def _sqlalchemy(connection: Any) -> Link:
+    from holdtight.fencing.sqlalchemy_link import alchemy_link
+
+    return alchemy_link(connection)
+
+
+_DRIVERS: dict[str, Any] = {
+    "sqlite3": SqliteLink,
+    "psycopg": PsycopgLink,
+    "psycopg2": Psycopg2Link,
+    "pymysql": MySqlLink,
+    "MySQLdb": MySqlLink,
+    "sqlalchemy": _sqlalchemy,
+    "django": _django,
+    "asyncpg": None,
+}
+
+
+def link_to(connection: object) -> Link:
+    """TypeError for what is no connection that a guard knows, or one of the other colour."""
+    if isinstance(connection, str):
+        return _django(connection)
+    driver, cls = driver_of(connection)
+    if driver == "asyncpg" or "Async" in cls:
+        raise TypeError(f"{driver}.{cls} is for asyncio: use AsyncSqlGuard")
+    if not driver:
+        raise TypeError(
+            f"conn is a {cls}, not a connection that a guard knows: sqlite3, psycopg, psycopg2, PyMySQL, mysqlclient, "
+            "SQLAlchemy (Engine, Connection, Session), or Django (connection or alias)"
+        )
+    link: Link = _DRIVERS[driver](connection)
+    return link

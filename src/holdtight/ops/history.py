@@ -1,0 +1,174 @@
+"""What happened to locks, kept on the lock server for the page of the lock service: events, and counts for each minute.
+
+`Notes` collects; the service and the sink of a recorder write what it has, a few times a second.
+"""
+
+import os
+import re
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.records import ENDED, EXPIRED, FAILED, FORCED, GRANTED, LOST
+from holdtight.ops.recorder import Record
+from holdtight.stores.boundary import Link, Place
+
+__all__ = ["BUCKETS", "HistorySink", "Notes", "bucket_of", "template_of"]
+
+GRANTS = 200
+"""Grants and releases a second that are written as events. All are counted."""
+MOST_PENDING = 10_000
+TEMPLATES = 100
+BUCKETS = 26
+PATIENCE = 1.0
+BACK_OFF = 5.0
+AT_ONCE = 500
+_OFTEN = ("granted", "released")
+
+Event = dict[str, Any]
+Counts = dict[int, dict[str, int]]
+
+
+def template_of(name: str) -> str:
+    """Names that differ in numbers only count as one."""
+    return re.sub(r"[0-9]+", "#", name)[:200]
+
+
+def bucket_of(seconds: float) -> int:
+    """Bucket n has what took up to 2**n ms."""
+    return min(BUCKETS - 1, max(0, int(seconds * 1000)).bit_length())
+
+
+class Notes:
+    """Events and counts that have not been written. `at` is the lock server's time of day."""
+
+    def __init__(self) -> None:
+        self._pending: deque[Event] = deque(maxlen=MOST_PENDING)
+        self._counts: Counts = {}
+        self._templates: set[str] = set()
+        self._second, self._written = 0, 0
+
+    def note(
+        self,
+        kind: str,
+        at: float,
+        name: str | None,
+        fence: int | None,
+        by: str | None,
+        *,
+        held: float | None = None,
+        **more: Any,
+    ) -> None:
+        event: Event = {"kind": kind, "at": round(at, 3), "name": name, "fence": fence, "by": by}
+        event.update({key: value for key, value in more.items() if value is not None})
+        counts = self._counts.setdefault(int(at // 60), {})
+        counts[kind] = counts.get(kind, 0) + 1
+        if name is not None:
+            self._measure(counts, kind, template_of(name), more.get("waited") or 0.0, held)
+        if kind in _OFTEN:
+            if int(at) != self._second:
+                self._second, self._written = int(at), 0
+            self._written += 1
+        if kind not in _OFTEN or self._written <= GRANTS:
+            self._pending.append(event)
+
+    def _measure(self, counts: dict[str, int], kind: str, template: str, waited: float, held: float | None) -> None:
+        if template not in self._templates:
+            if len(self._templates) >= TEMPLATES:
+                return
+            self._templates.add(template)
+        if kind == "granted":
+            field = f"w:{bucket_of(waited)}:{template}"
+        elif kind == "released" and held is not None:
+            field = f"h:{bucket_of(held)}:{template}"
+        else:
+            return
+        counts[field] = counts.get(field, 0) + 1
+
+    def take(self) -> tuple[list[Event], Counts]:
+        events, counts = list(self._pending), self._counts
+        self._pending.clear()
+        self._counts = {}
+        return events, counts
+
+
+class HistorySink:
+    """Writes the records of one client, by a connection of its own. What cannot be written is dropped."""
+
+    def __init__(self, place: Place, closed: Callable[[], bool]) -> None:
+        self._place = place
+        self._closed = closed
+        """Whether the client is closed: then the connection closes too."""
+        self._store: Any = place.history
+        self._notes = Notes()
+        self._link: Link | None = None
+        self._not_before = 0.0
+        self._by = ""
+        self.after_fork()
+
+    def take(self, records: list[Record]) -> None:
+        for record in records:
+            code = record[0]
+            if code == GRANTED:
+                _, tenure, started, now, queued = record[:5]
+                waited = round(now - started, 4) if queued else None
+                self._note("granted", now, tenure.name, tenure.fence, waited=waited)
+            elif code == ENDED:
+                _, tenure, now, how = record[:4]
+                self._note(how, now, tenure.name, tenure.fence, held=now - tenure.since)
+            elif code == LOST:
+                _, tenure, now, reason = record[:4]
+                self._note("lost", now, tenure.name, tenure.fence, reason=reason.value)
+            elif code == EXPIRED:
+                self._note("expired", self._place.clock(), record[1].name, None)
+            elif code == FORCED:
+                self._note("forced", self._place.clock(), record[2], None)
+            elif code == FAILED:
+                name, now, error = record[2], record[5], record[8]
+                kind = {"LOCK_TIMEOUT": "timed_out", "DEADLOCK": "deadlock"}.get(error or "")
+                if kind is not None:
+                    self._note(kind, now, name, None)
+
+    def _note(self, kind: str, now: float, name: str, fence: int | None, **more: Any) -> None:
+        self._notes.note(kind, self._place.client.server_time(now), name, fence, self._by, **more)
+
+    def refresh(self) -> None:
+        self._write()
+        if self._closed():
+            self.end()
+
+    def _write(self) -> None:
+        events, counts = self._notes.take()
+        if not events and not counts:
+            return
+        now = self._place.clock()
+        if now < self._not_before:
+            return
+        steps = [step for at in range(0, len(events) or 1, AT_ONCE) for step in self._steps(events, counts, at)]
+        try:
+            if self._link is None:
+                self._link = self._place.open(PATIENCE)
+            self._link.call_all([step.packed(b"") for step in steps], PATIENCE)
+        except (LinkDown, ServerSaid, OSError):
+            self._not_before = now + BACK_OFF
+            self.end()
+
+    def _steps(self, events: list[Event], counts: Counts, at: int) -> list[Any]:
+        steps: list[Any] = self._store.add_steps(events[at : at + AT_ONCE], counts if at == 0 else {})
+        return steps
+
+    def dropped(self, count: int) -> None: ...
+
+    def end(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def after_fork(self) -> None:
+        if self._link is not None:
+            self._link.abandon()
+            self._link = None
+        self._notes = Notes()
+        self._by = f"{socket.gethostname()}:{os.getpid()}"

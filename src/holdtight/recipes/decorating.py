@@ -1,0 +1,46 @@
+"""What all decorators of jobs have in common: which functions they take, and what they make of them."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, cast
+
+from holdtight.clients.decorating import check_body
+from holdtight.recipes.names import Naming
+
+__all__ = ["decorator", "dressed", "named"]
+
+
+def decorator(job: str, wrap: Callable[[Any], Any], *, awaits: bool) -> Callable[[Any], Any]:
+    """The decorator of a job. `wrap` gets a function of the right colour. A classmethod or staticmethod is opened and
+    closed again, so that the job may stand over it as well as under it."""
+
+    def decorate(function: Any) -> Any:
+        if isinstance(function, (classmethod, staticmethod)):
+            opened = cast(Any, function)
+            return type(opened)(decorate(opened.__func__))
+        if not callable(function):
+            raise TypeError(f"{job} decorates a function, not {function!r}")
+        if check_body(function, f"the lock of {job}") is not awaits:
+            if awaits:
+                raise TypeError(f"{function!r} is not an async function: decorate it with {job} of Locks")
+            raise TypeError(f"{function!r} is async: decorate it with {job} of AsyncLocks")
+        return wrap(function)
+
+    return decorate
+
+
+def dressed(wrapper: Any, function: Any, naming: Naming, **helpers: Any) -> Any:
+    """`wrapper` with the name and signature of the function, and with its helpers. A plain function: it binds as a
+    method and pickles by reference."""
+    functools.update_wrapper(wrapper, function)
+    wrapper.name = named(naming)
+    for word, helper in helpers.items():
+        setattr(wrapper, word, helper)
+    return wrapper
+
+
+def named(naming: Naming) -> Callable[..., str]:
+    def name(*args: Any, **kwargs: Any) -> str:
+        return naming.of(args, kwargs)
+
+    return name

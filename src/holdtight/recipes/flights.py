@@ -1,0 +1,281 @@
+"""`single_flight`: which call computes, what the others get, and what is stored. Both colours.
+
+One call of one process holds the lock and computes: the *flight*. Other calls of its process wait for it here. Other
+processes wait in line as readers, each with one place, so that all are granted together when the flight has landed;
+then they find the value. What a flight stores is compared on the server: see lua/flight_land.lua.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, NamedTuple, cast
+
+from holdtight.base.callbacks import get_logger
+from holdtight.base.clock import seconds
+from holdtight.base.jobs import Peek
+from holdtight.base.plan import Batch, LinkDown, Plan, ServerSaid
+from holdtight.base.values import Late
+from holdtight.errors import DeadlockDetected, FlightFailed
+from holdtight.recipes.once import LONGEST_KEPT, duration_kept, error_text
+
+__all__ = ["Answer", "Computed", "Flight", "FlightTerms", "current_flight", "inside"]
+
+MOST_TRIES = 3
+MOST_LATE = 10
+
+
+class Answer(NamedTuple):
+    """What callers get: a value, or an exception."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+    def give(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Computed(NamedTuple):
+    """What a flight ended with. `own` is for the call that computed, `all` for the others of this process; None lets
+    them start again."""
+
+    own: Answer
+    all: Answer | None
+
+
+class _Json:
+    def dumps(self, value: Any) -> bytes:
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+    def loads(self, payload: bytes) -> Any:
+        return json.loads(payload)
+
+
+class _Bytes:
+    def dumps(self, value: Any) -> bytes:
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise TypeError(f'codec="bytes" takes bytes, not {type(value).__name__}')
+        return bytes(cast(Any, value))
+
+    def loads(self, payload: bytes) -> Any:
+        return payload
+
+
+_CODECS: dict[object, Any] = {"json": _Json(), "bytes": _Bytes()}
+
+
+class Stored(NamedTuple):
+    """What a look has found, decoded."""
+
+    answer: Answer | None
+    fresh: bool
+    age: float
+    failure: str | None
+
+
+class FlightTerms:
+    """The options of one `single_flight`, checked."""
+
+    def __init__(self, locks: Any, **given: Any) -> None:
+        self.locks = locks
+        locks.place.check_supports("single_flight", None)
+        self.ttl = duration_kept(given["ttl"], "ttl")
+        self.stale = seconds(given["stale"], "stale")
+        self.error_ttl = seconds(given["error_ttl"], "error_ttl")
+        for word, number in (("ttl and stale together", self.ttl + self.stale), ("error_ttl", self.error_ttl)):
+            if number > LONGEST_KEPT:
+                raise ValueError(f"{word} must be at most 366 days, not {number:g} s")
+        self.negative: dict[type[Exception], float] = {}
+        for kind, kept in dict(given["negative"] or {}).items():
+            if not (isinstance(kind, type) and issubclass(kind, Exception)):
+                raise TypeError(f"negative: {kind!r} is not an exception class")
+            self.negative[kind] = duration_kept(kept, f"negative[{kind.__name__}]")
+        if given["refresh"] not in ("caller", "background"):
+            raise ValueError(f'refresh={given["refresh"]!r} must be "caller" or "background"')
+        self.in_background = given["refresh"] == "background"
+        codec = given["codec"]
+        self._codec: Any = _CODECS.get(codec) if isinstance(codec, str) else codec
+        if not all(callable(getattr(self._codec, word, None)) for word in ("dumps", "loads")):
+            raise ValueError(f'codec={codec!r} must be "json", "bytes", or have dumps and loads')
+        self._for_args: Any = _CODECS["json"] if codec == "bytes" else self._codec
+        self.max_size = given["max_size"]
+        if isinstance(self.max_size, bool) or not isinstance(self.max_size, int) or self.max_size < 1:
+            raise ValueError(f"max_size={self.max_size!r} must be a number of bytes, at least 1")
+        self._clock: Callable[[], float] = locks.place.clock
+
+    def values_of(self, name: str) -> Any:
+        return self.locks.place.flight_values(name)
+
+    # Looking.
+
+    def look(self, name: str) -> Plan[Stored]:
+        values = self.values_of(name)
+        batch = Batch(values.look_steps())
+        try:
+            replies: list[Any] = yield batch
+        except LinkDown as down:
+            if not down.stale:
+                raise
+            replies = yield batch
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        found = values.read_look(replies)
+        answer = self._decoded(found.kind, found.payload)
+        return Stored(answer, found.fresh and answer is not None, found.age, found.failure)
+
+    def _decoded(self, kind: str, payload: bytes) -> Answer | None:
+        """None for what cannot be decoded: it counts as absent."""
+        try:
+            if kind == "v":
+                return Answer(self._codec.loads(payload))
+            if kind == "n":
+                listed, _, args = payload.partition(b"\n")
+                for each in self.negative:
+                    if _type_name(each).encode() == listed:
+                        return Answer(error=each(*self._for_args.loads(args)))
+        except Exception:
+            return None
+        return None
+
+    def peek(self, name: str) -> Plan[Peek | None]:
+        found = yield from self.look(name)
+        if found.answer is None:
+            return None
+        value = found.answer.value if found.answer.error is None else found.answer.error
+        return Peek(value, found.age, "fresh" if found.fresh else "stale")
+
+    def drop(self, name: str, how: str) -> Plan[bool]:
+        values = self.values_of(name)
+        failures = 0
+        while True:
+            try:
+                return bool((yield values.drop_step(how)))
+            except LinkDown:
+                failures += 1
+                if failures >= MOST_TRIES:
+                    raise
+
+    # Landing.
+
+    def land(self, name: str, owner: bytes, outcome: Answer, stale: Answer | None) -> Plan[Computed]:
+        """Stores what the call that holds the lock has computed. `stale` is the value that still stands, if any."""
+        kind, payload, kept, shared = self._packed(name, outcome)
+        own = outcome if outcome.error is not None else shared
+        if kind != "f":
+            stored = yield from self._store(name, owner, kind, payload, kept)
+            return Computed(own, shared if stored else None)
+        if stale is not None:
+            get_logger().warning("flight %r failed, its stale value stays: %s", name, payload.decode(errors="replace"))
+            own = shared = stale
+        if self.error_ttl:
+            yield from self._store(name, owner, kind, payload, kept)
+        return Computed(own, shared)
+
+    def unstored(self, name: str, outcome: Answer) -> Computed:
+        """For a value that was computed without the server."""
+        return Computed(outcome, self._packed(name, outcome)[3])
+
+    def _packed(self, name: str, outcome: Answer) -> tuple[str, bytes, float, Answer]:
+        """The kind of what is stored, its bytes, how long it stays fresh, and what everybody gets: as decoded."""
+        error = outcome.error
+        try:
+            if error is None:
+                payload: Any = self._codec.dumps(outcome.value)
+                payload = payload.encode() if isinstance(payload, str) else bytes(payload)
+                self._fits(payload)
+                return "v", payload, self.ttl, Answer(self._codec.loads(payload))
+            for listed, kept in self.negative.items():
+                if isinstance(error, listed):
+                    args: Any = self._for_args.dumps(list(error.args))
+                    args = args.encode() if isinstance(args, str) else bytes(args)
+                    self._fits(args)
+                    shared = Answer(error=listed(*self._for_args.loads(args)))
+                    return "n", _type_name(listed).encode() + b"\n" + args, kept, shared
+        except Exception as refused:
+            error = refused
+            failed = FlightFailed.because(name, error_text(refused))
+            return "f", error_text(refused).encode(errors="replace"), self.error_ttl, Answer(error=failed)
+        text = error_text(error)
+        return "f", text.encode(errors="replace"), self.error_ttl, Answer(error=FlightFailed.because(name, text))
+
+    def _fits(self, payload: bytes) -> None:
+        if len(payload) > self.max_size:
+            raise ValueError(f"the value has {len(payload)} bytes, max_size allows {self.max_size}")
+
+    def _store(self, name: str, owner: bytes, kind: str, payload: bytes, kept: float) -> Plan[bool]:
+        """Not stored if the server refuses it, or cannot be reached: the value goes to the call that computed it."""
+        values, stale = self.values_of(name), self.stale if kind == "v" else 0.0
+        failures = late = 0
+        while failures < MOST_TRIES and late < MOST_LATE:
+            step = values.land_step(owner, kind, payload, fresh=kept, stale=stale, now=self._clock())
+            try:
+                said = yield step
+            except (LinkDown, ServerSaid):
+                failures += 1
+                continue
+            if not isinstance(said, Late):
+                return bool(said)
+            late += 1
+        return False
+
+
+def _type_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+class Flight:
+    """A flight of this process, under way. `waits_for` are the flights that code inside it waits for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.around: Flight | None = current_flight.get()
+        """The flight whose code has called this one."""
+        self.waits_for: list[Flight] = []
+        self.absent = False
+        """There was no value when it began, so that everybody has to wait for it."""
+        self.landing = False
+        """Its value may be stored, or read, from here on. A caller that comes later may come after an invalidation, and
+        must look for itself."""
+        self.entries: list[Any] = []
+        """(key, lease) of its lock, while it is held: for the search for deadlocks."""
+
+    def check_join(self) -> None:
+        """Raises DeadlockDetected if the code that wants to wait for this flight is part of it."""
+        me = current_flight.get()
+        mine = list(_outwards(me))
+        seen: list[Flight] = []
+        search = [self]
+        while search:
+            each = search.pop()
+            if any(each is one for one in mine):
+                raise DeadlockDetected.with_self(self.name, "flight")
+            if not any(each is one for one in seen):
+                seen.append(each)
+                search += each.waits_for
+
+    def joined(self) -> "Flight | None":
+        """Notes that the current code waits for this flight; returns the flight that it is part of."""
+        me = current_flight.get()
+        if me is not None:
+            me.waits_for.append(self)
+        return me
+
+    def left(self, me: "Flight | None") -> None:
+        if me is not None:
+            me.waits_for.remove(self)
+
+
+def _outwards(flight: Flight | None) -> Iterator[Flight]:
+    while flight is not None:
+        yield flight
+        flight = flight.around
+
+
+def inside(flight: Flight) -> list[Any]:
+    """What the code around this flight holds: it waits as long as this flight waits."""
+    return [entry for each in _outwards(flight.around) for entry in each.entries]
+
+
+current_flight: ContextVar[Flight | None] = ContextVar("holdtight_flight", default=None)

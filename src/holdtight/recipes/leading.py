@@ -1,0 +1,103 @@
+"""`leader`: terms that end in time, and what both colours decide alike.
+
+A term counts as lost `grace` before its lease ends on the server, unless it is renewed meanwhile. So its body has that
+long to stop before there can be another leader, and two terms that pass `check()` never overlap.
+"""
+
+from typing import Any
+
+from holdtight.base.clock import Drift, seconds
+from holdtight.base.jobs import Leadership
+from holdtight.base.plan import LinkDown, Plan
+from holdtight.base.values import Late, LockInfo, LossReason, check_label
+from holdtight.clients.terms import LockTerms
+from holdtight.config.settings import Options
+from holdtight.errors import LeaseLost
+
+__all__ = ["OVERRUN_EXIT", "TermLike", "check_run", "grace_of", "leadership", "proclaim", "term_lock", "term_of"]
+
+OVERRUN_EXIT = 76
+"""The exit code of a process whose leader went on when its lease had ended."""
+LOOK_SECONDS = 0.5
+MOST_TRIES = 3
+
+
+def grace_of(grace: object, options: Options, drift: Drift) -> float:
+    number = options.ttl / 5 if grace is None else seconds(grace, "grace")
+    if options.ttl * drift.rate + drift.fixed + number >= options.ttl / 2:
+        raise ValueError(
+            f"grace={number:g} is too long for ttl={options.ttl:g}: together with the drift, less than half"
+        )
+    return number
+
+
+def term_lock(locks: Any, name: str, options: Options, grace: float) -> Any:
+    """A lock whose leases count as lost `grace` before they end."""
+    terms = LockTerms(locks, options)
+    drift = terms.drift
+    terms.drift = Drift(drift.rate, drift.fixed + grace)
+    terms.valid = terms.drift.valid(options.ttl)
+    return terms.lock_type(locks, name, terms)
+
+
+class TermLike:
+    """What a term has beyond a lease."""
+
+    tenure: Any
+
+    @property
+    def since(self) -> float:
+        """When the term began, in seconds of the server's time of day.
+
+        Example:
+            >>> with locks.leader("poller") as term:
+            ...     term.since == term.fence / 1e6
+            True
+        """
+        return float(self.tenure.fence) / 1e6
+
+    def force(self) -> None:
+        """The leader was stopped: the body learns that its term is lost."""
+        self.tenure.lose(LossReason.FORCED)
+
+
+def term_of(cls: Any, lease: Any, leader: Any) -> Any:
+    """The same lease as a term. From here on `lease` is nothing."""
+    term = cls.__new__(cls)
+    term.__dict__.update(lease.__dict__)
+    term.leader = leader
+    lease.closed, lease.witness = True, None
+    return term
+
+
+def leadership(info: LockInfo) -> Leadership | None:
+    if not info.holders:
+        return None
+    who = info.holders[0]
+    return Leadership(who.fence or 0, who.owner, who.host, who.pid, who.label, who.since)
+
+
+def proclaim(place: Any, name: str, owner: bytes, label: object) -> Plan[None]:
+    text = check_label(label) or ""
+    place.check_supports("proclaim", name)
+    failures = 0
+    while True:
+        try:
+            said = yield place.proclaim_step(name, owner, text)
+        except LinkDown:
+            failures += 1
+            if failures >= MOST_TRIES:
+                raise
+            continue
+        if isinstance(said, LossReason):
+            raise LeaseLost.because(name, said)
+        if not isinstance(said, Late):
+            return
+
+
+def check_run(pause: object, on_error: object, on_overrun: object) -> float:
+    if on_error not in ("raise", "campaign"):
+        raise ValueError(f'on_error={on_error!r} must be "raise" or "campaign"')
+    if on_overrun not in ("log", "exit"):
+        raise ValueError(f'on_overrun={on_overrun!r} must be "log" or "exit"')
+    return seconds(pause, "pause")

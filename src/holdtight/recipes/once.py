@@ -1,0 +1,224 @@
+"""`once`: which calls run, and which are skipped.
+
+The record of a run is written before the body's first line, in one step on the server that checks that the lock is
+still ours and that no record stands in the way. So at most one body starts while a record stands, even if
+processes are paused or killed, and whatever the clocks of clients say. A call first looks at the record, so that the
+usual skip costs one request.
+"""
+
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+from holdtight.base.callbacks import get_logger
+from holdtight.base.clock import seconds, wait_seconds
+from holdtight.base.identity import identity
+from holdtight.base.jobs import Run, Skipped
+from holdtight.base.plan import Batch, LinkDown, Plan, ServerSaid
+from holdtight.base.values import Holder, Late, LossReason
+from holdtight.errors import JobSkipped, LockTimeout
+from holdtight.recipes.names import Naming
+from holdtight.stores.times import LONGEST_PATIENCE
+
+__all__ = ["Once", "OnceCall", "duration_kept"]
+
+DAY = 86_400.0
+LONGEST_KEPT = 366 * DAY
+MOST_TRIES = 3
+MOST_LATE = 10
+LONGEST_ERROR = 500
+ENDED_EARLY = "its lease ended before the run did: it was killed, paused or cut off"
+
+
+def duration_kept(value: object, argument: str) -> float:
+    """A time for which something stays on the server."""
+    number = seconds(value, argument)
+    if not 0.001 <= number <= LONGEST_KEPT:
+        raise ValueError(f"{argument}={value!r} is out of range: 1ms to 366 days")
+    return number
+
+
+def error_text(error: BaseException) -> str:
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}: {error}"[:LONGEST_ERROR]
+
+
+class Once:
+    """One decorated function."""
+
+    def __init__(self, locks: Any, options: dict[str, Any], function: Any, **given: Any) -> None:
+        self.locks = locks
+        self.options = options
+        self.naming = Naming(given["name"], function)
+        per = given["per"]
+        self._per = None if per is None else Naming(per, function, "per")
+        at_least = given["at_least"]
+        self.keep: float | None = DAY if per is not None else None
+        """How long a record stays; None for no record."""
+        if at_least is not None:
+            self.keep = duration_kept(at_least, "at_least")
+        if given["after_failure"] not in ("wait", "retry"):
+            raise ValueError(f'after_failure={given["after_failure"]!r} must be "wait" or "retry"')
+        self.every_start = given["after_failure"] == "wait"
+        on_skip = given["on_skip"]
+        if on_skip not in ("return", "raise") and not callable(on_skip):
+            raise ValueError(f'on_skip={on_skip!r} must be "return", "raise" or a callable')
+        self._on_skip: Callable[[Skipped], Any] | str = on_skip
+        self.wait = wait_seconds(given["wait"])
+        if self.keep is not None:
+            locks.place.check_supports("once", None)
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "OnceCall":
+        name = self.naming.of(args, kwargs)
+        return OnceCall(self, name, "" if self._per is None else self._per.of(args, kwargs))
+
+    def skip(self, skipped: Skipped) -> Any:
+        """What a call that is skipped returns, or raises."""
+        if self._on_skip == "return":
+            return skipped
+        if self._on_skip == "raise":
+            raise JobSkipped.of(skipped)
+        return cast(Callable[[Skipped], Any], self._on_skip)(skipped)
+
+
+class OnceCall:
+    """One call: its name and its record."""
+
+    def __init__(self, once: Once, name: str, occurrence: str) -> None:
+        self.once = once
+        self.name = name
+        locks = once.locks
+        self.lock = locks.lock(name, **once.options)
+        self._clock: Callable[[], float] = locks.place.clock
+        self._records: Any = None if once.keep is None else locks.place.records(name, occurrence)
+        self._label: str | None = self.lock.options.label
+
+    @property
+    def recorded(self) -> bool:
+        return self._records is not None
+
+    # Before the lock is taken.
+
+    def within_itself(self) -> Skipped | None:
+        """For a call inside the body of the same job."""
+        for key, entered in reversed(identity().stack):
+            if key == self.lock.key:
+                lease: Any = getattr(entered, "lease", entered)
+                me = Holder(lease.owner, host=socket.gethostname(), pid=os.getpid(), label=self._label)
+                return Skipped(self.name, "running", me)
+        return None
+
+    def look(self) -> Plan[Skipped | None]:
+        """Whether the record alone decides. A call that may wait does so for a run that is still on."""
+        record, holder = yield from self._seen()
+        if record is None or not self._stands(record):
+            return None
+        if record.state == "r" and record.owner == holder:
+            return None if self.once.wait != 0 else self._skipped(record, "running")
+        return self._skipped(record, "done")
+
+    def held(self, error: LockTimeout) -> Skipped:
+        """The lock was not to be had."""
+        holder = error.holder
+        return Skipped(self.name, "running", holder, holder.since if holder else None)
+
+    # Under the lock.
+
+    def begin(self, owner: bytes) -> "Plan[Skipped | LossReason | None]":
+        """None if the body may start: the record is written. Whatever ends this plan early takes the record back."""
+        records, once = self._records, self.once
+        about = {"host": socket.gethostname(), "pid": os.getpid(), "label": self._label}
+        failures = late = 0
+        until = 0.0
+        assert once.keep is not None
+        try:
+            while True:
+                now = self._clock()
+                until = now + LONGEST_PATIENCE
+                step = records.begin_step(owner, keep=once.keep, every_start=once.every_start, about=about, now=now)
+                try:
+                    said = yield step
+                except LinkDown:
+                    failures += 1
+                    if failures >= MOST_TRIES:
+                        raise
+                    continue
+                if not isinstance(said, Late):
+                    break
+                late += 1
+                if late >= MOST_LATE:
+                    raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
+        except BaseException:
+            yield records.undo_step(owner, "", {}, until)
+            raise
+        if said is None or isinstance(said, LossReason):
+            return said
+        return self._skipped(said, "done")
+
+    def end(self, owner: bytes, error: BaseException | None, *, started: bool = True) -> Plan[None]:
+        """Writes how the run ended. If the server cannot be reached, the keeper tries for a while: the body has done
+        its work, and what it returned or raised goes to the caller."""
+        state = ("d" if error is None else "f") if started else ""
+        about = {"host": socket.gethostname(), "pid": os.getpid(), "label": self._label}
+        if error is not None:
+            about["error"] = error_text(error)
+        try:
+            yield self._records.end_step(owner, state, about)
+        except LinkDown:
+            yield self._records.undo_step(owner, state, about, 0.0)
+        except ServerSaid as said:
+            get_logger().warning("job %r: the end of its run is not recorded: %s", self.name, said)
+
+    # Helpers.
+
+    def last(self) -> Plan[Run | None]:
+        record, holder = yield from self._seen()
+        if record is None:
+            return None
+        about = record.about
+        state: Literal["running", "done", "failed"] = "done" if record.state == "d" else "failed"
+        error = about.get("error")
+        if record.state == "r":
+            state, error = ("running", None) if record.owner == holder else ("failed", ENDED_EARLY)
+        taken = record.ended - record.started if record.ended else None
+        who = about.get("host"), about.get("pid"), about.get("label")
+        return Run(state, *who, record.fence, record.started, taken, error)
+
+    def forget(self) -> Plan[None]:
+        if self._records is not None:
+            yield from _again(self._records.forget_step)
+
+    def _seen(self) -> Plan[Any]:
+        if self._records is None:
+            return None, None
+        replies: list[Any] = yield from _again(lambda: Batch(self._records.look_steps()))
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return self._records.read_look(replies)
+
+    def _stands(self, record: Any) -> bool:
+        return self.once.every_start or bool(record.state == "d")
+
+    def _skipped(self, record: Any, why: Literal["running", "done"]) -> Skipped:
+        about = record.about
+        holder = Holder(
+            record.owner,
+            record.fence,
+            about.get("host"),
+            about.get("pid"),
+            about.get("label"),
+            since=record.started,
+        )
+        return Skipped(self.name, why, holder, record.started, record.left)
+
+
+def _again(wish: Callable[[], Any]) -> Plan[Any]:
+    """Once more if the connection had died unnoticed: the request reads, or is safe to repeat."""
+    try:
+        return (yield wish())
+    except LinkDown as down:
+        if not down.stale:
+            raise
+    return (yield wish())

@@ -1,0 +1,95 @@
+"""What operators do by way of the API: they release locks and close sessions by force."""
+
+import os
+from typing import Any
+
+from holdtight.aio.agent import Held
+from holdtight.base.operations import AuditRecord
+from holdtight.base.values import check_name
+from holdtight.clients.outside import LONGEST_REASON, check_text
+from holdtight.core.force import Order
+from holdtight.server import bodies
+from holdtight.server.principal import Principal
+from holdtight.server.problems import Problem
+from holdtight.server.service import Service
+from holdtight.server.shapes import digits, holder_full, owner_digits
+from holdtight.stores.boundary import SessionEntry
+
+__all__ = ["audit_dict", "force_close", "force_release", "note_again"]
+
+Answer = tuple[int, dict[str, Any]]
+
+
+async def _force(
+    service: Service, principal: Principal, name: str, reason: str, owner: str | None
+) -> AuditRecord | None:
+    locks = service.locks
+    about = {
+        "id": os.urandom(16).hex(),
+        "action": "force_release",
+        "name": name,
+        "by": principal.name,
+        "reason": reason,
+        "host": principal.address,
+        "pid": None,
+    }
+    plan = locks.verbs.force(locks.place, locks.lock(name).prepared, Order(about, owner), {})
+    record = locks.report_forced(await locks.run(plan, name))
+    if record is not None:
+        service.history.note("forced", name, record.fence, principal.name, reason=reason)
+    return record
+
+
+async def force_release(service: Service, principal: Principal, body: bodies.ForceRelease, started: float) -> Answer:
+    check_name(body.name)
+    check_text(body.reason, "reason", LONGEST_REASON)
+    principal.need_name(body.name)
+    owner = None
+    if body.owner is not None:
+        info = await service.locks.inspect(body.name)
+        owner = next((each.owner for each in info.holders if owner_digits(each.owner) == body.owner), None)
+        if owner is None:
+            return 200, {"released": 0, "fence": None}
+    record = await _force(service, principal, body.name, body.reason, owner)
+    service.survey.stale()
+    if record is None:
+        return 200, {"released": 0, "fence": None}
+    return 200, {"released": len(record.holders), "fence": record.fence}
+
+
+async def force_close(service: Service, principal: Principal, body: bodies.ForceClose, started: float) -> Answer:
+    check_text(body.reason, "reason", LONGEST_REASON)
+    session = bytes.fromhex(body.id)
+    found, _ = await service.ask_all(service.sessions.look_steps(session))
+    if found is None or isinstance(found, Exception):
+        raise Problem(410, "SESSION_GONE", "no such session: it was closed, or its time ran out")
+    for each in found.entries:
+        principal.need_name(each.name)
+    released = 0
+    for each in found.entries:
+        if each.state == "h":
+            held = Held(each.name, each.kind, each.n, each.owner, each.fence)
+            info = await service.locks.inspect(each.name)
+            text = next((one.owner for one in info.holders if owner_digits(one.owner) == digits(held.owner)), None)
+            if text is not None and await _force(service, principal, each.name, body.reason, text) is not None:
+                released += 1
+    await service.ask(service.sessions.close_step(session))
+    service.history.note("session_closed", by=principal.name, session=body.id, reason=body.reason)
+    service.survey.stale()
+    return 200, {"released": released}
+
+
+async def note_again(service: Service, session: bytes, held: Held) -> None:
+    """Writes a session's lease anew, under its new kind and fence."""
+    found, _ = await service.ask_all(service.sessions.look_steps(session))
+    if found is None or isinstance(found, Exception):
+        return
+    entry = SessionEntry(held.owner, "h", held.kind, held.n, held.fence, held.name)
+    await service.ask(service.sessions.enrol_step(session, found.about["proof"], entry))
+
+
+def audit_dict(record: AuditRecord, now: float) -> dict[str, Any]:
+    found = record.as_dict()
+    found["holders"] = [holder_full(each, now) for each in record.holders]
+    found["next"] = owner_digits(record.next) if record.next else None
+    return found

@@ -1,0 +1,117 @@
+"""Who waits for whom, as nodes and edges; and the cycles in it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdtight.base.values import Holder, LockInfo, Waiter
+from holdtight.server.shapes import owner_digits
+
+__all__ = ["graph_of"]
+
+MOST_NODES = 400
+
+
+def graph_of(infos: Sequence[LockInfo]) -> dict[str, Any]:
+    """Only locks that somebody waits for. A holder that waits for another lock itself has an edge to it, by way of what
+    it has published for the search for deadlocks."""
+    wanted = [info for info in infos if info.waiting]
+    awaited = {info.name for info in wanted}
+    nodes: dict[str, dict[str, Any]] = {}
+    edges: list[dict[str, Any]] = []
+
+    def person(each: Holder | Waiter) -> str:
+        key = f"owner:{owner_digits(each.owner)}"
+        nodes.setdefault(key, {"id": key, "type": "owner", "text": _who(each), "cycle": False})
+        return key
+
+    def add(kind: str, source: str, target: str, name: str) -> None:
+        edges.append({"type": kind, "from": source, "to": target, "name": name, "cycle": False})
+
+    for info in wanted:
+        if len(nodes) >= MOST_NODES:
+            break
+        lock = f"lock:{info.name}"
+        nodes[lock] = {"id": lock, "type": "lock", "text": info.name, "cycle": False}
+        merged: set[str] = set()
+        for holder in info.holders[:20]:
+            add("held_by", lock, person(holder), info.name)
+        for other in infos:
+            for holder in other.holders:
+                if holder.waits_for == info.name:
+                    add("waits_for", person(holder), lock, info.name)
+                    merged.add(_where(holder))
+                    if other.name not in awaited and f"lock:{other.name}" not in nodes:
+                        nodes[f"lock:{other.name}"] = {
+                            "id": f"lock:{other.name}",
+                            "type": "lock",
+                            "text": other.name,
+                            "cycle": False,
+                        }
+                        add("held_by", f"lock:{other.name}", person(holder), other.name)
+        for waiter in info.waiters[:20]:
+            if _where(waiter) in merged and waiter.host is not None:
+                continue  # the same thread or task, as the holder of another lock
+            add("waits_for", person(waiter), lock, info.name)
+    cycles = _cycles(nodes, edges)
+    for cycle in cycles:
+        around = set(cycle)
+        for key in cycle:
+            nodes[key]["cycle"] = True
+        for edge in edges:
+            if edge["from"] in around and edge["to"] in around:
+                edge["cycle"] = True
+    return {"nodes": list(nodes.values()), "edges": edges, "cycles": cycles}
+
+
+def _who(each: Holder | Waiter) -> str:
+    where = f"{each.host}:{each.pid}" if each.host and each.pid else each.host or owner_digits(each.owner)
+    return f"{each.label} ({where})" if each.label else where
+
+
+def _where(each: Holder | Waiter) -> str:
+    return f"{each.host} {each.pid} {each.label}"
+
+
+def _cycles(nodes: dict[str, dict[str, Any]], edges: list[dict[str, Any]]) -> list[list[str]]:
+    """Each strongly connected part with more than one node (Tarjan, without recursion)."""
+    out: dict[str, list[str]] = {key: [] for key in nodes}
+    for edge in edges:
+        out[edge["from"]].append(edge["to"])
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    on_stack: set[str] = set()
+    found: list[list[str]] = []
+    for root in nodes:
+        if root in index:
+            continue
+        work = [(root, iter(out[root]))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            node, rest = work[-1]
+            for target in rest:
+                if target not in index:
+                    index[target] = low[target] = len(index)
+                    stack.append(target)
+                    on_stack.add(target)
+                    work.append((target, iter(out[target])))
+                    break
+                if target in on_stack:
+                    low[node] = min(low[node], index[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    part: list[str] = []
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        part.append(member)
+                        if member == node:
+                            break
+                    if len(part) > 1:
+                        found.append(part[::-1])
+    return found

@@ -1,0 +1,49 @@
+"""Who asks: a name, a role, and the names that the role is for."""
+
+import hashlib
+from typing import NamedTuple
+
+from holdtight.server.problems import Problem
+
+__all__ = ["ROLES", "Principal"]
+
+ROLES = ("read", "lock", "admin")
+"""Each may do what those before it may."""
+
+
+class Principal(NamedTuple):
+    """What `authorize` returns. `prefixes` bound the names that this principal sees and locks; none means all names.
+
+    `secret` gives the principal owners of its own: the same on every instance, and known to nobody else. Without one,
+    the service makes one from the name.
+    """
+
+    name: str
+    role: str = "read"
+    prefixes: tuple[str, ...] = ()
+    secret: bytes = b""
+    address: str | None = None
+    csrf: str | None = None
+
+    def may(self, role: str) -> bool:
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+    def sees(self, name: str) -> bool:
+        return not self.prefixes or name.startswith(self.prefixes)
+
+    def need(self, role: str) -> None:
+        if not self.may(role):
+            raise Problem(403, "FORBIDDEN", f"this needs the role {role}; the token {self.name!r} has {self.role}")
+
+    def need_name(self, name: str) -> None:
+        if not self.sees(name):
+            shown = ", ".join(self.prefixes)
+            raise Problem(403, "FORBIDDEN", f"the token {self.name!r} is for names that start with {shown}", name=name)
+
+    @property
+    def owner_id(self) -> bytes:
+        return hashlib.sha256(b"holdtight id\0" + self.secret).digest()[:8]
+
+    @property
+    def owner_secret(self) -> bytes:
+        return hashlib.sha256(b"holdtight owner\0" + self.secret).digest()[:16]

@@ -1,0 +1,95 @@
+// The shell: tabs, theme, who is signed in, the live stream; and one module for each page.
+
+import { follow, get, post, whoAmI, Problem } from "./api.js";
+import { h, put } from "./dom.js";
+import * as audit from "./audit.js";
+import * as contention from "./contention.js";
+import * as graph from "./graph.js";
+import * as lock from "./lock.js";
+import * as locks from "./locks.js";
+import * as login from "./login.js";
+import * as nodes from "./nodes.js";
+import * as overview from "./overview.js";
+import * as sessions from "./sessions.js";
+
+const PAGES = { "": overview, locks, lock, contention, graph, nodes, sessions, audit, login };
+const TABS = [["", "Overview"], ["locks", "Locks"], ["contention", "Contention"], ["graph", "Wait-for"], ["nodes", "Nodes"], ["sessions", "Sessions"], ["audit", "Audit"]];
+
+const word = location.pathname.split("/").pop();
+const page = PAGES[word] ?? overview;
+const main = document.getElementById("main");
+const live = document.querySelector(".live");
+
+function theme() {
+  const kept = localStorage.getItem("theme");
+  if (kept) document.documentElement.dataset.theme = kept;
+  document.getElementById("theme").addEventListener("click", () => {
+    const dark = document.documentElement.dataset.theme
+      ? document.documentElement.dataset.theme === "dark"
+      : matchMedia("(prefers-color-scheme: dark)").matches;
+    document.documentElement.dataset.theme = dark ? "light" : "dark";
+    localStorage.setItem("theme", document.documentElement.dataset.theme);
+  });
+}
+
+function tabs(me) {
+  const current = word === "lock" ? "locks" : word;
+  const shown = TABS.filter(([path]) => path !== "audit" || me.role === "admin");
+  put(document.querySelector("nav.tabs"), shown.map(([path, text]) => h("a", { href: path || "./", "aria-current": path === current ? "page" : null }, text)));
+  document.querySelector("nav.tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  document.querySelector(".who").textContent = `${me.token} (${me.role})`;
+  const out = document.getElementById("logout");
+  out.hidden = !me.csrf;
+  out.addEventListener("click", async () => {
+    await post("logout", {});
+    location.assign("login");
+  });
+}
+
+function say(state) {
+  live.dataset.live = state;
+  live.textContent = state === "live" ? "Live" : "Reconnecting";
+}
+
+async function start() {
+  theme();
+  document.title = page.title ? `${page.title} · holdtight` : "holdtight";
+  if (page === login) {
+    live.hidden = true;
+    login.show(main);
+    return;
+  }
+  const me = await whoAmI();
+  tabs(me);
+  let busy = false;
+  let again = false;
+
+  async function refresh() {
+    if (busy) {
+      again = true;
+      return;
+    }
+    busy = true;
+    try {
+      await page.refresh();
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      page.failed?.(error);
+      say("reconnecting");
+    } finally {
+      busy = false;
+      if (again) {
+        again = false;
+        setTimeout(refresh, 200);
+      }
+    }
+  }
+
+  page.show(main, me, refresh, get);
+  await refresh();
+  follow(page.following?.() ?? {}, (kind) => {
+    if (!page.kinds || page.kinds.includes(kind)) refresh();
+  }, say);
+}
+
+start();

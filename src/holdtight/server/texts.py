@@ -1,0 +1,99 @@
+"""The texts that clients keep: a session, a lease. Both are secrets; nothing has to be looked up to read them."""
+
+import base64
+import binascii
+import hashlib
+import os
+import struct
+from typing import NamedTuple
+
+from holdtight.aio.agent import Held
+from holdtight.base.values import Kind, Owner, check_name
+from holdtight.server.problems import Problem
+
+__all__ = ["LeaseText", "SessionText", "derive"]
+
+_SESSION = "hts_"
+_LEASE = "htl_"
+_LAYOUT = struct.Struct(">BBBIIQ24s")
+_VERSION = 1
+_KINDS = (Kind.EXCLUSIVE, Kind.SHARED, Kind.PERMITS)
+
+
+def derive(id_: bytes, secret: bytes, kind: Kind, n: int, name: str, request: str | None) -> Owner:
+    """The owner of this request: the same whichever instance is asked. Random without a request id."""
+    if request is None:
+        return id_ + os.urandom(16)
+    parts = (secret, kind.value.encode(), b"%d" % n, name.encode(), request.encode())
+    digest = hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
+    return id_ + digest[:16]
+
+
+def _encode(prefix: str, raw: bytes) -> str:
+    return prefix + base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _decode(prefix: str, text: str, what: str) -> bytes:
+    wrong = Problem(400, "BAD_REQUEST", f"{what}: this text is not a {what} of this service")
+    if not text.startswith(prefix) or not text.isascii():
+        raise wrong
+    body = text[len(prefix) :]
+    try:
+        raw = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        raise wrong from None
+    return raw
+
+
+class SessionText(NamedTuple):
+    id: bytes
+    secret: bytes
+
+    @classmethod
+    def fresh(cls) -> "SessionText":
+        return cls(os.urandom(8), os.urandom(16))
+
+    @classmethod
+    def read(cls, text: str) -> "SessionText":
+        raw = _decode(_SESSION, text, "session")
+        if len(raw) != 24:
+            raise Problem(400, "BAD_REQUEST", "session: this text is not a session of this service")
+        return cls(raw[:8], raw[8:])
+
+    def text(self) -> str:
+        return _encode(_SESSION, self.id + self.secret)
+
+    def proof(self, token: str) -> str:
+        """What the session's record keeps in place of the secret; another token gives another proof."""
+        return hashlib.sha256(b"session\0" + self.secret + token.encode()).hexdigest()
+
+
+class LeaseText(NamedTuple):
+    """`fence` is 0 for a place in line."""
+
+    held: Held
+    ttl: float
+    in_session: bool
+
+    @classmethod
+    def read(cls, text: str) -> "LeaseText":
+        raw = _decode(_LEASE, text, "lease")
+        try:
+            version, in_session, kind, n, ttl, fence, owner = _LAYOUT.unpack_from(raw)
+            name = raw[_LAYOUT.size :].decode()
+            check_name(name)
+            if version != _VERSION or in_session > 1 or not n or not ttl or fence >= 1 << 53:
+                raise ValueError
+            return cls(Held(name, _KINDS[kind], n, owner, fence), ttl / 1000, bool(in_session))
+        except (struct.error, ValueError, IndexError, TypeError):
+            raise Problem(400, "BAD_REQUEST", "lease: this text is not a lease of this service") from None
+
+    def text(self) -> str:
+        held = self.held
+        ttl = max(1, round(self.ttl * 1000))
+        head = _LAYOUT.pack(_VERSION, self.in_session, _KINDS.index(held.kind), held.n, ttl, held.fence, held.owner)
+        return _encode(_LEASE, head + held.name.encode())
+
+    @property
+    def session_id(self) -> bytes:
+        return self.held.owner[:8]

@@ -1,0 +1,24 @@
+-- Drops a value, or makes it stale from now on, and spoils the flight that is in the air.
+-- KEYS    main value failure
+-- ARGV    how
+-- RETURN  1 there was a value, which was fresh if it is only made stale | 0 there was none
+-- how is 'gone' or 'stale'.
+--@include constants
+local held, stored, mark = call('GET', main), call('GET', value), call('GET', failure)
+if stored and sub(stored, 1, 2) ~= 'v1' or mark and sub(mark, 1, 2) ~= 'e1' then
+  return redis.error_reply('HTFOREIGN the key holds a value that is not of this format')
+end
+if held and KIND_OF(held) == 'x1' and call('PTTL', main) > TAIL then
+  call('SET', failure, 'e1s' .. OWNER_OF(held), 'PX', SPOIL_MS)
+elseif mark then
+  call('DEL', failure)
+end
+if not stored then return 0 end
+local left, stale = call('PTTL', value), tonumber(STALE_OF(stored))
+if how == 'gone' or stale == 0 then
+  call('DEL', value)
+  return 1
+end
+if left <= stale then return 0 end
+call('PEXPIRE', value, stale)
+return 1

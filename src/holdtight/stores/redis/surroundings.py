@@ -1,0 +1,130 @@
+"""What `doctor` sees around a master: its Sentinels and its replicas, each on a connection of its own.
+
+The connections are made in threads, all at once, so that neither colour waits for a server that is silent. A replica is
+only looked at: nothing is learned from it, and nothing is written.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import time
+from typing import TYPE_CHECKING, Any, cast
+
+import hiredis
+
+from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.process import start_thread
+from holdtight.errors import quotable
+from holdtight.stores.boundary import ReplicaSeen, SentinelSeen
+from holdtight.stores.redis.connect import greeted
+from holdtight.stores.redis.handshake import Greeting, Session
+from holdtight.stores.redis.resp import command
+from holdtight.stores.redis.watched_sentinel import Master, read_answer
+
+if TYPE_CHECKING:
+    import ssl
+
+    from holdtight.config.credentials import Login
+    from holdtight.config.targets import Address, Sentinel
+
+__all__ = ["LookAround"]
+
+PATIENCE = 0.8
+_Error = hiredis.ReplyError
+
+
+class LookAround:
+    """`done` is true once all have answered, or had their time."""
+
+    def __init__(self, target: "Sentinel", tls_for: "Callable[[Address], ssl.SSLContext | None]") -> None:
+        self._target = target
+        self._tls_for = tls_for
+        self.done = False
+        self.sentinels: list[SentinelSeen] = []
+        self.replicas: list[ReplicaSeen] = []
+
+    def begin(self) -> "LookAround":
+        start_thread(self._look, "holdtight-look-around")
+        return self
+
+    def _look(self) -> None:
+        try:
+            self._at_once([partial(self._look_at_sentinel, each) for each in self._target.sentinels])
+            known = {where for seen in self.sentinels for where in seen.replicas}
+            self._at_once([partial(self._look_at_replica, *where) for where in sorted(known)])
+        finally:
+            self.done = True
+
+    @staticmethod
+    def _at_once(jobs: Sequence[Callable[[], None]]) -> None:
+        threads: list[threading.Thread] = []
+        for job in jobs:
+            try:
+                threads.append(start_thread(job, "holdtight-look-around"))
+            except RuntimeError:
+                job()  # no thread is to be had
+        for thread in threads:
+            thread.join(2 * PATIENCE)
+
+    def _ask(self, address: "Address", *requests: bytes) -> tuple[list[Any], str]:
+        """The replies, or the reason why there are none."""
+        replies: list[Any] = []
+
+        def greeting(login: "Login | None") -> Greeting:
+            name = address.client_name or "holdtight-doctor"
+            auth = [command("AUTH", *([login.user] if login.user is not None else []), login.password)] if login else []
+            words = [*auth, command("CLIENT", "SETNAME", name), *requests]
+            answers = yield b"".join(words), len(words)
+            if auth and isinstance(answers[0], _Error):
+                raise ServerSaid(str(answers[0]))
+            replies.extend(answers[-len(requests) :])
+            return Session(2, b"")
+
+        try:
+            greeted(address, greeting, PATIENCE, self._tls_for(address)).close()
+        except (LinkDown, ServerSaid, OSError) as error:
+            return [], quotable(error)
+        except Exception as error:  # credentials come from user code
+            return [], type(error).__name__
+        return replies, ""
+
+    def _look_at_sentinel(self, address: "Address") -> None:
+        service = self._target.service
+        requests = [command("SENTINEL", *words, service) for words in (("MASTER",), ("GET-MASTER-ADDR-BY-NAME",))]
+        replies, cause = self._ask(address, *requests, command("SENTINEL", "REPLICAS", service))
+        seen = SentinelSeen(address.endpoint, cause, None, 0.0, 0, ())
+        if not cause:
+            told = read_answer(replies[0], replies[1])
+            if not isinstance(told, Master):
+                seen = seen._replace(cause=str(told))
+            else:
+                state = _fields(replies[0])
+                replicas = [] if isinstance(replies[2], _Error) else [_fields(each) for each in replies[2]]
+                seen = SentinelSeen(
+                    address.endpoint,
+                    "",
+                    told.where,
+                    int(state.get("down-after-milliseconds", "0")) / 1000,
+                    int(state.get("num-other-sentinels", "0")) + 1,
+                    tuple((each["ip"], int(each["port"])) for each in replicas),
+                )
+        self.sentinels.append(seen)
+
+    def _look_at_replica(self, host: str, port: int) -> None:
+        address = self._target.at(host, port)
+        begun = time()
+        replies, cause = self._ask(address, command("INFO", "replication"), command("TIME"))
+        taken = time() - begun
+        refused = next((str(reply) for reply in replies if isinstance(reply, _Error)), "")
+        seen = ReplicaSeen(address.display(), cause or refused, {}, 0.0)
+        if not seen.cause:
+            lines = (line.partition(":") for line in bytes(replies[0]).decode(errors="replace").splitlines())
+            info = {word: value.strip() for word, colon, value in lines if colon}
+            offset = int(replies[1][0]) + int(replies[1][1]) / 1e6 - (begun + taken / 2)
+            seen = seen._replace(info=info, offset=offset)
+        self.replicas.append(seen)
+
+
+def _fields(flat: Any) -> dict[str, str]:
+    words = [word.decode(errors="replace") for word in cast("list[bytes]", flat)]
+    return dict(zip(words[::2], words[1::2], strict=False))

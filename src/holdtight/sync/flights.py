@@ -1,0 +1,273 @@
+"""`Locks.single_flight`. recipes/flights.py has the plan of it."""
+
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from holdtight.base.callbacks import get_logger
+from holdtight.base.clock import wait_seconds
+from holdtight.base.identity import identity
+from holdtight.base.jobs import Peek
+from holdtight.clients.decorating import begun
+from holdtight.config.profiles import UNSET
+from holdtight.errors import FlightFailed, LockError, LockTimeout, Unavailable
+from holdtight.recipes.decorating import decorator, dressed
+from holdtight.recipes.flights import Answer, Computed, Flight, FlightTerms, Stored, current_flight
+from holdtight.recipes.names import Naming
+
+__all__ = ["SingleFlight"]
+
+MOST_IN_BACKGROUND = 4
+Compute = Callable[[], Any]
+
+
+class LocalFlight(Flight):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.done = False
+        self.computed: Computed | None = None
+        self.sleepers: list[Any] = []
+        """Of the threads that wait for it."""
+
+
+class Registry:
+    """The flights of one client that are under way."""
+
+    def __init__(self) -> None:
+        self._changing = threading.RLock()
+        self._flights: dict[str, LocalFlight] = {}
+        self.in_background = 0
+
+    def close(self) -> None:
+        """Threads in the background end with what they compute: a closed client stores nothing."""
+
+    def awaited(self, name: str) -> LocalFlight | None:
+        """A flight that everybody has to wait for, if there is one: to look at the server would be in vain."""
+        found = self._flights.get(name)
+        return found if found is not None and found.absent and not found.landing else None
+
+    def join(self, name: str) -> tuple[LocalFlight, bool]:
+        """The flight of this name, and whether the caller has just begun it."""
+        with self._changing:
+            found = self._flights.get(name)
+            if found is not None:
+                return found, False
+            made = self._flights[name] = LocalFlight(name)
+            return made, True
+
+    def end(self, flight: LocalFlight, computed: Computed | None) -> None:
+        with self._changing:
+            self._flights.pop(flight.name, None)
+            flight.computed, flight.done = computed, True
+        for sleeper in flight.sleepers:
+            sleeper.wake(True)
+
+    def background(self, work: Callable[[], None]) -> bool:
+        """Runs it in a thread, unless four are at work."""
+        with self._changing:
+            if self.in_background >= MOST_IN_BACKGROUND:
+                return False
+            self.in_background += 1
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                with self._changing:
+                    self.in_background -= 1
+
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(run,), name="holdtight-refresh", daemon=True).start()
+        return True
+
+
+class SingleFlight:
+    """The result of `locks.single_flight(...)`: a decorator, with `get_or_create` for a name without fields."""
+
+    def __init__(self, locks: Any, name: Any, options: dict[str, Any], given: dict[str, Any]) -> None:
+        self._locks = locks
+        self._name = name
+        self._options = options
+        self._terms = FlightTerms(locks, **given)
+        locks.lock("any name", **options)  # wrong options show at decoration
+        self._registry: Registry = locks.flights(Registry)
+
+    def __call__(self, function: Any) -> Any:
+        return decorator("single_flight", self._wrap, awaits=False)(function)
+
+    def get_or_create(self, fetch: Callable[[], Any]) -> Any:
+        """The value of this name, which `fetch()` computes if it has to be."""
+        return self._get(Naming(self._name).of((), {}), lambda: begun(fetch(), fetch))
+
+    def _wrap(self, function: Any) -> Any:
+        naming, run, terms = Naming(self._name, function), self._locks.run, self._terms
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._get(naming.of(args, kwargs), lambda: begun(function(*args, **kwargs), function))
+
+        def refresh(*args: Any, **kwargs: Any) -> Any:
+            return self._refresh(naming.of(args, kwargs), lambda: begun(function(*args, **kwargs), function))
+
+        def invalidate(*args: Any, **kwargs: Any) -> None:
+            name = naming.of(args, kwargs)
+            run(terms.drop(name, "gone"), name)
+
+        def expire(*args: Any, **kwargs: Any) -> None:
+            name = naming.of(args, kwargs)
+            run(terms.drop(name, "stale"), name)
+
+        def peek(*args: Any, **kwargs: Any) -> Peek | None:
+            name = naming.of(args, kwargs)
+            found: Peek | None = run(terms.peek(name), name)
+            return found
+
+        return dressed(call, function, naming, refresh=refresh, invalidate=invalidate, expire=expire, peek=peek)
+
+    def _get(self, name: str, compute: Compute) -> Any:
+        until = self._until(name)
+        while True:
+            flight = self._registry.awaited(name)
+            if flight is not None:
+                got = self._wait_for(flight, until)
+                if got is not None:
+                    return got.give()
+                continue
+            found = self._look(name)
+            stale = None if found.fresh else found.answer
+            if found.fresh and found.answer is not None:
+                return found.answer.give()
+            if found.failure is not None:
+                if stale is None:
+                    raise FlightFailed.because(name, found.failure)
+                return stale.give()
+            flight, mine = self._registry.join(name)
+            if mine:
+                if stale is not None and self._terms.in_background:
+                    self._in_background(flight, compute, stale)
+                    return stale.give()
+                flight.absent = stale is None
+                return self._fly(flight, compute, stale, until).give()
+            if stale is not None:
+                return stale.give()
+            got = self._wait_for(flight, until)
+            if got is not None:
+                return got.give()
+
+    def _refresh(self, name: str, compute: Compute) -> Any:
+        until = self._until(name)
+        while True:
+            flight, mine = self._registry.join(name)
+            if mine:
+                return self._fly(flight, compute, None, until, force=True).give()
+            self._wait_for(flight, until)
+
+    def _until(self, name: str) -> float | None:
+        wait = self._options.get("wait", UNSET)
+        limit = self._locks.lock(name, **self._options).terms.wait if wait is UNSET else wait_seconds(wait)
+        return None if limit is None else self._locks.place.clock() + limit
+
+    def _left(self, until: float | None) -> float | None:
+        return None if until is None else max(0.0, until - self._locks.place.clock())
+
+    def _look(self, name: str) -> Stored:
+        try:
+            found: Stored = self._locks.run(self._terms.look(name), name)
+            return found
+        except Unavailable:
+            if self._locks.settings.on_unavailable == "raise":
+                raise
+            return Stored(None, False, 0.0, None)
+
+    def _wait_for(self, flight: LocalFlight, until: float | None) -> Answer | None:
+        """What another thread has computed; None if this one must start again."""
+        flight.check_join()
+        late = flight.landing
+        me, place = flight.joined(), self._locks.place
+        sleeper = place.runtime.sleeper()
+        flight.sleepers.append(sleeper)
+        started = place.clock()
+        try:
+            while not flight.done:
+                if not sleeper.sleep(float("inf") if until is None else until) and not flight.done:
+                    raise LockTimeout.after(flight.name, place.clock() - started, None, 0)
+        finally:
+            flight.left(me)
+        return None if late or flight.computed is None else flight.computed.all
+
+    def _in_background(self, flight: LocalFlight, compute: Compute, stale: Answer) -> None:
+        def work() -> None:
+            try:
+                self._fly(flight, compute, stale, None)
+            except Exception as error:
+                get_logger().warning("flight %r was not refreshed: %s", flight.name, error)
+
+        if not self._registry.background(work):
+            self._registry.end(flight, None)
+
+    def _fly(
+        self, flight: LocalFlight, compute: Compute, stale: Answer | None, until: float | None, *, force: bool = False
+    ) -> Answer:
+        """What the call that began the flight gets."""
+        computed: Computed | None = None
+        token = current_flight.set(flight)
+        try:
+            computed = self._computed(flight, compute, stale, until, force)
+            return computed.own
+        finally:
+            current_flight.reset(token)
+            self._registry.end(flight, computed)
+
+    def _computed(
+        self, flight: LocalFlight, compute: Compute, stale: Answer | None, until: float | None, force: bool
+    ) -> Computed:
+        name = flight.name
+        lock = self._locks.lock(name, **self._options)
+        lease = lock.try_acquire()
+        if lease is None:
+            if stale is not None:
+                return Computed(stale, stale)
+            if not force:
+                # As a reader: everybody who waits is granted together when the value is there.
+                reader = lock.reading().acquire(wait=self._left(until))
+                with suppress(LockError):
+                    reader.release()
+                landed = self._landed(flight)
+                if landed is not None:
+                    return landed
+            lease = lock.acquire(wait=self._left(until))
+        who = identity()
+        lease.step_in(who, lease)
+        flight.entries = [(lease.block_key, lease)]
+        try:
+            landed = None if force or lease.degraded else self._landed(flight)
+            return landed or self._compute(flight, lease, compute, stale)
+        finally:
+            flight.entries = []
+            who.leave_block(lease.block_key)
+            with suppress(LockError):  # a loss changes nothing: the server has refused the value then
+                lease.leave(None)
+
+    def _landed(self, flight: LocalFlight) -> Computed | None:
+        flight.landing, name = True, flight.name
+        found = self._look(name)
+        if found.answer is not None and found.fresh:
+            return Computed(found.answer, found.answer)
+        if found.answer is None and found.failure is not None:
+            failed = Answer(error=FlightFailed.because(name, found.failure))
+            return Computed(failed, failed)
+        flight.landing = False
+        return None
+
+    def _compute(self, flight: LocalFlight, lease: Any, compute: Compute, stale: Answer | None) -> Computed:
+        """An interrupt (Ctrl-C) is no answer: it goes through, and the next in line computes."""
+        try:
+            outcome = Answer(compute())
+        except Exception as error:
+            outcome = Answer(error=error)
+        flight.landing, name = True, flight.name
+        if lease.degraded:
+            return self._terms.unstored(name, outcome)
+        computed: Computed = self._locks.run(self._terms.land(name, lease.tenure.owner, outcome, stale), name)
+        return computed

@@ -1,0 +1,258 @@
+"""`Locks.leader`."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from holdtight.base.callbacks import get_logger
+from holdtight.base.clock import wait_seconds
+from holdtight.base.jobs import Leadership
+from holdtight.base.values import Waiter
+from holdtight.base.wrong_with import BlockingOnly
+from holdtight.clients.decorating import is_async
+from holdtight.config.profiles import UNSET
+from holdtight.core.ending import release
+from holdtight.errors import LeaseLost, LockError, LockTimeout, Unavailable
+from holdtight.recipes import leading
+from holdtight.sync.lease import Lease
+
+if TYPE_CHECKING:
+    from holdtight.config.options import Duration
+    from holdtight.config.profiles import Unset
+
+__all__ = ["Leader", "Term"]
+
+
+class Term(leading.TermLike, Lease):
+    """One term of a leader: a lease that counts as lost `grace` before it ends, so that its work can stop in time.
+
+    Example:
+        >>> with locks.leader("poller") as term:
+        ...     term.check()
+        ...     term.proclaim("10.0.0.5:80")
+    """
+
+    public = (*Lease.public, "proclaim", "resign", "since")
+
+    def resign(self) -> None:
+        """Ends the term: the next in line leads at once. The same as `release`.
+
+        Example:
+            >>> term = locks.leader("poller").campaign()
+            >>> term.resign()
+        """
+        self.release()
+
+    def proclaim(self, label: str) -> None:
+        """Changes the label that `current()` and `inspect()` show. Raises LeaseLost, Unavailable; NotSupported on a
+        quorum.
+
+        Example:
+            >>> with locks.leader("poller") as term:
+            ...     term.proclaim("10.0.0.5:80")
+            ...     locks.leader("poller").current().label
+            '10.0.0.5:80'
+        """
+        self.check()
+        client = self.lock.client
+        client.run(leading.proclaim(client.place, self.name, self.tenure.owner, label), self.name)
+
+
+class Leader(BlockingOnly):
+    """A candidate for one name. `locks.leader(name)` makes one."""
+
+    def __init__(self, locks: Any, name: str, options: dict[str, Any], grace: Any) -> None:
+        self._locks = locks
+        self._name = name
+        self._options = locks.lock(name, **options).options._replace(cohort=False)
+        self._grace = leading.grace_of(grace, self._options, locks.store.drift)
+        self._term: Term | None = None
+        self._running = threading.Lock()
+        self._stopping = False
+        self._campaigner: Any = None
+        """The client that campaigns for `run`: closing it ends its wait."""
+        self._sleeper: Any = None
+
+    def campaign(self, *, wait: "Duration | Unset | None" = UNSET) -> Term:
+        """Waits to be elected, and returns the Term. Raises as `Lock.acquire`."""
+        lock = leading.term_lock(self._locks, self._name, self._options, self._grace)
+        lease = lock.acquire(wait=self._options.wait if wait is UNSET else wait_seconds(wait))
+        term: Term = leading.term_of(Term, lease, self)
+        return term
+
+    def __enter__(self) -> Term:
+        term = self.campaign()
+        self._term = term
+        return term.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        term, self._term = self._term, None
+        assert term is not None
+        term.__exit__(kind, error, trace)
+
+    # Running.
+
+    def run(
+        self,
+        fn: Callable[[Term], object],
+        *,
+        pause: "Duration" = 1,
+        on_error: str = "raise",
+        on_overrun: str = "log",
+    ) -> None:
+        """Campaigns, calls `fn(term)` while it leads, and campaigns again, until `stop()`. Never calls it twice at a
+        time. When the term is lost, `fn` must end: it looks at `term.lost` or `term.check()`."""
+        seconds = leading.check_run(pause, on_error, on_overrun)
+        if is_async(fn):
+            raise TypeError(f"{fn!r} is async: use a leader of AsyncLocks")
+        if not self._running.acquire(blocking=False):
+            raise RuntimeError(f"this leader of {self._name!r} runs already")
+        try:
+            self._sleeper = self._locks.place.runtime.sleeper()
+            while not self._stopped():
+                term = self._elected()
+                if term is None:
+                    continue
+                again = self._govern(term, fn, on_error, on_overrun)
+                if again and not self._stopped():
+                    self._pause(seconds)
+        finally:
+            self._campaigner, campaigner = None, self._campaigner
+            if campaigner is not None:
+                campaigner.close()
+            self._stopping = False
+            self._running.release()
+
+    def _stopped(self) -> bool:
+        return self._stopping
+
+    def _elected(self) -> Term | None:
+        """None if it was stopped meanwhile, or the server could not be reached: campaigns for ever."""
+        client = self._campaigner
+        if client is None or client.closed:
+            client = self._campaigner = self._locks.twin()
+        if self._stopped():  # `stop` has not seen the client
+            return None
+        try:
+            lease = leading.term_lock(client, self._name, self._options, self._grace).acquire(wait=None)
+        except RuntimeError:
+            if self._stopped() and not self._locks.closed:
+                return None
+            raise
+        except (Unavailable, LockTimeout) as error:
+            get_logger().warning("leader %r cannot campaign: %s", self._name, error)
+            self._pause(1.0)
+            return None
+        term: Term = leading.term_of(Term, lease, self)
+        self._term = term
+        if self._stopped():
+            term.force()
+        return term
+
+    def _govern(self, term: Term, fn: Callable[[Term], object], on_error: str, on_overrun: str) -> bool:
+        """True if it should pause before the next campaign."""
+        done = threading.Event()
+        term.tenure.on_loss(lambda: self._watch_overrun(term, done, on_overrun))
+        try:
+            with suppress(LeaseLost), term:
+                try:
+                    fn(term)
+                except LeaseLost:
+                    if not term.lost:
+                        raise
+        except Exception as error:
+            if on_error == "raise":
+                raise
+            get_logger().exception("leader %r: its work failed: %s", self._name, error)
+        finally:
+            done.set()
+            self._term = None
+            if term.lost:
+                self._give_up(term)
+        return not term.lost
+
+    def _give_up(self, term: Term) -> None:
+        """A term that was lost while its lease goes on, as by `stop`: the next need not wait for its end."""
+        if self._locks.place.topology != "quorum":
+            with suppress(LockError, RuntimeError):
+                self._locks.run(release(term.lock.prepared, term.tenure.owner, marker=0), self._name)
+
+    def _watch_overrun(self, term: Term, done: threading.Event, on_overrun: str) -> None:
+        """The work must end before the lease does."""
+        if self._stopped():
+            return
+        left = max(0.0, term.tenure.deadline + self._grace - self._locks.place.clock())
+
+        def ended() -> None:
+            if done.is_set():
+                return
+            get_logger().error("leader %r: its work goes on, and its lease has ended", self._name)
+            if on_overrun == "exit":
+                os._exit(leading.OVERRUN_EXIT)
+
+        timer = threading.Timer(left, ended)
+        timer.daemon = True
+        timer.start()
+
+    def _pause(self, seconds: float) -> None:
+        if not self._stopped():
+            self._sleeper.sleep(self._locks.place.clock() + seconds)
+
+    def stop(self) -> None:
+        """Ends `run`: the term is lost to its work, with `LossReason.FORCED`, and `run` returns when that has ended.
+        From any thread, also from a signal handler."""
+        self._stopping = True
+        term, campaigner, sleeper = self._term, self._campaigner, self._sleeper
+        if sleeper is not None:
+            sleeper.wake(True)
+        if term is not None:
+            term.force()
+        elif campaigner is not None:
+            # In a thread: a signal handler may have interrupted code that holds a lock of the client.
+            threading.Thread(target=campaigner.close, name="holdtight-stop", daemon=True).start()
+
+    # Looking.
+
+    def current(self) -> Leadership | None:
+        """Who leads; None if nobody does."""
+        return leading.leadership(self._locks.inspect(self._name))
+
+    def contenders(self) -> tuple[Waiter, ...]:
+        """Who waits to lead, in order, without the leader."""
+        waiters: tuple[Waiter, ...] = self._locks.inspect(self._name).waiters
+        return waiters
+
+    def observe(self) -> Iterator[Leadership | None]:
+        """Who leads, then every change, within a second. Ends when the client is closed."""
+        last: Any = self
+        sleeper = self._locks.place.runtime.sleeper()
+        while not self._locks.closed:
+            try:
+                now = self.current()
+            except Unavailable:
+                now = last  # not known
+            if now != last:
+                last = now
+                yield now
+            sleeper.sleep(self._locks.place.clock() + leading.LOOK_SECONDS)
+
+    def on_change(self, callback: Callable[[Leadership | None], object]) -> Callable[[], None]:
+        """Calls `callback(leadership)` now and at every change, in a thread of its own. Returns what ends that."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            for each in self.observe():
+                if ended.is_set():
+                    return
+                try:
+                    callback(each)
+                except Exception:
+                    get_logger().exception("leader %r: a callback failed", self._name)
+
+        threading.Thread(target=watch, name="holdtight-observer", daemon=True).start()
+        return ended.set

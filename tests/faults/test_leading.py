@@ -1,0 +1,131 @@
+"""`leader` when processes are killed, paused or cut off: terms never overlap, and the next begins in time."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from holdtight import Locks, LossReason, NotSupported
+from holdtight.recipes.leading import OVERRUN_EXIT
+from holdtight.stores.times import TAIL_MS
+from tests.faults.clients import Client, OpenClient
+from tests.faults.jobs import leading_program, overrunning_program
+from tests.faults.quorum import StartNodes
+from tests.support.processes import Child, StartChild, wait_for
+from tests.support.proxy import Proxy
+from tests.support.servers import RunningServer
+
+
+def moments(path: Path) -> list[tuple[float, int]]:
+    """When `check()` passed, in the order of time, and in which term. A line that a kill has cut is left out."""
+    lines = (line.split() for line in path.read_text().splitlines()) if path.exists() else iter(())
+    return sorted((float(line[0]), int(line[1])) for line in lines if len(line) == 2 and len(line[1]) == 16)
+
+
+def no_overlap(path: Path) -> int:
+    """How many terms there were; none may pass `check()` once a later one has begun."""
+    fences = [fence for _, fence in moments(path)]
+    assert fences == sorted(fences), "a term passed check() when a later one had"
+    return len(set(fences))
+
+
+def campaign(start_child: StartChild, url: str, path: Path, seconds: float) -> int:
+    """Kills and pauses, mostly whoever leads, at random."""
+    children: list[Child] = []
+    end = time.monotonic() + seconds
+    locks = Locks(url)
+    leader = locks.leader("leading")
+    while time.monotonic() < end:
+        children = [child for child in children if child.running]
+        while len(children) < 3:
+            children.append(start_child(leading_program, url, str(path)))
+        now = leader.current()
+        leading = [child for child in children if now is not None and child.pid == now.pid]
+        victim = random.choice(leading or children) if random.random() < 0.8 else random.choice(children)
+        if random.random() < 0.3:
+            victim.kill()
+        else:
+            victim.pause()
+            time.sleep(random.uniform(0.2, 2.0))
+            victim.resume()
+        time.sleep(random.uniform(0.05, 0.4))
+    for child in children:
+        child.kill()
+    locks.close()
+    return no_overlap(path)
+
+
+def test_a_killed_leader_is_followed_within_its_ttl_and_a_second(
+    private_server: RunningServer, start_child: StartChild, tmp_path: Path
+) -> None:
+    path = tmp_path / "checks"
+    first, second = (start_child(leading_program, private_server.url, str(path)) for _ in range(2))
+    for child in (first, second):
+        child.expect("ready", within=60)
+    wait_for(lambda: moments(path))
+    with Locks(private_server.url) as locks:
+        leader = locks.leader("leading")
+        now = wait_for(lambda: leader.current() if leader.contenders() else None)
+        leading, other = (first, second) if now.pid == first.pid else (second, first)
+        leading.kill()
+        killed = time.clock_gettime(time.CLOCK_MONOTONIC)
+        begun = wait_for(lambda: [at for at, fence in moments(path) if fence > now.fence])[0]
+        assert begun - killed < 10 * 2.5, "ttl and a second is 2.5 s, and the machine is busy"
+        other.pause()
+        paused = start_child(leading_program, private_server.url, str(path))
+        wait_for(lambda: (found := leader.current()) and found.pid == paused.pid)
+        wait_for(lambda: moments(path)[-1][1] == leader.current().fence)  # type: ignore[union-attr]
+        other.resume()
+        wait_for(lambda: leader.contenders(), what="the paused leader to campaign again")
+        for child in (other, paused):
+            child.signal(signal.SIGTERM)  # whose handler calls stop()
+        for child in (other, paused):
+            assert child.wait() == 0, child.errors
+        assert leader.current() is None, "it resigned: nobody waits for its ttl"
+    assert no_overlap(path) >= 3
+
+
+@pytest.mark.long
+def test_terms_never_overlap_for_30_s_of_kills_and_pauses(
+    private_server: RunningServer, start_child: StartChild, tmp_path: Path
+) -> None:
+    assert campaign(start_child, private_server.url, tmp_path / "checks", 30) >= 5
+
+
+def test_a_leader_that_is_cut_off_stops_while_its_lease_goes_on(
+    private_server: RunningServer, proxy: Proxy, open_client: OpenClient
+) -> None:
+    client: Client = open_client(proxy.url)
+    term = client.call(client.locks.leader("leading", ttl=6, grace=2).campaign)
+    proxy.refuse()
+    proxy.cut()
+    wait_for(lambda: term.lost)
+    left = int(private_server.command("PTTL", "ht:{leading}")) - TAIL_MS
+    assert left > 300, "the lease goes on for about the grace"
+    assert term.reason is LossReason.UNREACHABLE
+    proxy.accept()
+
+
+def test_work_that_goes_on_when_the_lease_has_ended_ends_its_process(
+    private_server: RunningServer, proxy: Proxy, start_child: StartChild
+) -> None:
+    child = start_child(overrunning_program, proxy.url)
+    child.expect("leads", within=60)
+    proxy.black_hole()
+    assert child.wait(30) == OVERRUN_EXIT
+
+
+def test_on_a_quorum_it_leads_and_proclaims_nothing(start_nodes: StartNodes, open_client: OpenClient) -> None:
+    client = open_client(start_nodes(3).urls)
+    leader = client.locks.leader("leading", label="one")
+    term = client.call(leader.campaign)
+    term.check()
+    assert client.call(leader.current).owner == term.owner
+    with pytest.raises(NotSupported, match="one by one"):
+        client.call(term.proclaim, "two")
+    client.call(term.resign)
+    assert client.call(leader.current) is None

@@ -1,0 +1,172 @@
+"""Every kind of connection that a guard takes: what it calls a transaction, and what it gives to the body."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pymysql  # type: ignore[import-untyped]
+import pytest
+import sqlalchemy
+from sqlalchemy import orm, text
+
+from holdtight import Locks, NotSupported, StaleFence, WrongTransaction
+from holdtight.fencing import SqlGuard
+from tests.fencing.databases import Database, MariaDB, Postgres, Sqlite, execute
+
+GUARD = SqlGuard()
+
+
+class Base(orm.DeclarativeBase):
+    pass
+
+
+class Stock(Base):
+    __tablename__ = "stock"
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    units: orm.Mapped[int]
+
+
+@pytest.fixture
+def engine(database: Database) -> Iterator[sqlalchemy.Engine]:
+    engine = sqlalchemy.create_engine(database.url)
+    yield engine
+    engine.dispose()
+
+
+def units(database: Database) -> int:
+    return int(database.execute("SELECT units FROM stock")[0][0])
+
+
+SELL = text("UPDATE stock SET units = units - 1")
+
+
+def test_an_engine_gives_a_connection_of_its_own(database: Database, engine: sqlalchemy.Engine, locks: Locks) -> None:
+    GUARD.create(engine)
+    with locks.lock("sku:1") as lease, GUARD.under(lease, engine) as tx:
+        tx.execute(SELL)
+    assert units(database) == 99
+    assert GUARD.seen(engine, "sku:1") == lease.fence
+    with pytest.raises(ZeroDivisionError), locks.lock("sku:1") as lease, GUARD.under(lease, engine) as tx:
+        tx.execute(SELL)
+        _ = 1 / 0
+    assert units(database) == 99
+    assert GUARD.prune(engine, older_than="1h") == 0
+    assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+
+
+def test_a_connection_of_sqlalchemy(database: Database, engine: sqlalchemy.Engine, locks: Locks) -> None:
+    with engine.connect() as connection, locks.lock("sku:1") as lease:
+        connection.execute(SELL)
+        with pytest.raises(WrongTransaction, match="open already"):
+            GUARD.under(lease, connection).__enter__()
+        connection.rollback()
+        with GUARD.under(lease, connection):
+            connection.execute(SELL)
+        with connection.begin():
+            GUARD.claim(connection, lease)
+            with pytest.raises(StaleFence):
+                GUARD.claim(connection, "sku:1", 1)
+    assert units(database) == 99
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with pytest.raises(WrongTransaction, match="autocommit"):
+            GUARD.claim(connection, "sku:1", 1)
+
+
+def test_a_session_forgets_what_it_has_read_before_the_claim(
+    database: Database, engine: sqlalchemy.Engine, locks: Locks
+) -> None:
+    with orm.Session(engine, expire_on_commit=False) as session, locks.lock("sku:1") as lease:
+        stock = session.get_one(Stock, 1)
+        session.commit()
+        database.execute("UPDATE stock SET units = 50")
+        assert stock.units == 100
+        with GUARD.under(lease, session):
+            stock.units -= 1
+    assert units(database) == 49
+
+
+def test_changes_of_a_session_from_before_the_claim_are_refused(
+    database: Database, engine: sqlalchemy.Engine, locks: Locks
+) -> None:
+    with orm.Session(engine) as session, locks.lock("sku:1") as lease:
+        session.get_one(Stock, 1).units -= 1
+        with pytest.raises(WrongTransaction, match=r"changes that are not saved \(Stock\)"):
+            GUARD.claim(session, lease)
+        session.rollback()
+        GUARD.claim(session, lease)
+        session.get_one(Stock, 1).units -= 1
+        session.commit()
+    assert units(database) == 99
+
+
+def test_a_scoped_session(sqlite: Sqlite, locks: Locks) -> None:
+    engine = sqlalchemy.create_engine(sqlite.url)
+    scoped = orm.scoped_session(orm.sessionmaker(engine))
+    with locks.lock("sku:1") as lease, GUARD.under(lease, scoped) as session:
+        session.execute(SELL)
+    scoped.remove()
+    engine.dispose()
+    assert units(sqlite) == 99
+
+
+def test_sqlalchemy_may_begin_transactions_of_sqlite_by_itself(sqlite: Sqlite, locks: Locks) -> None:
+    """As its documentation advises, for savepoints."""
+    engine = sqlalchemy.create_engine(sqlite.url)
+
+    @sqlalchemy.event.listens_for(engine, "connect")
+    def no_legacy(connection: Any, record: object) -> None:
+        connection.isolation_level = None
+
+    @sqlalchemy.event.listens_for(engine, "begin")
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    with locks.lock("sku:1") as lease, GUARD.under(lease, engine) as tx:
+        with tx.begin_nested() as savepoint:
+            tx.execute(SELL)
+            savepoint.rollback()
+        tx.execute(SELL)
+    engine.dispose()
+    assert units(sqlite) == 99
+
+
+def test_rows_may_be_anything_that_the_program_likes(
+    sqlite: Sqlite, postgres: Postgres, mariadb: MariaDB, locks: Locks
+) -> None:
+    rows = sqlite.connect()
+    rows.row_factory = sqlite3.Row
+    named = psycopg.connect(postgres.dsn, row_factory=psycopg.rows.dict_row)
+    dicts: Any = pymysql.connect(
+        unix_socket=mariadb.socket, user="root", database="test", cursorclass=pymysql.cursors.DictCursor
+    )
+    for connection in (rows, named, dicts):
+        with closing(connection), locks.lock("sku:1") as lease, GUARD.under(lease, connection):
+            pass
+        with closing(sqlite.connect()) as connection:
+            assert GUARD.seen(connection, "sku:1")
+
+
+def test_a_savepoint_does_not_end_the_claim(database: Database, locks: Locks) -> None:
+    with closing(database.connect()) as connection, locks.lock("sku:1") as lease:
+        with GUARD.under(lease, connection):
+            execute(connection, "SAVEPOINT s")
+            execute(connection, "UPDATE stock SET units = 0")
+            execute(connection, "ROLLBACK TO SAVEPOINT s")
+            execute(connection, "UPDATE stock SET units = units - 1")
+        assert GUARD.seen(connection, "sku:1") == lease.fence
+    assert units(database) == 99
+
+
+def test_other_databases_are_refused() -> None:
+    engine = sqlalchemy.create_mock_engine("oracle+oracledb://", lambda *_: None)
+
+    class Connection:
+        dialect = engine.dialect
+        __module__ = "sqlalchemy.engine"
+
+    with pytest.raises(NotSupported, match="not oracle"):
+        GUARD.claim(Connection(), "x", 1)

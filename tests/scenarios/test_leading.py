@@ -1,0 +1,165 @@
+"""`leader`: one term at a time, that ends in time, and what others see of it."""
+
+import os
+import socket
+from typing import Any
+
+import pytest
+
+from holdtight import LeaseLost, LossReason
+from tests.scenarios.world import World
+
+
+@pytest.fixture
+def kind() -> str:
+    """Jobs take exclusive locks."""
+    return "exclusive"
+
+
+async def test_a_term_is_a_lease_that_others_see(world: World) -> None:
+    leader: Any = world.client.leader("poller", label="10.0.0.5:80")
+    assert await leader.current() is None
+    async with leader as term:
+        term.check()
+        assert term.since == pytest.approx(term.fence / 1e6)
+        now: Any = await world.locks().leader("poller").current()
+        assert (now.fence, now.owner, now.label) == (term.fence, term.owner, "10.0.0.5:80")
+        assert (now.host, now.pid) == (socket.gethostname(), os.getpid())
+        assert now.as_dict()["label"] == "10.0.0.5:80"
+        await term.proclaim("10.0.0.5:81")
+        assert (await leader.current()).label == "10.0.0.5:81"
+        term.check()
+        assert await leader.contenders() == ()
+    assert await leader.current() is None
+    with pytest.raises(LeaseLost):
+        await term.proclaim("late")
+
+
+async def test_the_first_contender_leads_when_the_leader_resigns(world: World) -> None:
+    leader: Any = world.client.leader("poller")
+    term = await leader.campaign()
+
+    async def next_term(label: str) -> Any:
+        return await world.locks().leader("poller", label=label, wait=25).campaign()
+
+    first, second = await world.line_up(world.client.lock("poller"), next_term("first"), next_term("second"))
+    assert [each.label for each in await world.client.leader("poller").contenders()] == ["first", "second"]
+    await term.resign()
+    following = await first.result()
+    assert following.fence > term.fence
+    assert (await leader.current()).label == "first"
+    await following.resign()
+    await (await second.result()).resign()
+
+
+async def test_a_term_counts_as_lost_before_its_lease_ends(world: World) -> None:
+    term = await world.client.leader("poller", ttl=10, grace=4).campaign()
+    plain = await world.client.lock("other", ttl=10).acquire()
+    assert 3.5 < plain.remaining() - term.remaining() < 4.5
+    await term.renew(20)
+    await plain.renew(20)
+    assert 3.5 < plain.remaining() - term.remaining() < 4.5
+    await term.release()
+    await plain.release()
+    with pytest.raises(ValueError, match="grace"):
+        world.client.leader("poller", ttl=10, grace=5)
+
+
+class Work:
+    def __init__(self, world: World, client: Any = None, **options: Any) -> None:
+        self.world, self.fences = world, list[int]()
+        self.reasons = list[Any]()
+        self.inside = 0
+        self.returns = False
+        self.error: Exception | None = None
+        self.leader = (client or world.client).leader("poller", **options)
+
+    async def poll(self, term: Any) -> None:
+        self.fences.append(term.fence)
+        self.inside += 1
+        assert self.inside == 1, "never two at a time"
+        try:
+            if self.error is not None:
+                raise self.error
+            if not self.returns:
+                await self.world.until(lambda: term.lost)
+        finally:
+            self.inside -= 1
+            self.reasons.append(term.reason)
+
+
+async def test_run_leads_until_it_is_stopped_and_the_next_leads_at_once(world: World) -> None:
+    one, other = Work(world), Work(world, world.locks())
+    first = world.start(one.leader.run(one.poll))
+    await world.until(lambda: one.inside)
+    second = world.start(other.leader.run(other.poll))
+    await world.in_line(world.client.lock("poller"), 1)
+    one.leader.stop()
+    await first.result()
+    assert one.reasons == [LossReason.FORCED]
+    await world.until(lambda: other.inside)
+    assert other.fences[0] > one.fences[0]
+    third = world.start(one.leader.run(one.poll))
+    await world.in_line(world.client.lock("poller"), 1)
+    one.leader.stop()  # while it campaigns
+    await third.result()
+    assert len(one.fences) == 1
+    assert other.inside
+    await world.until(lambda: True)
+    other.leader.stop()
+    await second.result()
+    assert await one.leader.current() is None
+
+
+@pytest.mark.takes_time
+async def test_run_campaigns_again_when_its_term_is_lost_or_its_work_returns(world: World) -> None:
+    world.forced_ms = 60_000
+    work = Work(world)
+    actor = world.start(work.leader.run(work.poll, pause="10ms"))
+    await world.until(lambda: work.inside)
+    await world.client.force_release("poller", reason="test")
+    await world.until(lambda: len(work.fences) >= 2 and work.inside)
+    assert work.reasons == [LossReason.FORCED]
+    work.returns = True
+    await world.client.force_release("poller", reason="test")
+    await world.until(lambda: len(work.fences) >= 5)
+    work.leader.stop()
+    await actor.result()
+    assert sorted(work.fences) == work.fences
+
+
+async def test_work_that_raises_ends_run_or_is_tried_again(world: World) -> None:
+    work = Work(world)
+    work.error = OSError("no paper")
+    with pytest.raises(OSError, match="no paper"):
+        await work.leader.run(work.poll)
+    assert await work.leader.current() is None
+    actor = world.start(work.leader.run(work.poll, pause="10ms", on_error="campaign"))
+    await world.until(lambda: len(work.fences) >= 3)
+    work.leader.stop()
+    await actor.result()
+    for wrong in ({"pause": -1}, {"on_error": "x"}, {"on_overrun": "x"}):
+        with pytest.raises(ValueError, match=r"\w"):
+            await work.leader.run(work.poll, **wrong)
+
+
+@pytest.mark.takes_time
+async def test_observe_tells_every_change(world: World) -> None:
+    leader, seen = world.client.leader("poller"), list[Any]()
+
+    async def watch() -> None:
+        async for each in world.locks().leader("poller").observe():
+            seen.append(each)
+            if len(seen) == 4:
+                return
+
+    actor = world.start(watch())
+    await world.until(lambda: seen)
+    term = await leader.campaign()
+    await world.until(lambda: len(seen) >= 2)
+    await term.proclaim("new")
+    await world.until(lambda: len(seen) >= 3)
+    await term.resign()
+    await actor.result()
+    assert [each and each.label for each in seen] == [None, None, "new", None]
+    assert seen[1].fence == seen[2].fence == term.fence

@@ -1,0 +1,229 @@
+"""A master, two replicas and three Sentinels, as real processes.
+
+    with start_sentinels(VALKEY_9) as topology:
+        Locks(topology.url)
+        topology.failover()              # orderly; a crash: topology.master.kill(), a hung one: topology.master.pause()
+        topology.heal()                  # all run again, and all Sentinels agree
+
+The Sentinels' periods are shortened (SENTINEL DEBUG), so that a set forms, fails over and heals within seconds.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from tests.support.processes import popen, wait_for
+from tests.support.raw import ServerSaid
+from tests.support.servers import VALKEY_9, Flavour, RunningServer, free_port, start
+
+__all__ = ["SENTINEL", "SERVICE", "FollowedMaster", "SentinelServer", "Topology", "start_sentinels"]
+
+Server = TypeVar("Server", bound=RunningServer)
+SERVICE = "mymaster"
+SENTINELS = 3
+REPLICAS = 2
+DOWN_AFTER_MS = 1000
+"""How long a server is silent before a Sentinel calls it down: a busy machine must not look like a crash."""
+FAILOVER_MS = 1500
+FORMING_MS = 200
+"""The period in which Sentinels tell each other what they know, while a set forms or heals. After four of them a
+Sentinel turns a server that is no master by its knowledge into a replica: in a test of a failover, that is too soon."""
+# Five ping periods must outlast a second: a replica whose INFO is older than that is not promoted.
+PERIODS = {"info-period": 200, "ping-period": 400, "ask-period": 100, "publish-period": 600, "election-timeout": 1000}
+_SERVER = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+
+
+def start_sentinels(flavour: Flavour, *options: str) -> Topology:
+    """`options` are further options of the servers."""
+    return Topology(flavour, options)
+
+
+class SentinelServer(RunningServer):
+    """One Sentinel. After a restart it has forgotten what it learned."""
+
+    def __init__(self, flavour: Flavour, master: int, *, password: str | None = None) -> None:
+        binary = flavour.binary()
+        assert binary is not None, flavour.missing()
+        self._master = master
+        super().__init__(flavour, binary, (), free_port(), password, None, False)
+
+    def _launch(self) -> bool:
+        config = self.folder / "sentinel.conf"
+        lines = [
+            f"port {self.port}",
+            "bind 127.0.0.1",
+            f"dir {self.folder}",
+            f"sentinel monitor {SERVICE} 127.0.0.1 {self._master} {SENTINELS // 2 + 1}",
+            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}",
+            f"sentinel failover-timeout {SERVICE} {FAILOVER_MS}",
+            f"sentinel parallel-syncs {SERVICE} {REPLICAS}",
+        ]
+        if self.password is not None:
+            lines.append(f"requirepass {self.password}")
+        config.write_text("\n".join(lines) + "\n")
+        with Path(self.folder / "log").open("ab") as log:
+            self._process = popen([str(self._binary), str(config), "--sentinel"], stdout=log, stderr=log)
+        wait_for(self._answers_or_ended, what=f"a Sentinel of {self.flavour.name} to answer")
+        return self.running
+
+    def periods(self, **changed: int) -> None:
+        """`publish_period=2000`: how long an old master stays one (four times that)."""
+        periods = PERIODS | {word.replace("_", "-"): value for word, value in changed.items()}
+        self.command("SENTINEL", "DEBUG", *(word for pair in periods.items() for word in map(str, pair)))
+
+    def state(self) -> dict[str, str]:
+        told = self.command("SENTINEL", "MASTER", SERVICE)
+        return dict(zip(told[::2], told[1::2], strict=True))
+
+    def named(self) -> int:
+        """The port of the master, according to this Sentinel."""
+        return int(self.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1])
+
+
+class Topology:
+    """All of its processes end with it, also if it does not form."""
+
+    def __init__(self, flavour: Flavour, options: tuple[str, ...]) -> None:
+        self.flavour = flavour
+        self._stack = ExitStack()
+        try:
+            first = self._begin(start(flavour, *_SERVER, *options))
+            self.servers = [first]
+            for _ in range(REPLICAS):
+                self.servers.append(
+                    self._begin(start(flavour, *_SERVER, *options, "--replicaof", f"127.0.0.1 {first.port}"))
+                )
+            self.sentinels = [self._begin(SentinelServer(flavour, first.port)) for _ in range(SENTINELS)]
+            self.periods(publish_period=FORMING_MS)
+            self.agreed()
+            self.periods()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, server: Server) -> Server:
+        self._stack.enter_context(server)
+        return server
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{hosts}/{SERVICE}"
+
+    @property
+    def master(self) -> RunningServer:
+        """According to the Sentinel that knows of the latest failover."""
+        told = [(int(each.state()["config-epoch"]), each.named()) for each in self.sentinels if each.running]
+        port = max(told)[1]
+        return next(server for server in self.servers if server.port == port)
+
+    @property
+    def replicas(self) -> list[RunningServer]:
+        master = self.master
+        return [server for server in self.servers if server is not master]
+
+    def periods(self, **changed: int) -> None:
+        for sentinel in self.sentinels:
+            sentinel.periods(**changed)
+
+    @staticmethod
+    def ours(server: RunningServer) -> list[str]:
+        """The names of holdtight's connections to a server."""
+        return [each["name"] for each in server.clients() if each["name"].startswith("holdtight")]
+
+    def failover(self) -> RunningServer:
+        """Orders one and waits until the Sentinel that was told names another. Returns the old master, which lives."""
+        old = self.master
+        wait_for(self._ordered, what="a Sentinel to begin a failover")
+        wait_for(lambda: self.sentinels[0].named() != old.port, what="another master")
+        return old
+
+    def _ordered(self) -> bool:
+        with suppress(ServerSaid):  # INPROG, or NOGOODSLAVE for a moment
+            self.sentinels[0].command("SENTINEL", "FAILOVER", SERVICE)
+            return True
+        return False
+
+    def agreed(self) -> None:
+        """Waits until all Sentinels name one master, which has all replicas, and know of each other."""
+        wait_for(self._is_well, what="the Sentinels to agree on a master with its replicas")
+
+    def _is_well(self) -> bool:
+        with suppress(OSError, ServerSaid, StopIteration, KeyError):
+            master = self.master
+            states = [sentinel.state() for sentinel in self.sentinels]
+            if any(state["flags"] != "master" or state["port"] != str(master.port) for state in states):
+                return False
+            if any(state["num-other-sentinels"] != str(SENTINELS - 1) for state in states):
+                return False
+            if any(int(state["num-slaves"]) < REPLICAS for state in states):
+                return False
+            for replica in self.replicas:
+                told = replica.info("replication")
+                if told["role"] != "slave" or told["master_port"] != str(master.port):
+                    return False
+                if told["master_link_status"] != "up":
+                    return False
+            return master.info("replication")["role"] == "master"
+        return False
+
+    def heal(self) -> None:
+        """Everything runs again, with the usual periods."""
+        for server in (*self.servers, *self.sentinels):
+            if server.running:
+                server.resume()
+            else:
+                server.restart()
+        self.periods(publish_period=FORMING_MS)
+        self.agreed()
+        self.periods()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Sentinel of {self.flavour.name}>"
+
+
+class SentinelFlavour:
+    """Scenarios on the master of a topology, to which their clients come by its Sentinels."""
+
+    name = "sentinel"
+
+    def missing(self) -> str | None:
+        return VALKEY_9.missing()
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+SENTINEL = SentinelFlavour()
+
+
+class FollowedMaster:
+    """In place of a server, for scenarios: the URL is that of the Sentinels, all else is the master's."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._master = topology.master
+
+    @property
+    def url(self) -> str:
+        return self._topology.url + "/0"
+
+    @property
+    def pid(self) -> int:
+        """Asked before and after each scenario: looks which server is the master."""
+        self._master = self._topology.master
+        return self._master.pid
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._master, name)
