@@ -9,6 +9,7 @@ from typing import Any
 from holdtight.base.plan import ServerSaid
 from holdtight.stores.memory.engine import Name
 from holdtight.stores.memory.shelf import Shelf
+from holdtight.stores.memory.state import Main
 from holdtight.stores.redis import flights, proclaiming, records
 from holdtight.stores.redis.fields import cut
 from holdtight.stores.times import SPOIL_MS
@@ -29,9 +30,9 @@ def once_begin(
     about: bytes,
     not_after: bytes,
 ) -> Reply:
-    refused = _refused(name, owner, not_after)
-    if refused:
-        return refused
+    main = _held(name, owner, not_after)
+    if not isinstance(main, Main):
+        return main
     record = keys[1]
     stands = shelf.get(record, name.now)
     if stands:
@@ -42,7 +43,7 @@ def once_begin(
         if every_start == b"1" or cut("RUN_STATE_OF", stands) == b"d":
             return [2, stands, shelf.left(record, name.now)]
     started = b"%016d" % name.now_us
-    shelf.put(record, b"o1r%b%016d%b%016d%b" % (owner, name.main.fence, started, 0, about), name.now + int(keep))
+    shelf.put(record, b"o1r%b%016d%b%016d%b" % (owner, main.fence, started, 0, about), name.now + int(keep))
     return [1, started]
 
 
@@ -69,13 +70,13 @@ def flight_land(
     not_after: bytes,
 ) -> Reply:
     _, value, failure = keys
-    refused = _refused(name, owner, not_after)
-    if refused:
-        return refused
+    main = _held(name, owner, not_after)
+    if not isinstance(main, Main):
+        return main
     mark = _checked(shelf, keys, name.now)
     if mark == b"e1s" + owner:
         return 2
-    if name.now_us - name.main.fence > (SPOIL_MS - 60_000) * 1000:
+    if name.now_us - main.fence > (SPOIL_MS - 60_000) * 1000:
         return 2
     if kind == b"f":
         shelf.put(failure, b"e1f" + payload, name.now + int(fresh))
@@ -108,20 +109,20 @@ def flight_drop(name: Name, shelf: Shelf, keys: list[bytes], how: bytes) -> Repl
 
 
 def proclaim(name: Name, shelf: Shelf, keys: list[bytes], owner: bytes, label: bytes, not_after: bytes) -> Reply:
-    refused = _refused(name, owner, not_after)
-    if refused:
-        return refused
-    name.main.label = label
+    main = _held(name, owner, not_after)
+    if not isinstance(main, Main):
+        return main
+    main.label = label
     return 1
 
 
-def _refused(name: Name, owner: bytes, not_after: bytes) -> Reply:
-    """The answer to a request that is late, or whose owner does not hold the lock; None for others."""
+def _held(name: Name, owner: bytes, not_after: bytes) -> Main | list[Any]:
+    """The record that this owner holds, or the answer to a request that is late or not the holder's."""
     if name.now_us > int(not_after):
         return [-1, name.now]
     if not name.holder or not name.main:
         return [0, b""]
-    return None if name.holder == owner else [0, name.holder]
+    return name.main if name.holder == owner else [0, name.holder]
 
 
 def _checked(shelf: Shelf, keys: list[bytes], now: int) -> bytes | None:
