@@ -90,14 +90,14 @@ def test_no_finalizer_runs_for_a_lease_that_was_released(world: World) -> None:
 def test_a_witness_that_is_used_again_sees_the_next_lease_dropped(world: World) -> None:
     gc.collect()  # of what other tests left behind
     first = world.lease(world.tenure())
-    witness = id(first.witness)
+    witness = id(first.leak_warning)
     first._close()
     leases = [world.lease(tenure := world.tenure())]
-    assert id(leases[0].witness) == witness
+    assert id(leases[0].leak_warning) == witness
     with pytest.warns(ResourceWarning, match="dropped without release"):
         leases.clear()
     assert not tenure.alive
-    assert first.witness is None
+    assert first.leak_warning is None
 
 
 def test_a_callback_does_not_keep_a_lease_that_nobody_has_any_more(world: World) -> None:

@@ -110,10 +110,10 @@ class AsyncCohortLock(CohortPart, AsyncLock):
     async def _now(self, wait: float | None, started: float, who: Identity) -> AsyncLease | None:
         """Asks the server, after a wait in the local line: that counts as one in the server's. A caller whose wait is
         over asks once; the error then names the holder."""
-        owner, transport = self._locks.client.owner(), self._locks.transport()
-        if wait is not None and self.terms.clock() >= started + wait:
-            return await self._slowly(transport, None, owner, 0.0, started, None, 0, who, False)
-        return await self._slowly(transport, None, owner, wait, started, None, 0, who, False, True)
+        over = wait is not None and self.terms.clock() >= started + wait
+        asking = self.asking(self._locks.client.owner(), 0.0 if over else wait, started, who, or_none=False)
+        asking.answered = asking.queued = not over
+        return await self._slowly(asking, who, self._locks.transport())
 
     def _led(self, member: Member, lease: AsyncLease | None) -> AsyncLease | None:
         assert lease is not None

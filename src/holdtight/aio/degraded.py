@@ -6,6 +6,7 @@ from holdtight.aio.lease import AsyncLease
 from holdtight.base.identity import Identity
 from holdtight.base.values import Owner
 from holdtight.clients.degraded import end_open_tenure, open_tenure
+from holdtight.core.contend import Asking
 from holdtight.grants.tenure import Tenure
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ __all__ = ["Open", "without_the_server"]
 
 
 async def without_the_server(
-    lock: "AsyncLock", error: BaseException, owner: Owner, wait: float | None, who: Identity, or_none: bool
+    lock: "AsyncLock", error: BaseException, asking: Asking, who: Identity
 ) -> "AsyncLease | None":
-    """Grants what `on_unavailable` asks for. `wait` is the rest of the caller's limit."""
+    """Grants what `on_unavailable` asks for, within the rest of the caller's limit."""
     locks: Any = lock.client
     how = locks.settings.on_unavailable
     lease: AsyncLease | None
@@ -25,12 +26,12 @@ async def without_the_server(
     locks.check_open()  # after the stand-in exists: an aclose() from now on also closes the stand-in
     if stand_in is not None:
         other: AsyncLock = stand_in.keep_sibling(lock, lock.options)
-        lease = await (other.try_acquire() if or_none else other.take(wait, who))
+        lease = await (other.try_acquire() if asking.or_none else other.take(asking.wait_left(), who))
         if lease is None:
             return None
         lease.tenure.stand_in_by(other)
     else:
-        lease = Open(lock).lease(owner)
+        lease = Open(lock).lease(asking.owner)
         lock.see_to(lease, who)
     await lease.tell(locks.report_degraded, lock, lease.tenure.owner, how, error)
     return lease

@@ -20,7 +20,7 @@ from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.degraded import may_degrade
 from holdtight.clients.lock import BaseLock
 from holdtight.config.settings import UNSET, unknown_options
-from holdtight.core.contend import Answer, abandon, acquire, patience
+from holdtight.core.contend import Answer, Asking, abandon, acquire, patience
 from holdtight.core.ending import release
 from holdtight.errors import LockTimeout, NotOwner, Unavailable
 from holdtight.grants.leak_warning import leak_warning_for
@@ -115,7 +115,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         except IndexError:
             owner = client.owner()
         if connection is None or not connection.alive or lead is None or started > client.recorded_until:
-            return await self._slowly(transport, None, owner, wait, started, None, 0, who, or_none)
+            return await self._slowly(self.asking(owner, wait, started, who, or_none=or_none), who, transport)
         prepared = self.prepared
         if wait is self.terms.wait:
             longest = self.terms.patience
@@ -129,9 +129,8 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
                 b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, connection.inbox_word, limit, owner), longest
             )
         except LinkDown as down:
-            return await self._slowly(
-                transport, connection, owner, wait, started, down, marker_for(limit), who, or_none
-            )
+            asking = self.asking(owner, wait, started, who, or_none=or_none)
+            return await self._slowly(asking, who, transport, connection, down, marker_for(limit))
         except BaseException as error:
             asking = self.asking(owner, wait, started, or_none=or_none)
             with Driver(transport, connection) as driver:
@@ -145,18 +144,18 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
                 answer = None if said.word == "NOSCRIPT" else said  # nothing has run: start afresh
             else:
                 answer = locks.store.read_attempt(reply, started)
-            return await self._slowly(transport, connection, owner, wait, started, answer, 0, who, or_none)
+            asking = self.asking(owner, wait, started, who, or_none=or_none)
+            return await self._slowly(asking, who, transport, connection, answer)
         fence = int(reply)
         client.lead = fence / 1e6 - started
         if clock() - started >= prepared.valid:  # this process was paused: the plan asks again
-            return await self._slowly(
-                transport, connection, owner, wait, started, Grant(fence, started), 0, who, or_none
-            )
+            asking = self.asking(owner, wait, started, who, or_none=or_none)
+            return await self._slowly(asking, who, transport, connection, Grant(fence, started))
         tenure = Tenure(self.terms, self.prepared, transport.deliver, owner, fence, started, 0)
         lease = _new(AsyncLease)
         lease.lock = self
         lease.tenure = tenure
-        lease.witness = leak_warning_for(tenure)  # before the keeper has it: an interrupt may come anywhere
+        lease.leak_warning = leak_warning_for(tenure)  # before the keeper has it: an interrupt may come anywhere
         lane = self.terms.lane
         if lane.epoch != current.epoch:
             lane = self.terms.lane_now()
@@ -175,22 +174,16 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
 
     async def _slowly(
         self,
-        transport: Transport,
-        connection: Connection | None,
-        owner: Owner,
-        wait: float | None,
-        started: float,
-        first: Answer | None,
-        limit: int,
+        asking: Asking,
         who: Identity,
-        or_none: bool,
-        in_line: bool = False,
+        transport: Transport,
+        connection: Connection | None = None,
+        first: Answer | None = None,
+        limit: int = 0,
     ) -> AsyncLease | None:
-        """All other cases: no connection yet, the lock is held, or the server has a problem. `in_line`: the caller has
-        waited already, in a line of this client."""
+        """All other cases: no connection yet, the lock is held, or the server has a problem. `first` is the answer to
+        a request that was sent, `limit` the latest moment at which that request may still arrive."""
         locks = self._locks
-        asking = self.asking(owner, wait, started, who, or_none=or_none)
-        asking.answered = asking.queued = in_line
         try:
             if first is None and not limit:
                 locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
@@ -201,11 +194,11 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             locks.report_failure(self.terms, asking, error, degrades=degrades)
             if not degrades:
                 raise
-            return await without_the_server(self, error, owner, asking.wait_left(), who, or_none)
+            return await without_the_server(self, error, asking, who)
         if granted is None:
             locks.report_failure(self.terms, asking, None)
             return None
-        lease = self.granted(transport, owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
+        lease = self.granted(transport, asking.owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
         await lease.tell(locks.report_grant, lease.tenure, asking, granted.grant)
         return lease
 

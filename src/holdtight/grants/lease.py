@@ -58,7 +58,7 @@ class BaseLease(PublicLease):
     """This handle has been released or handed over."""
     who: Identity | None = None
     """The identity that may enter this grant again, if it is re-entrant."""
-    witness: LeakWarning | None = None
+    leak_warning: LeakWarning | None = None
     """Warns if the lease is dropped. None once this handle is closed, for a lease whose parts have their own, and for
     one that a `with` block keeps, which cannot be dropped."""
     successor: Any = None
@@ -72,7 +72,7 @@ class BaseLease(PublicLease):
     def __init__(self, lock: Any, tenure: Tenure) -> None:
         self.lock = lock
         self.tenure = tenure
-        self.witness = leak_warning_for(tenure)
+        self.leak_warning = leak_warning_for(tenure)
 
     @classmethod
     def again(cls, lock: Any, tenure: Tenure, who: Identity) -> Self:
@@ -81,9 +81,9 @@ class BaseLease(PublicLease):
         lease.lock = tenure.stand_in or lock
         lease.tenure = tenure
         lease.who = who
-        lease.witness = witness = leak_warning_for(None)
+        lease.leak_warning = warning = leak_warning_for(None)
         tenure.entered += 1  # no interrupt can come between this line and the next
-        witness.tenure = tenure
+        warning.tenure = tenure
         return lease
 
     @property
@@ -262,7 +262,7 @@ class BaseLease(PublicLease):
 
     @property
     def in_block(self) -> bool:
-        return self.has_block or self.witness is None
+        return self.has_block or self.leak_warning is None
 
     def may_enter(self) -> None:
         """Raises RuntimeError if the lease was released or a block has it already. A lease that is lost is forsaken
@@ -297,11 +297,11 @@ class BaseLease(PublicLease):
     def shut(self) -> None:
         """Closes this handle after a proper end."""
         self.closed = True
-        witness = self.witness
-        if witness is not None:
-            witness.tenure = None  # first: an interrupt may come between any two of these lines
-            self.witness = None
-            dismiss(witness)
+        warning = self.leak_warning
+        if warning is not None:
+            warning.tenure = None  # first: an interrupt may come between any two of these lines
+            self.leak_warning = None
+            dismiss(warning)
 
     def _close(self) -> bool:
         """Ends this handle. True if it was the last one of its grant; the caller must then end the grant."""
@@ -326,8 +326,8 @@ class BaseLease(PublicLease):
 
     def watch(self) -> None:
         """The block that kept it disappeared without ending: from now on warn if nothing else refers to the lease."""
-        if self.witness is None and not self.closed:
-            self.witness = leak_warning_for(self.tenure)
+        if self.leak_warning is None and not self.closed:
+            self.leak_warning = leak_warning_for(self.tenure)
 
     def _not_if_lost(self, verb: str) -> None:
         """A loss is final, whatever the server says. A forked child, which never owned it, is handled elsewhere."""

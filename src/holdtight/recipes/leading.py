@@ -66,7 +66,7 @@ def term_of(cls: Any, lease: Any, leader: Any) -> Any:
     term = cls.__new__(cls)
     term.__dict__.update(lease.__dict__)
     term.leader = leader
-    lease.closed, lease.witness = True, None
+    lease.closed, lease.leak_warning = True, None
     return term
 
 

@@ -76,9 +76,9 @@ class CohortLock(CohortPart, Lock):
         """Asks the server, after a wait in the local line: that counts as one in the server's. A caller whose wait is
         over asks once; the error then names the holder."""
         now = self.terms.clock()
-        if wait is not None and now >= started + wait:
-            return self._slowly(None, self._locks.client.owner(), 0.0, started, None, 0, who, False)
-        return self._slowly(None, self._locks.client.owner(), wait, started, None, 0, who, False, now)
+        over = wait is not None and now >= started + wait
+        asking = self.asking(self._locks.client.owner(), 0.0 if over else wait, started, who, or_none=False)
+        return self._slowly(asking, who, in_line_since=None if over else now)
 
     def _led(self, member: Member, lease: Lease | None) -> Lease | None:
         assert lease is not None

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from holdtight.base.identity import Identity
 from holdtight.base.values import Owner
 from holdtight.clients.degraded import end_open_tenure, open_tenure
+from holdtight.core.contend import Asking
 from holdtight.grants.tenure import Tenure
 from holdtight.sync.lease import Lease
 
@@ -14,10 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["Open", "without_the_server"]
 
 
-def without_the_server(
-    lock: "Lock", error: BaseException, owner: Owner, wait: float | None, who: Identity, or_none: bool
-) -> "Lease | None":
-    """Grants what `on_unavailable` asks for. `wait` is the rest of the caller's limit."""
+def without_the_server(lock: "Lock", error: BaseException, asking: Asking, who: Identity) -> "Lease | None":
+    """Grants what `on_unavailable` asks for, within the rest of the caller's limit."""
     locks: Any = lock.client
     how = locks.settings.on_unavailable
     lease: Lease | None
@@ -25,12 +24,12 @@ def without_the_server(
     locks.check_open()  # after the stand-in exists: a close() from now on also closes the stand-in
     if stand_in is not None:
         other: Lock = stand_in.keep_sibling(lock, lock.options)
-        lease = other.try_acquire() if or_none else other.take(wait, who)
+        lease = other.try_acquire() if asking.or_none else other.take(asking.wait_left(), who)
         if lease is None:
             return None
         lease.tenure.stand_in_by(other)
     else:
-        lease = Open(lock).lease(owner)
+        lease = Open(lock).lease(asking.owner)
         lock.see_to(lease, who)
     lease.tell(locks.report_degraded, lock, lease.tenure.owner, how, error)
     return lease

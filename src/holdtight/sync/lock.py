@@ -12,7 +12,7 @@ from holdtight.base.values import Grant, LockInfo, Owner, Queued
 from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.degraded import may_degrade
 from holdtight.config.settings import UNSET, unknown_options
-from holdtight.core.contend import SHORTEST_PATIENCE, Answer, acquire, patience
+from holdtight.core.contend import SHORTEST_PATIENCE, Answer, Asking, acquire, patience
 from holdtight.errors import LockTimeout, NotOwner, Unavailable
 from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.tenure import Tenure
@@ -121,11 +121,11 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             owner = client.owner()
             transport.look_again()
         if lead is None or started > client.recorded_until:
-            return self._slowly(None, owner, wait, started, None, 0, who, or_none)
+            return self._slowly(self.asking(owner, wait, started, who, or_none=or_none), who)
         try:
             link = transport.idle.pop()
         except IndexError:
-            return self._slowly(None, owner, wait, started, None, 0, who, or_none)
+            return self._slowly(self.asking(owner, wait, started, who, or_none=or_none), who)
         prepared = self.prepared
         if wait is terms.wait:
             longest = terms.patience
@@ -138,7 +138,9 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             reply = link.call(b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner), longest)
         except LinkDown as down:
             transport.lose(link, down)
-            return self._slowly(None, owner, wait, started, down, marker_for(limit), who, or_none)
+            return self._slowly(
+                self.asking(owner, wait, started, who, or_none=or_none), who, first=down, limit=marker_for(limit)
+            )
         except BaseException as error:
             self.abandon(link, self.asking(owner, wait, started, or_none=or_none), limit, error)
             raise
@@ -150,7 +152,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                     if locks.events.active:
                         return self._briefly_recorded(link, owner, wait, started, answer, limit, who)
                     return self._briefly(link, owner, wait, started, answer, limit, who)
-            return self._slowly(link, owner, wait, started, answer, 0, who, or_none)
+            return self._slowly(self.asking(owner, wait, started, who, or_none=or_none), who, link, answer)
         if transport.unlimited:
             transport.idle.append(link)
         else:
@@ -159,17 +161,19 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         client.lead = fence / 1e6 - started
         now = clock()
         if now - started >= terms.valid:  # this process was paused: the plan asks again
-            return self._slowly(None, owner, wait, started, Grant(fence, started), 0, who, or_none)
+            return self._slowly(
+                self.asking(owner, wait, started, who, or_none=or_none), who, first=Grant(fence, started)
+            )
         tenure = Tenure(terms, prepared, terms.tell, owner, fence, started, 0)
         lease = _new(Lease)
         lease.lock = self
         lease.tenure = tenure
         try:  # an interrupt may come between any two statements
             if in_block:
-                lease.witness = None
+                lease.leak_warning = None
                 who.stack.append((self.key, lease))
             else:
-                lease.witness = leak_warning_for(tenure)
+                lease.leak_warning = leak_warning_for(tenure)
             lane = terms.lane
             if lane.epoch != current.epoch:
                 lane = terms.lane_now()
@@ -227,12 +231,14 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         except LinkDown as down:
             transport.lose(link, down)
             down.sent = True  # at least the attempt that queued us has been sent
-            return self._slowly(None, owner, wait, started, down, marker_for(limit), who, False, since)
+            asking = self.asking(owner, wait, started, who, or_none=False)
+            return self._slowly(asking, who, first=down, limit=marker_for(limit), in_line_since=since)
         except BaseException as error:
             self.abandon(link, self.asking(owner, wait, started, or_none=False), limit, error, queued=True)
             raise
         if not isinstance(answer, Grant) or answer.expired or clock() - sent >= self.prepared.valid:
-            return self._slowly(link, owner, wait, started, answer, 0, who, False, since)
+            asking = self.asking(owner, wait, started, who, or_none=False)
+            return self._slowly(asking, who, link, answer, in_line_since=since)
         transport.give(link)
         lease = self.granted(owner, answer.fence, sent, 0, who)
         record = self._locks.events.record
@@ -253,19 +259,16 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
 
     def _slowly(
         self,
-        link: Link | None,
-        owner: Owner,
-        wait: float | None,
-        started: float,
-        first: Answer | None,
-        limit: int,
+        asking: Asking,
         who: Identity,
-        or_none: bool,
+        link: Link | None = None,
+        first: Answer | None = None,
+        limit: int = 0,
         in_line_since: float | None = None,
     ) -> Lease | None:
-        """All other cases: no connection yet, the lock is held, or the server has a problem."""
+        """All other cases: no connection yet, the lock is held, or the server has a problem. `first` is the answer to
+        a request that was sent, `limit` the latest moment at which that request may still arrive."""
         locks = self._locks
-        asking = self.asking(owner, wait, started, who, or_none=or_none)
         asking.before_waiting = in_a_loop(self)
         try:
             if first is None and not limit:
@@ -281,11 +284,11 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             locks.report_failure(self.terms, asking, error, degrades=degrades)
             if not degrades:
                 raise
-            return without_the_server(self, error, owner, asking.wait_left(), who, or_none)
+            return without_the_server(self, error, asking, who)
         if granted is None:
             locks.report_failure(self.terms, asking, None)
             return None
-        lease = self.granted(owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
+        lease = self.granted(asking.owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
         lease.tell(locks.report_grant, lease.tenure, asking, granted.grant)
         return lease
 
@@ -308,7 +311,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                 lease = self.take(self.terms.wait, who)
             else:
                 lease = self._attempt(self.terms.wait, who, False, who.task is None)
-            if lease.witness is not None:
+            if lease.leak_warning is not None:
                 lease.has_block = True
                 who.enter_block(self.key, lease)
             return lease  # type: ignore[no-any-return]
@@ -345,7 +348,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                 return
             tenure.entered = 0
             tenure.ended = lease.closed = True
-            if lease.witness is not None:
+            if lease.leak_warning is not None:
                 lease.shut()
             try:
                 del terms.lane.charges[tenure]
