@@ -15,6 +15,7 @@ from tests.support import leftovers
 from tests.support.alone import Room
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.clock_steps import ClockSteps
+from tests.support.lending import Shared, lent
 from tests.support.memory import MEMORY, MemoryStore
 from tests.support.processes import StartChild, spawn, wait_for
 from tests.support.proxy import Proxy
@@ -77,14 +78,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every flavour in turn, unless a test has chosen; scenarios are played on the memory store too."""
+    """Every flavour in turn, unless a test has chosen. Scenarios have their own rules (scenarios/conftest.py)."""
     chosen = any("shared_server" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "shared_server" in metafunc.fixturenames and not chosen:
-        real = metafunc.definition.get_closest_marker("real_server")
-        assert real is None or real.args, "real_server needs a reason"
-        everywhere = "world" in metafunc.fixturenames and real is None
-        flavours = (*FLAVOURS, MEMORY, SENTINEL) if everywhere else FLAVOURS
-        metafunc.parametrize("shared_server", flavours, ids=repr, indirect=True, scope="session")
+        metafunc.parametrize("shared_server", FLAVOURS, ids=repr, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -102,27 +99,34 @@ def topology_of() -> Iterator[Callable[[Flavour], Topology]]:
 
 
 @pytest.fixture(scope="session")
-def shared_server(
-    request: pytest.FixtureRequest, topology_of: Callable[[Flavour], Topology]
-) -> Iterator[RunningServer | MemoryStore | FollowedMaster]:
-    if request.param is SENTINEL:
-        yield FollowedMaster(topology_of(VALKEY_9))
-        return
-    with MemoryStore() if request.param is MEMORY else start(_available(request.param)) as server:
-        yield server
+def server_of(topology_of: Callable[[Flavour], Topology]) -> Iterator[Callable[[Any], Shared]]:
+    """A server of a flavour, the memory store, or the master of a topology: each started once, at its first use."""
+    started: dict[str, Shared] = {}
+    with ExitStack() as stack:
+
+        def find(flavour: Any) -> Shared:
+            if repr(flavour) not in started:
+                if flavour is SENTINEL:
+                    started[repr(flavour)] = FollowedMaster(topology_of(VALKEY_9))
+                elif flavour is MEMORY:
+                    started[repr(flavour)] = stack.enter_context(MemoryStore())
+                else:
+                    started[repr(flavour)] = stack.enter_context(start(_available(flavour)))
+            return started[repr(flavour)]
+
+        yield find
+
+
+@pytest.fixture(scope="session")
+def shared_server(request: pytest.FixtureRequest, server_of: Callable[[Any], Shared]) -> Shared:
+    return server_of(request.param)
 
 
 @pytest.fixture
 def server(shared_server: RunningServer) -> Iterator[RunningServer]:
     """One server of each flavour in turn, empty; shared by all tests: a test must not harm it."""
-    pid = shared_server.pid
-    shared_server.flushall()
-    yield shared_server
-    if not shared_server.running or shared_server.pid != pid:
-        shared_server.restart()
-        pytest.fail("the test has ended the server that others share; harm a private_server instead")
-    shared_server.resume()
-    shared_server.flushall()
+    with lent(shared_server):
+        yield shared_server
 
 
 @pytest.fixture

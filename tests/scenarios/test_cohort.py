@@ -22,11 +22,8 @@ from tests.scenarios.cohorts import FEW, all_wait_for, done, others_wait
 from tests.scenarios.colours import bare
 from tests.scenarios.world import World
 
-
-@pytest.fixture
-def kind() -> str:
-    """Every other scenario plays with this kind as well, in `make faults`."""
-    return "cohort"
+pytestmark = pytest.mark.played(kind=["cohort"])
+"""Every other scenario plays with this kind as well, in `make faults`."""
 
 
 @pytest.mark.usefixtures("wide")

@@ -10,11 +10,8 @@ from tests.scenarios.cohorts import all_wait_for, done, one_leads
 from tests.scenarios.colours import bare
 from tests.scenarios.world import World, main_key
 
-
-@pytest.fixture
-def kind() -> str:
-    """Every other scenario plays with this kind as well, in `make faults`."""
-    return "cohort"
+pytestmark = pytest.mark.played(kind=["cohort"])
+"""Every other scenario plays with this kind as well, in `make faults`."""
 
 
 @pytest.mark.takes_time

@@ -68,13 +68,13 @@ async def test_by_a_unix_socket(world: World, start_server: StartServer) -> None
     assert server.keys("ht:{thing}") == ["ht:{thing}"]
 
 
-@pytest.mark.parametrize("shared_server", [DEBIAN_REDIS], indirect=True, ids=repr)
+@pytest.mark.played(server=[DEBIAN_REDIS])
 async def test_by_tls_with_the_authority_in_the_url(world: World, tls_server: RunningServer) -> None:
     await expect_a_working_lock(world, tls_server.tls_url)
     assert tls_server.keys("ht:{thing}") == ["ht:{thing}"]
 
 
-@pytest.mark.parametrize("shared_server", [DEBIAN_REDIS], indirect=True, ids=repr)
+@pytest.mark.played(server=[DEBIAN_REDIS])
 async def test_by_tls_with_a_context_and_a_client_certificate(
     world: World, start_server: StartServer, certificates: Certificates
 ) -> None:
@@ -88,7 +88,7 @@ async def test_by_tls_with_a_context_and_a_client_certificate(
     await expect_a_working_lock(world, f"redis://localhost:{server.tls_port}", tls=context)
 
 
-@pytest.mark.parametrize("shared_server", [DEBIAN_REDIS], indirect=True, ids=repr)
+@pytest.mark.played(server=[DEBIAN_REDIS])
 async def test_a_certificate_of_unknown_authority_is_refused(world: World, tls_server: RunningServer) -> None:
     url = tls_server.tls_url.partition("?")[0]
     with pytest.raises(Unavailable, match=r"(?i)certificate"):
@@ -96,7 +96,7 @@ async def test_a_certificate_of_unknown_authority_is_refused(world: World, tls_s
     await expect_a_working_lock(world, url + "?ssl_cert_reqs=none")
 
 
-@pytest.mark.parametrize("shared_server", [DEBIAN_REDIS], indirect=True, ids=repr)
+@pytest.mark.played(server=[DEBIAN_REDIS])
 async def test_by_tls_many_at_once_lose_no_update(world: World, tls_server: RunningServer) -> None:
     client = world.locks(tls_server.tls_url)
     count = 0
@@ -228,7 +228,7 @@ async def test_a_callable_is_asked_for_every_connection(world: World) -> None:
     assert set(vault.asked[before:]) == {vault.valid}
 
 
-@pytest.mark.parametrize("shared_server", FLAVOURS[:1], ids=repr, indirect=True)  # time is what they test
+@pytest.mark.played(server=FLAVOURS[:1])  # time is what they test
 @pytest.mark.usefixtures("user")
 async def test_a_lease_outlives_credentials_that_expire_again_and_again(world: World) -> None:
     vault = Vault(world.server)
@@ -252,7 +252,7 @@ async def test_a_lease_outlives_credentials_that_expire_again_and_again(world: W
     assert [event for event in told if isinstance(event, Lost)] == []
 
 
-@pytest.mark.parametrize("shared_server", FLAVOURS[:1], ids=repr, indirect=True)  # time is what they test
+@pytest.mark.played(server=FLAVOURS[:1])  # time is what they test
 @pytest.mark.usefixtures("user")
 async def test_a_lease_outlives_a_callable_that_is_late_with_the_new_password(world: World) -> None:
     vault = Vault(world.server)

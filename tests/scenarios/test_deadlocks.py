@@ -12,14 +12,11 @@ from holdtight.events import DeadlockFound, Event, Waited
 from tests.scenarios.colours import Actor
 from tests.scenarios.world import Stopwatch, World
 
+pytestmark = pytest.mark.played(kind=["exclusive"])
+"""These scenarios need several locks; other files cover the other kinds."""
+
 SOON = 0.1
 """Seconds after which a waiter searches: long enough to be in line, short enough for a test."""
-
-
-@pytest.fixture
-def kind() -> str:
-    """These scenarios need several locks; other files cover the other kinds."""
-    return "exclusive"
 
 
 class Circle:

@@ -9,7 +9,7 @@ from holdtight import AsyncLocks, DeadlockDetected, LockTimeout
 from tests.scenarios.test_deadlocks import detecting, nothing_published
 from tests.scenarios.world import World
 
-pytestmark = pytest.mark.parametrize("kind", ["exclusive"], indirect=True)
+pytestmark = pytest.mark.played(kind=["exclusive"])
 
 
 class Play:

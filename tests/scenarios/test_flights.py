@@ -8,6 +8,9 @@ import holdtight
 from holdtight import AsyncLocks, DeadlockDetected, FlightFailed, LockTimeout, Peek
 from tests.scenarios.world import World
 
+pytestmark = pytest.mark.played(kind=["exclusive"])
+"""Jobs take exclusive locks."""
+
 
 class NotFound(Exception):
     pass
@@ -15,12 +18,6 @@ class NotFound(Exception):
 
 class NoSuchReport(NotFound):
     pass
-
-
-@pytest.fixture
-def kind() -> str:
-    """Jobs take exclusive locks."""
-    return "exclusive"
 
 
 @pytest.fixture(autouse=True)

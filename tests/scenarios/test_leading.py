@@ -9,11 +9,8 @@ import pytest
 from holdtight import LeaseLost, LossReason
 from tests.scenarios.world import World
 
-
-@pytest.fixture
-def kind() -> str:
-    """Jobs take exclusive locks."""
-    return "exclusive"
+pytestmark = pytest.mark.played(kind=["exclusive"])
+"""Jobs take exclusive locks."""
 
 
 async def test_a_term_is_a_lease_that_others_see(world: World) -> None:

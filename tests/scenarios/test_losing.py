@@ -183,7 +183,7 @@ async def test_a_loss_that_only_the_server_knows_of_comes_out_of_the_block(world
     assert "not ours any more" in caught.value.__notes__[0]
 
 
-@pytest.mark.parametrize("colour", ["asyncio"], indirect=True)
+@pytest.mark.played(colour=["asyncio"])
 async def test_the_body_of_an_async_with_is_cancelled_when_the_lease_is_lost(world: World) -> None:
     cancelled = False
     clock = Stopwatch()
@@ -204,7 +204,7 @@ async def test_the_body_of_an_async_with_is_cancelled_when_the_lease_is_lost(wor
     await asyncio.sleep(0)  # nothing comes after
 
 
-@pytest.mark.parametrize("colour", ["sync"], indirect=True)
+@pytest.mark.played(colour=["sync"])
 async def test_a_blocking_body_is_left_alone_and_told_at_its_end(world: World) -> None:
     ran_on = False
     with pytest.raises(LeaseLost):  # noqa: PT012

@@ -8,7 +8,7 @@ from holdtight import AsyncLease, AsyncMulti, DeadlockDetected, Kind, LeaseLost,
 from tests.scenarios.colours import bare
 from tests.scenarios.world import World
 
-pytestmark = pytest.mark.parametrize("kind", ["exclusive"], indirect=True)
+pytestmark = pytest.mark.played(kind=["exclusive"])
 
 
 async def test_all_are_held_and_all_are_given_back(world: World) -> None:

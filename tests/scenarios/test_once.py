@@ -10,11 +10,8 @@ import pytest
 from holdtight import AsyncLocks, JobSkipped, Run, Skipped, Unavailable
 from tests.scenarios.world import World
 
-
-@pytest.fixture
-def kind() -> str:
-    """Jobs take exclusive locks."""
-    return "exclusive"
+pytestmark = pytest.mark.played(kind=["exclusive"])
+"""Jobs take exclusive locks."""
 
 
 @pytest.fixture(autouse=True)

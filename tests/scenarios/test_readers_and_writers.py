@@ -8,7 +8,7 @@ from holdtight import AsyncLease, AsyncLock, DeadlockDetected, Kind, LeaseLost, 
 from holdtight.events import Downgraded, PreviousExpired
 from tests.scenarios.world import World
 
-pytestmark = pytest.mark.parametrize("kind", ["exclusive"], indirect=True)
+pytestmark = pytest.mark.played(kind=["exclusive"])
 
 
 async def test_readers_share(world: World) -> None:

@@ -5,7 +5,7 @@ import pytest
 from holdtight import DeadlockDetected, Kind, LockTimeout, NotSupported, ScriptError
 from tests.scenarios.world import World
 
-pytestmark = pytest.mark.parametrize("kind", ["exclusive"], indirect=True)
+pytestmark = pytest.mark.played(kind=["exclusive"])
 
 
 async def test_so_many_and_no_more(world: World) -> None:

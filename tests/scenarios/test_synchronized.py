@@ -8,11 +8,8 @@ import holdtight
 from holdtight import DeadlockDetected, LockTimeout, Profile
 from tests.scenarios.world import World
 
-
-@pytest.fixture
-def kind() -> str:
-    """Jobs take exclusive locks."""
-    return "exclusive"
+pytestmark = pytest.mark.played(kind=["exclusive"])
+"""Jobs take exclusive locks."""
 
 
 async def test_each_call_holds_the_lock_of_its_arguments(world: World) -> None:

@@ -10,15 +10,9 @@ from tests.scenarios.world import World
 from tests.support.memory import MEMORY
 
 # Servers that do not answer are all alike; where one answers in these scenarios, any flavour will do.
-pytestmark = pytest.mark.parametrize("shared_server", [MEMORY], ids=repr, indirect=True)
+pytestmark = pytest.mark.played(server=[MEMORY], kind=["exclusive"])
 
 NOBODY = "redis://127.0.0.1:1/0"
-
-
-@pytest.fixture
-def kind() -> str:
-    """These scenarios are about the stand-in, which is the same for all kinds."""
-    return "exclusive"
 
 
 def cut_off(world: World, how: str, **options: object) -> AsyncLocks:

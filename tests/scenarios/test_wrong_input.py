@@ -18,7 +18,7 @@ from tests.scenarios.colours import Colour
 from tests.scenarios.world import KINDS, World
 from tests.support.memory import MEMORY
 
-in_memory = pytest.mark.parametrize("shared_server", [MEMORY], ids=repr, indirect=True)
+in_memory = pytest.mark.played(server=[MEMORY])
 
 NAMES: dict[str, Any] = {
     "empty": "",
@@ -147,7 +147,7 @@ def unreachable() -> Iterator[tuple[list[str], Callable[[], bool]]]:
 ELSEWHERE = [(kind, nodes) for kind in KINDS for nodes in (1, 3) if (kind, nodes) != ("permit", 3)]
 
 
-@pytest.mark.parametrize("colour", ["sync", "asyncio"], indirect=True)
+@pytest.mark.played(colour=["sync", "asyncio"])
 @pytest.mark.parametrize(("kind", "nodes"), ELSEWHERE, ids=lambda given: f"{given}")
 def test_what_is_refused_in_memory_is_refused_unsent_on_servers_too(
     colour: Colour, kind: str, nodes: int, unreachable: tuple[list[str], Callable[[], bool]]
@@ -193,7 +193,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], type[Exception]]] = {
 }
 
 
-both_colours = pytest.mark.parametrize("colour", ["sync", "asyncio"], indirect=True)
+both_colours = pytest.mark.played(colour=["sync", "asyncio"])
 
 
 @both_colours

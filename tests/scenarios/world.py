@@ -13,6 +13,7 @@ from holdtight import AsyncLease, AsyncLock, AsyncLocks
 from holdtight.events import Event, KeeperLate, Renewed
 from holdtight.stores.times import AUDIT_MS
 from tests.scenarios.colours import PATIENCE, Actor, Colour, Scene
+from tests.support.lending import Shared
 from tests.support.memory import MemoryStore
 from tests.support.proxy import Proxy
 from tests.support.servers import RunningServer
@@ -61,7 +62,7 @@ def main_key(name: str) -> str:
 class World:
     """Everything that a scenario opens or starts must have ended with it, on the server too."""
 
-    def __init__(self, colour: Colour, kind: str, server: RunningServer | MemoryStore) -> None:
+    def __init__(self, colour: Colour, kind: str, server: Shared) -> None:
         self.colour = colour
         self.server = cast(RunningServer, server)
         """What scenarios on the memory store use of it is there too."""
