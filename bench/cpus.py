@@ -60,6 +60,12 @@ def pin(pid: int, cpus: Collection[int]) -> None:
             continue
 
 
+def used_by(pid: int) -> float:
+    """Seconds of processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def busy_share(seconds: float = 1.0) -> float | None:
     """How much of the machine other processes use while we do nothing. None where the system does not say."""
     before = _ticks()

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
@@ -43,16 +44,18 @@ async def main():
     async with AsyncLocks(URL) as locks:
         async def run(first):
             for number in range(first, PAIRS, TASKS):
-                async with locks.lock(f"order:{number}"):
+                async with locks.lock(f"order:{NUMBER}"):
                     pass
         await asyncio.gather(*map(run, range(TASKS)))
 
 asyncio.run(main())
 """
+NEW, SAME = ASYNCIO.replace("NUMBER", "number"), ASYNCIO.replace("NUMBER", "first")
 DRILLS = {
     "new name, one thread": (SYNC, 1, 400),
-    "new name, one task": (ASYNCIO, 1, 400),
-    "new name, 64 tasks": (ASYNCIO, 64, 640),
+    "new name, one task": (NEW, 1, 400),
+    "new name, 64 tasks": (NEW, 64, 640),
+    "same name, 64 tasks": (SAME, 64, 640),
 }
 
 
@@ -85,10 +88,11 @@ def count(program: str, url: str, tasks: int, pairs: int) -> int:
     return int(found[1].replace(",", ""))
 
 
-def measured() -> dict[str, int]:
+def measured(names: Iterable[str] = DRILLS) -> dict[str, int]:
     counts: dict[str, int] = {}
     with embedded.Server() as server:
-        for name, (program, tasks, pairs) in DRILLS.items():
+        for name in names:
+            program, tasks, pairs = DRILLS[name]
             once, twice = (count(program, server.url, tasks, times * pairs) for times in (1, 2))
             counts[name] = (twice - once) // pairs
     return counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from bench.results import Bar, Chart, label
@@ -22,6 +23,8 @@ SHORTEST_ROOM = 90
 def draw(charts: Sequence[Chart], *, title: str, lines: Sequence[str]) -> str:
     """The whole picture as SVG text."""
     filled = [chart for chart in charts if chart.bars]
+    wide = int((COLUMNS * PANEL + (COLUMNS - 1) * GAP) / _width("x", 13))
+    lines = [part for line in lines for part in textwrap.wrap(line, wide)]
     top = MARGIN + 34 + 19 * len(lines) + 22
     rows = [filled[start : start + COLUMNS] for start in range(0, len(filled), COLUMNS)]
     heights = [max(_height(chart) for chart in row) for row in rows]

@@ -25,9 +25,13 @@ LABELS = {
     "cohort": "holdtight, cohort=True",
     "counted": "holdtight, metrics",
     "traced": "holdtight, OpenTelemetry",
+    "node_redlock": "redlock (Node.js)",
+    "node_semaphore": "redis-semaphore (Node.js)",
     "redlock_ng": "redlock-ng",
     "redlock_py": "redlock-py",
     "python_redis_lock": "python-redis-lock",
+    "flight_floor": "floor, GET and PTTL",
+    "dogpile": "dogpile.cache",
 }
 OURS = ("holdtight", "five", "five (asyncio)", "asleep", "five_asleep", "cohort", "counted", "traced")
 

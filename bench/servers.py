@@ -41,7 +41,8 @@ def binary(flavour: str) -> Path:
 class Server:
     """One server on a free port of loopback that keeps nothing on disk."""
 
-    def __init__(self, flavour: str) -> None:
+    def __init__(self, flavour: str, *more: str) -> None:
+        """`more`: further options."""
         program = binary(flavour)
         if not program.exists():
             raise NoSuchServer(f"{flavour}: no binary at {program}")
@@ -58,7 +59,7 @@ class Server:
         arguments = [text for key, value in options.items() for text in (f"--{key}", str(value))]
         # A session of its own: Ctrl-C reaches the coordinator, which ends the server in order.
         self._process = subprocess.Popen(
-            [str(program), *arguments],
+            [str(program), *arguments, *more],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -122,14 +123,72 @@ class Server:
         self.close()
 
 
+class Followed:
+    """A master, one replica, and a Sentinel that names the master. `acked` is the master's own URL."""
+
+    SERVICE = "mymaster"
+
+    def __init__(self, flavour: str) -> None:
+        with ExitStack() as stack:
+            self.master = stack.enter_context(Server(flavour))
+            self.replica = stack.enter_context(
+                Server(flavour, "--replicaof", "127.0.0.1", str(self.master.port), "--repl-diskless-sync-delay", "0")
+            )
+            self._await_replica()
+            port = _free_port()
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdtight-bench-"))
+            config = Path(folder) / "sentinel.conf"
+            config.write_text(f"port {port}\nsentinel monitor {self.SERVICE} 127.0.0.1 {self.master.port} 1\n")
+            sentinel = subprocess.Popen(
+                [str(binary(flavour)), str(config), "--sentinel"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            stack.callback(sentinel.wait)
+            stack.callback(sentinel.kill)
+            self._stack = stack.pop_all()
+        self.acked = self.master.url
+        self.url = f"redis+sentinel://127.0.0.1:{port}/{self.SERVICE}"
+
+    def _await_replica(self) -> None:
+        deadline = time.monotonic() + 20
+        while self.replica.connection.info("replication").get("master_link_status") != "up":
+            if time.monotonic() > deadline:
+                raise RuntimeError("the replica does not follow its master")
+            time.sleep(0.05)
+
+    def pin(self, cpu: int | None) -> None:
+        self.master.pin(cpu)
+        self.replica.pin(cpu)
+
+    def worked(self) -> float:
+        return self.master.worked() + self.replica.worked()
+
+    def __enter__(self) -> Followed:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
 class QuorumNodes:
     """Servers that know nothing of each other: the nodes of a quorum."""
 
     def __init__(self, flavour: str, count: int = 5) -> None:
         with ExitStack() as stack:
-            self.nodes = [stack.enter_context(Server(flavour)) for _ in range(count)]
+            self.nodes = [stack.enter_context(Server(flavour, *self._options())) for _ in range(count)]
+            self._form()
             self._stack = stack.pop_all()
         self.url = ",".join(node.url for node in self.nodes)
+
+    def _options(self) -> tuple[str, ...]:
+        return ()
+
+    def _form(self) -> None:
+        """They need not know each other."""
 
     def pin(self, cpu: int | None) -> None:
         for node in self.nodes:
@@ -145,6 +204,36 @@ class QuorumNodes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+
+class Shards(QuorumNodes):
+    """The masters of a cluster. They have no replicas."""
+
+    SLOTS = 16384
+
+    def __init__(self, flavour: str, count: int = 3) -> None:
+        self._buses: list[int] = []
+        super().__init__(flavour, count)
+        self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def _options(self) -> tuple[str, ...]:
+        self._buses.append(_free_port())
+        return "--cluster-enabled", "yes", "--cluster-port", str(self._buses[-1])
+
+    def _form(self) -> None:
+        count = len(self.nodes)
+        for at, node in enumerate(self.nodes):
+            node.connection.ask("CLUSTER", "SET-CONFIG-EPOCH", at + 1)
+            node.connection.ask(
+                "CLUSTER", "ADDSLOTSRANGE", at * self.SLOTS // count, (at + 1) * self.SLOTS // count - 1
+            )
+            if at:
+                self.nodes[0].connection.ask("CLUSTER", "MEET", "127.0.0.1", node.port, self._buses[at])
+        deadline = time.monotonic() + 20
+        while any("cluster_state:ok" not in node.connection.ask("CLUSTER", "INFO") for node in self.nodes):
+            if time.monotonic() > deadline:
+                raise RuntimeError("the cluster does not form")
+            time.sleep(0.05)
 
 
 def _free_port() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import time
 from collections import Counter
 
 _MONITORED = re.compile(rb"^\+?[\d.]+ \[\d+ ([^\]]+)\] \"([^\"]+)\"")
@@ -106,6 +107,15 @@ class Monitor:
 
     def between(self, start: int, end: int) -> bytes:
         return b"".join(self._chunks[start:end])
+
+    def until(self, start: int, text: bytes, seconds: float = 10.0) -> bytes:
+        """The record from a mark on, as soon as it has this text."""
+        deadline = time.monotonic() + seconds
+        while text not in (found := self.between(start, self.cut())):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"MONITOR does not show {text.decode()}")
+            time.sleep(0.01)
+        return found
 
     def close(self) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)

@@ -27,7 +27,7 @@ class Worker:
         paths = (environment.get("PYTHONPATH", ""), str(HOME), str(HOME / "src"))
         environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         self._process = subprocess.Popen(
-            [str(venvs.python(variant)), "-m", "bench.worker", variant, url],
+            venvs.command(variant, url),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

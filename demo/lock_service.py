@@ -21,7 +21,7 @@ from holdtight import Locks, embedded, history
 from holdtight.errors import LockError
 from holdtight.server.tokens import add_token
 
-__all__ = ["instance", "main", "traffic"]
+__all__ = ["hanging", "instance", "main", "traffic"]
 
 WORKERS = ("api-gateway", "billing-worker", "checkout", "importer")
 
@@ -60,6 +60,18 @@ def traffic(url: str, over: threading.Event, seed: int = 0) -> None:
             over.wait(chance.uniform(0.0, 0.3))
 
 
+def hanging(url: str, over: threading.Event, seed: int = 0) -> None:
+    """A worker that holds a lock and does not come back, or one that waits for it: the page says so."""
+    with Locks(url, label="report-builder" if seed == 0 else f"report-{seed}", ttl="10s") as locks:
+        history.install(locks)
+        while not over.is_set():
+            try:
+                with locks.lock("reports:monthly", wait=60):
+                    over.wait()
+            except LockError:
+                continue
+
+
 def main() -> None:
     port = int(os.environ.get("PORT", "7379"))
     over = threading.Event()
@@ -72,6 +84,7 @@ def main() -> None:
         for at in range(2):
             stack.enter_context(instance(server.url, tokens, port + at))
         threads = [threading.Thread(target=traffic, args=(server.url, over, seed)) for seed in range(16)]
+        threads += [threading.Thread(target=hanging, args=(server.url, over, seed)) for seed in range(3)]
         for thread in threads:
             thread.start()
         time.sleep(1.0)

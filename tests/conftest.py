@@ -15,14 +15,16 @@ from tests.support import leftovers
 from tests.support.alone import Room
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.clock_steps import ClockSteps
+from tests.support.clusters import CLUSTER, Cluster, WholeCluster, start_cluster, start_steady
 from tests.support.lending import Shared, lent
 from tests.support.memory import MEMORY, MemoryStore
+from tests.support.order import in_good_order
 from tests.support.processes import StartChild, spawn, wait_for
 from tests.support.proxy import Proxy
 from tests.support.sentinels import SENTINEL, FollowedMaster, Topology, start_sentinels
 from tests.support.servers import DEBIAN_REDIS, FLAVOURS, VALKEY_9, Flavour, RunningServer, StartServer, start
 
-# A machine with other things to do is slow now and then: time is asserted by tests that are about time.
+# A busy machine is slow now and then: only tests about time assert times.
 hypothesis.settings.register_profile("holdtight", deadline=None)
 hypothesis.settings.load_profile("holdtight")
 
@@ -65,8 +67,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = in_good_order(items)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Thousands of collected tests stay until the end: the garbage collector need not look at them each time.
+    """Keeps the garbage collector from visiting the thousands of collected tests each time.
 
     Many tests call `gc.collect()`, which takes a quarter of a second otherwise.
     """
@@ -78,10 +85,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every flavour in turn, unless a test has chosen. Scenarios have their own rules (scenarios/conftest.py)."""
+    """Every flavour in turn, unless a test chooses one. Scenarios have their own rules (scenarios/conftest.py)."""
     chosen = any("shared_server" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "shared_server" in metafunc.fixturenames and not chosen:
-        metafunc.parametrize("shared_server", FLAVOURS, ids=repr, indirect=True, scope="session")
+        flavours: list[Any] = list(FLAVOURS)
+        if metafunc.definition.get_closest_marker("one_flavour"):
+            # `make test` does not even collect what it would not play: collecting takes time in every worker.
+            without_long = metafunc.config.option.markexpr == "not long"
+            others = [] if without_long else [pytest.param(each, marks=pytest.mark.long) for each in FLAVOURS[1:]]
+            flavours = [FLAVOURS[0], *others]
+        metafunc.parametrize("shared_server", flavours, ids=repr, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -99,8 +112,23 @@ def topology_of() -> Iterator[Callable[[Flavour], Topology]]:
 
 
 @pytest.fixture(scope="session")
+def cluster_of() -> Iterator[Callable[[Flavour], Cluster]]:
+    """A cluster, formed once for each flavour."""
+    formed: dict[str, Cluster] = {}
+    with ExitStack() as stack:
+
+        def find(flavour: Flavour) -> Cluster:
+            if flavour.name not in formed:
+                formed[flavour.name] = stack.enter_context(start_cluster(_available(flavour)))
+            return formed[flavour.name]
+
+        yield find
+
+
+@pytest.fixture(scope="session")
 def server_of(topology_of: Callable[[Flavour], Topology]) -> Iterator[Callable[[Any], Shared]]:
-    """A server of a flavour, the memory store, or the master of a topology: each started once, at its first use."""
+    """A server of a flavour, the memory store, the master of a topology, or a cluster: each started once, at its first
+    use."""
     started: dict[str, Shared] = {}
     with ExitStack() as stack:
 
@@ -108,6 +136,8 @@ def server_of(topology_of: Callable[[Flavour], Topology]) -> Iterator[Callable[[
             if repr(flavour) not in started:
                 if flavour is SENTINEL:
                     started[repr(flavour)] = FollowedMaster(topology_of(VALKEY_9))
+                elif flavour is CLUSTER:
+                    started[repr(flavour)] = WholeCluster(stack.enter_context(start_steady(_available(VALKEY_9))))
                 elif flavour is MEMORY:
                     started[repr(flavour)] = stack.enter_context(MemoryStore())
                 else:
@@ -163,7 +193,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def tls_server(start_server: StartServer, certificates: Certificates) -> RunningServer:
-    """With a TLS port. Debian's only: the servers in wheels are built without."""
+    """A server with a TLS port. Only Debian's has one: the servers in wheels are built without TLS."""
     return start_server(flavour=DEBIAN_REDIS, tls=certificates)
 
 

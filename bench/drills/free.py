@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import threading
 from time import perf_counter, perf_counter_ns, process_time
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 
-from bench.variants import Renamer, Variant
+from bench.variants import Renamer, Rover, Variant
 
 
 class Rate(TypedDict):
@@ -115,6 +116,8 @@ class Cost(TypedDict):
     seconds: float
     processor: float
     """Seconds of processor time of this process, per pair."""
+    before: int
+    """How many pairs warmed up: only the servers' time has them."""
 
 
 def cost_of_threads(variant: Variant, *, count: int, seconds: float, fresh: bool) -> Cost:
@@ -163,5 +166,86 @@ async def _cost_of_tasks(variant: Variant, count: int, seconds: float, fresh: bo
         return _cost(sum(done), start, used)
 
 
-def _cost(pairs: int, start: float, used: float) -> Cost:
-    return Cost(pairs=pairs, seconds=perf_counter() - start, processor=(process_time() - used) / max(1, pairs))
+def cost_of_pairs(variant: Variant, *, seconds: float) -> Cost:
+    """One thread that takes the same names in turn."""
+    names = [f"pair:{number}" for number in range(NAMES)]
+    _pairs(variant, names, [])
+    start, used = perf_counter(), process_time()
+    durations = _pairs_until(variant, names, start + seconds)
+    return _cost(len(durations), start, used, NAMES)
+
+
+def cost_over_names(variant: Variant, *, tasks: int, names: int, seconds: float) -> Cost:
+    """Asyncio tasks that go over many names: each has a part of them for itself."""
+    return asyncio.run(_cost_over_names(variant, tasks, names, seconds))
+
+
+async def _cost_over_names(variant: Variant, tasks: int, names: int, seconds: float) -> Cost:
+    async with variant.runner(tasks) as runner:
+        parts = [itertools.cycle([f"name:{each}" for each in range(task, names, tasks)]) for task in range(tasks)]
+        going = cast(Rover, runner).among
+        before = await asyncio.gather(*(going(part, perf_counter() + 0.05) for part in parts))
+        start, used = perf_counter(), process_time()
+        done = await asyncio.gather(*(going(part, start + seconds) for part in parts))
+        return _cost(sum(done), start, used, sum(before))
+
+
+def cost_of_processes(variant: Variant, *, count: int, seconds: float, fresh: bool) -> Cost:
+    """Forked workers that inherit the client, as those of gunicorn with `--preload` do; one thread each."""
+    variant.pair("cost:parent")
+    start = perf_counter()
+    until = start + seconds
+    workers = [_forked(variant, number, until, fresh) for number in range(count)]
+    told = []
+    for pid, answers in workers:
+        with open(answers, encoding="ascii") as pipe:
+            told.append(pipe.read().split())
+        if os.waitpid(pid, 0)[1]:
+            raise RuntimeError("a forked worker failed")
+    pairs = sum(int(done) for done, _ in told)
+    used = sum(float(processor) for _, processor in told)
+    return Cost(pairs=pairs, seconds=perf_counter() - start, processor=used / max(1, pairs), before=1)
+
+
+def _forked(variant: Variant, number: int, until: float, fresh: bool) -> tuple[int, int]:
+    answers, tell = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(tell)
+        return pid, answers
+    failed = 1
+    try:
+        done, start = 0, process_time()
+        while perf_counter() < until:
+            variant.pair(f"order:{number}:{done}" if fresh else f"cost:{number}")
+            done += 1
+        os.write(tell, f"{done} {process_time() - start}".encode())
+        failed = 0
+    finally:
+        os._exit(failed)
+
+
+def turns_of_a_task(variant: Variant, *, seconds: float) -> float:
+    """How often the event loop asks the operating system for events, per request of one task."""
+    return asyncio.run(_turns_of_a_task(variant, seconds))
+
+
+async def _turns_of_a_task(variant: Variant, seconds: float) -> float:
+    selector: Any = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+    select, turns = selector.select, itertools.count()
+
+    def counted(timeout: float | None = None) -> Any:
+        next(turns)
+        return select(timeout)
+
+    async with variant.runner(1) as runner:
+        await runner.repeat("turns", perf_counter() + 0.02)
+        selector.select = counted
+        done = await runner.repeat("turns", perf_counter() + seconds)
+        selector.select = select
+    return next(turns) / (2 * done)
+
+
+def _cost(pairs: int, start: float, used: float, before: int = 0) -> Cost:
+    seconds, each = perf_counter() - start, (process_time() - used) / max(1, pairs)
+    return Cost(pairs=pairs, seconds=seconds, processor=each, before=before)

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
+from bench import cpus
 from bench.drills.wanted import Board
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
+from bench.servers import Server
 from bench.stats import jain, median
 from bench.targets import Better
 from bench.wire import Monitor, count_requests
@@ -29,6 +33,8 @@ SETTLING = 3.0  # seconds until every waiter has had the lock once; a lock that 
 
 class Round(TypedDict):
     changes: float
+    processor: float
+    """Seconds of processor time an owner change, of the clients and servers together."""
     jain: float
     violations: int
     requests: dict[str, float]
@@ -67,8 +73,8 @@ def run(bench: Bench) -> Outcome:
     return outcome
 
 
-def contend(bench: Bench, workers: list[Worker], *, monitor: bool = False) -> Round:
-    """As many processes as there are workers, each with its threads."""
+def contend(bench: Bench, workers: list[Worker], *, monitor: bool = False, servers: Sequence[Server] = ()) -> Round:
+    """As many processes as there are workers, each with its threads. `servers` are those in use, if not the usual."""
     waiters = THREADS * len(workers)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "board"
@@ -77,7 +83,7 @@ def contend(bench: Bench, workers: list[Worker], *, monitor: bool = False) -> Ro
             first = 1 + number * THREADS
             worker.send("wanted.contend", name="hot", board=str(path), first=first, threads=THREADS, waiters=waiters)
         try:
-            return _watch(bench, board, monitor=monitor)
+            return _watch(bench, board, workers, servers or [bench.server], monitor=monitor)
         finally:
             board.put(Board.STOP, 1)
             for worker in workers:
@@ -100,21 +106,31 @@ def watch(bench: Bench, board: Board) -> tuple[float, list[int]]:
     return changed / span, [after - before for after, before in zip(board.counts(), counts, strict=True)]
 
 
-def _watch(bench: Bench, board: Board, *, monitor: bool) -> Round:
+def _watch(bench: Bench, board: Board, workers: list[Worker], servers: Sequence[Server], *, monitor: bool) -> Round:
     """Reads the board twice while all waiters run: starting and ending do not count."""
     _settle(board)
-    log = Monitor(bench.server.port) if monitor else None
-    if log:
+    logs = [Monitor(server.port) for server in servers] if monitor else []
+    if logs:
         time.sleep(0.1)
-    mark = log.cut() if log else 0
+    marks = [log.cut() for log in logs]
+    used = _processor(workers, servers)
     start, changes, counts = time.monotonic(), board.get(Board.CHANGES), board.counts()
     time.sleep(max(0.5, bench.effort.seconds))
     span, changed = time.monotonic() - start, board.get(Board.CHANGES) - changes
+    used = _processor(workers, servers) - used
     shares = [after - before for after, before in zip(board.counts(), counts, strict=True)]
-    requests: dict[str, float] = {}
-    if log:
-        seen = count_requests(log.between(mark, log.cut()))
+    seen: Counter[str] = Counter()
+    for log, mark in zip(logs, marks, strict=True):
+        seen += count_requests(log.between(mark, log.cut()))
         log.close()
-        if changed:
-            requests = {command: count / changed for command, count in seen.items()}
-    return Round(changes=changed / span, jain=jain(shares), violations=board.get(Board.VIOLATIONS), requests=requests)
+    return Round(
+        changes=changed / span,
+        processor=used / max(1, changed),
+        jain=jain(shares),
+        violations=board.get(Board.VIOLATIONS),
+        requests={command: count / changed for command, count in seen.items()} if changed else {},
+    )
+
+
+def _processor(workers: list[Worker], servers: Sequence[Server]) -> float:
+    return sum(cpus.used_by(worker.pid) for worker in workers) + sum(server.worked() for server in servers)

@@ -54,6 +54,17 @@ def held(bench: Bench) -> Outcome:
         "held.memory": seen["bytes_each"],
         "held.cpu": seen["cpu_percent"],
     }
+    try:
+        with bench.enlist(("counted",), cpu=bench.across_cores()) as by_variant:
+            if not by_variant:
+                raise WorkerFailed(bench.why_absent("counted"))
+            (worker,) = by_variant["counted"]
+            bench.server.clear()
+            seen = worker.do("leases.held", leases=leases, seconds=bench.effort.hold_seconds, counted=True)
+        outcome.figures["held.counted.lost"] = seen["lost"]
+        outcome.figures["held.counted.memory"] = seen["bytes_each"]
+    except WorkerFailed as error:
+        outcome.missing |= dict.fromkeys(("held.counted.lost", "held.counted.memory"), str(error))
     outcome.rounds = {"leases": leases, "seconds": bench.effort.hold_seconds}
     if leases != 100_000:
         outcome.notes.append(f"held: with {leases:,} leases for {bench.effort.hold_seconds:g} s only (--quick)")

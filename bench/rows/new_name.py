@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 
+from bench import instructions
 from bench.results import Bar, Chart, Outcome, label
 from bench.rounds import Bench
 from bench.stats import median
 from bench.targets import Better
 
-COUNTS = (("threads", (1, 16, 64)), ("tasks", (1, 64, 1024)))
+COUNTS = (("threads", (1, 16, 64)), ("tasks", (1, 64, 1024)), ("processes", (4,)))
+
+
+NOUNS = {"threads": "threads", "tasks": "tasks", "processes": "forked processes"}
 
 
 def run(bench: Bench) -> Outcome:
@@ -17,7 +22,33 @@ def run(bench: Bench) -> Outcome:
     for kind, counts in COUNTS:
         for count in counts:
             _one(bench, outcome, kind, count)
+    _turns(bench, outcome)
+    _instructions(outcome)
     return outcome
+
+
+def _turns(bench: Bench, outcome: Outcome) -> None:
+    with bench.enlist(("holdtight", "redis_py"), cpu=bench.across_cores()) as by_variant:
+        drill = {"seconds": bench.effort.seconds}
+        turns = bench.take_turns(
+            {name: partial(workers[0].do, "free.turns_of_a_task", **drill) for name, workers in by_variant.items()}
+        )
+    bars = tuple(Bar(name, median(rounds)) for name, rounds in turns.items())
+    outcome.charts.append(Chart("one asyncio task, waits of the event loop", "a request", Better.LOWER, bars))
+    if "holdtight" in turns:
+        outcome.figures["new.turns"] = median(turns["holdtight"])
+    else:
+        outcome.missing["new.turns"] = bench.why_absent("holdtight")
+
+
+def _instructions(outcome: Outcome) -> None:
+    """Counted by valgrind, whatever else the machine does."""
+    if shutil.which("valgrind") is None:
+        outcome.missing["new.instructions"] = "valgrind is not installed"
+        return
+    counts = instructions.measured(("new name, 64 tasks", "same name, 64 tasks"))
+    outcome.rounds["instructions"] = counts
+    outcome.figures["new.instructions"] = counts["new name, 64 tasks"] / counts["same name, 64 tasks"]
 
 
 def _one(bench: Bench, outcome: Outcome, kind: str, count: int) -> None:
@@ -34,7 +65,7 @@ def _one(bench: Bench, outcome: Outcome, kind: str, count: int) -> None:
     costs = {name: [each["processor"] * 1e6 for each in rounds] for name, rounds in raw.items()}
     rates = {name: [each["pairs"] / each["seconds"] for each in rounds] for name, rounds in raw.items()}
     bars = tuple(_bar(name, rounds) for name, rounds in costs.items())
-    what = f"{count} {kind if count > 1 else kind.removesuffix('s')}"
+    what = f"{count} {NOUNS[kind] if count > 1 else kind.removesuffix('s')}"
     outcome.charts.append(Chart(f"{what}, client processor time", "µs a pair", Better.LOWER, bars))
     outcome.rounds[f"{kind}.{count}"] = {name: {"µs": costs[name], "pairs/s": rates[name]} for name in costs}
     keys = {

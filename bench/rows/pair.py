@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Protocol
 
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
@@ -43,6 +44,19 @@ def measure(
     outcome.charts.append(Chart(title, "µs", Better.LOWER, tuple(_bar(n, s) for n, s in spreads.items())))
     outcome.rounds[key] = {name: [_plain(each) for each in rounds] for name, rounds in spreads.items()}
     return {name: [each.p50 for each in rounds] for name, rounds in spreads.items()}
+
+
+class Works(Protocol):
+    """One server, or several."""
+
+    def worked(self) -> float: ...
+
+
+def cost(bench: Bench, worker: Worker, servers: Works, drill: str, **more: object) -> tuple[float, float]:
+    """The processor time of a pair in µs, the client's and that of all servers together."""
+    before = servers.worked()
+    found = worker.do(drill, seconds=bench.effort.seconds, **more)
+    return found["processor"] * 1e6, (servers.worked() - before) * 1e6 / (found["pairs"] + found["before"])
 
 
 def _plain(each: Spread) -> dict[str, float]:

@@ -12,9 +12,9 @@ from functools import partial
 from bench.drills.quorum import Acquires
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
-from bench.rows.pair import measure
+from bench.rows.pair import cost, measure
 from bench.servers import QuorumNodes, Server
-from bench.stats import median, median_ratio, percentile
+from bench.stats import median, percentile
 from bench.targets import Better
 from bench.worker_process import Worker
 
@@ -33,21 +33,13 @@ def pair(bench: Bench) -> Outcome:
         ):
             title = "pair on five nodes, across cores; holdtight: on one node"
             medians = measure(bench, outcome, {**by_variant, **single}, "free.pairs", "across", title)
-            if "five" in by_variant and "holdtight" in single:
-                many = _busy(bench, by_variant["five"][0], nodes)
-                one = _busy(bench, single["holdtight"][0], bench.server)
-                outcome.notes.append(
-                    f"quorum.single: five servers keep the core that they share busy for {many:.0%} of the time, one "
-                    f"server for {one:.0%}: the pair on five nodes is as fast as five servers on one core can be"
-                )
-    for key, other in (("quorum.floor", "five_floor"), ("quorum.single", "holdtight")):
-        if "five" in medians and other in medians:
-            outcome.compare(key, medians["five"], medians[other])
-        else:
-            outcome.missing[key] = bench.why_absent("five", other)
-    if "five_asleep" in medians and "asleep" in medians:
-        ratio = median_ratio(medians["five_asleep"], medians["asleep"])
-        outcome.notes.append(f"quorum.single: {ratio:.2f} where both sleep until they are answered (spin=False)")
+            costs = _costs(bench, {**by_variant, **single}, nodes)
+    _compare(bench, outcome, "quorum.floor", medians, "five", "five_floor")
+    clients = {name: [client for client, _ in rounds] for name, rounds in costs.items()}
+    servers = {name: [server for _, server in rounds] for name, rounds in costs.items()}
+    _compare(bench, outcome, "quorum.client", clients, "five_asleep", "five_floor")
+    _compare(bench, outcome, "quorum.server", servers, "five_asleep", "asleep")
+    outcome.rounds["costs"] = {"client µs a pair": clients, "servers µs a pair": servers}
     found = [name for name in PEERS if name in medians]
     if "five" in medians and found:
         fastest = min(found, key=lambda name: median(medians[name]))
@@ -58,11 +50,25 @@ def pair(bench: Bench) -> Outcome:
     return outcome
 
 
-def _busy(bench: Bench, worker: Worker, servers: Server | QuorumNodes) -> float:
-    """The share of the time in which the servers work, while this client takes and gives back."""
-    before = servers.worked()
-    pairs: list[int] = worker.do("free.pairs", seconds=bench.effort.seconds)
-    return (servers.worked() - before) * 1e9 / sum(pairs)
+def _compare(bench: Bench, outcome: Outcome, key: str, rounds: dict[str, list[float]], ours: str, theirs: str) -> None:
+    if ours in rounds and theirs in rounds:
+        outcome.compare(key, rounds[ours], rounds[theirs])
+    else:
+        outcome.missing[key] = bench.why_absent(ours, theirs)
+
+
+def _costs(
+    bench: Bench, by_variant: dict[str, list[Worker]], nodes: QuorumNodes
+) -> dict[str, list[tuple[float, float]]]:
+    """The processor time of a pair in µs, the client's and that of all servers together. Nobody spins."""
+    where: dict[str, Server | QuorumNodes] = {"five_asleep": nodes, "five_floor": nodes, "asleep": bench.server}
+    return bench.take_turns(
+        {
+            name: partial(cost, bench, by_variant[name][0], servers, "free.cost_of_threads", count=1, fresh=False)
+            for name, servers in where.items()
+            if name in by_variant
+        }
+    )
 
 
 def fleet(bench: Bench) -> Outcome:

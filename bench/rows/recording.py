@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from functools import partial
 
 from bench.results import Bar, Chart, Outcome
@@ -11,6 +13,7 @@ from bench.rows.pair import measure
 from bench.stats import median
 from bench.targets import Better
 
+PAIR = "new name, one thread"
 VARIANTS = ("holdtight", "counted", "traced")
 
 
@@ -32,4 +35,21 @@ def run(bench: Bench) -> Outcome:
     outcome.compare("recording.p99", tails["counted"], tails["holdtight"])
     outcome.compare("recording.otel", medians["traced"], medians["holdtight"])
     outcome.compare("recording.handover", changes["holdtight"], changes["counted"])
+    return outcome
+
+
+def instructions(bench: Bench) -> Outcome:
+    """A pair with neither metrics nor traces, next to the count that is kept for this build of Python."""
+    from bench import instructions as counting
+
+    outcome, key = Outcome(), "recording.instructions"
+    known = json.loads(counting.KNOWN.read_text()).get(counting.build(), {})
+    if shutil.which("valgrind") is None:
+        outcome.missing[key] = "valgrind is not here"
+    elif PAIR not in known:
+        outcome.missing[key] = f"no count of this build in {counting.KNOWN.name}"
+    else:
+        found = counting.measured([PAIR])[PAIR]
+        outcome.figures[key] = found / known[PAIR]
+        outcome.notes.append(f"instructions: {found:,} a pair, {known[PAIR]:,} before")
     return outcome

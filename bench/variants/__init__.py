@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar, Protocol
@@ -19,6 +20,12 @@ class Renamer(Runner, Protocol):
     """A variant whose tasks can take a new name each time."""
 
     async def renamed(self, prefix: str, until: float) -> int: ...
+
+
+class Rover(Runner, Protocol):
+    """A variant whose tasks can go over given names."""
+
+    async def among(self, names: Iterator[str], until: float) -> int: ...
 
 
 class Taker(Runner, Protocol):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.variants import Runner, Variant
 from holdtight import Lease, Locks
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 class Holdtight(Variant):
     PACKAGES: ClassVar[tuple[str, ...]] = ("holdtight", "hiredis")
     SPIN = True
+    ACKS = 0
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self._locks = Locks(self.targets(), spin=self.SPIN)
+        self._locks = Locks(self.targets(), spin=self.SPIN, acks=self.ACKS)
 
     @property
     def locks(self) -> Locks:
@@ -48,8 +49,26 @@ class Holdtight(Variant):
     async def runner(self, tasks: int) -> AsyncIterator[Runner]:
         from holdtight import AsyncLocks  # only here: the blocking rows measure a process without it
 
-        async with AsyncLocks(self.targets()) as locks:
+        async with AsyncLocks(self.targets(), acks=self.ACKS) as locks:
             yield _Runner(locks)
+
+    def store(self, value: Any, count: int) -> None:
+        """Values of `single_flight` for `hit`."""
+        self.hit = self._locks.single_flight("report:{number}", ttl=300)(lambda number: value)
+        for number in range(count):
+            self.hit(number)
+
+    @asynccontextmanager
+    async def flights(self, value: Any) -> AsyncIterator[Any]:
+        from holdtight import AsyncLocks
+
+        async with AsyncLocks(self.targets()) as locks:
+
+            @locks.single_flight("report:{number}", ttl=300)
+            async def report(number: int) -> Any:
+                return value
+
+            yield report
 
     def close(self) -> None:
         self._locks.close()
@@ -70,6 +89,13 @@ class _Runner:
         done = 0
         while perf_counter() < until:
             async with self._locks.lock(f"{prefix}:{done}", ttl=30):
+                done += 1
+        return done
+
+    async def among(self, names: Iterator[str], until: float) -> int:
+        done = 0
+        while perf_counter() < until:
+            async with self._locks.lock(next(names), ttl=30):
                 done += 1
         return done
 

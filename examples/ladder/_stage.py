@@ -50,12 +50,12 @@ def tell(text: str) -> None:
     print(f"  {text}", flush=True)
 
 
-def wait_for(condition: Callable[[], Any]) -> Any:
+def wait_for(condition: Callable[[], Any], within: float = PATIENCE) -> Any:
     """Asks again and again until the answer is true, and returns it."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + within
     while not (answer := condition()):
         if time.monotonic() > end:
-            raise TimeoutError(f"not within {PATIENCE:g} s")
+            raise TimeoutError(f"not within {within:g} s")
         time.sleep(0.005)
     return answer
 

@@ -10,7 +10,7 @@ const instances = (process.env.HOLDTIGHT ?? "http://127.0.0.1:7379").split(",");
 const clock = () => performance.now() / 1000;
 
 // Sends a request until it is answered. Any instance will do: the request id makes a repeated acquire safe.
-async function ask(verb, body, { until = clock() + 60 } = {}) {
+async function ask(verb, body, { until = clock() + 60, timeout = 60 } = {}) {
   for (let at = 0; ; at++) {
     const sent = clock();
     try {
@@ -18,11 +18,12 @@ async function ask(verb, body, { until = clock() + 60 } = {}) {
         method: "POST",
         headers: { authorization: `Bearer ${process.env.TOKEN}`, "content-type": "application/json" },
         body: JSON.stringify(body),
-        signal: AbortSignal.timeout(60_000),
+        signal: AbortSignal.timeout(timeout * 1000),
       });
-      const found = await answer.json();
+      const found = await answer.json().catch(() => ({})); // a proxy's own 502 is no JSON
       if (answer.ok) return { ...found, sent };
-      if (answer.status !== 503) throw Object.assign(new Error(found.detail), { code: found.code, final: true });
+      const final = ![502, 503, 504].includes(answer.status);
+      throw Object.assign(new Error(found.detail ?? `status ${answer.status}`), { code: found.code, final });
     } catch (error) {
       if (error.final || clock() > until) throw error;
     }
@@ -35,30 +36,34 @@ export class Session {
     const made = new Session();
     const opened = await ask("session/open", { ttl, label: "node", host: hostname(), pid: process.pid });
     made.text = opened.session;
-    made.deadline = opened.sent + opened.valid; // from the moment at which the request was sent
-    made.lost = new Set();
+    made.ttl = ttl;
+    made.deadlines = new Map(); // by lease
     made.timer = setInterval(() => made.beat().catch(() => {}), (ttl * 1000) / 3);
     return made;
   }
 
+  // A beat renews the leases that its answer lists; it says nothing about those that are `unknown`.
   async beat() {
-    const answer = await ask("session/beat", { session: this.text }, { until: this.deadline });
-    this.deadline = Math.max(this.deadline, answer.sent + answer.valid);
-    for (const each of answer.lost) this.lost.add(each.lease);
+    // An instance that hangs must not cost the session: another one is asked in time.
+    const answer = await ask("session/beat", { session: this.text }, { until: clock() + this.ttl, timeout: this.ttl / 5 });
+    const until = answer.sent + answer.valid; // from the moment at which the request was sent
+    for (const { lease } of answer.leases) if (this.deadlines.get(lease) < until) this.deadlines.set(lease, until);
+    for (const { lease } of answer.lost) this.deadlines.delete(lease);
   }
 
   async acquire(name, wait = 30) {
     const lease = await ask("acquire", { name, session: this.text, wait, request: randomUUID() });
-    lease.deadline = lease.sent + lease.valid;
+    this.deadlines.set(lease.lease, lease.sent + lease.valid);
     return lease;
   }
 
   // Call it before each write of the protected work.
   check(lease) {
-    if (this.lost.has(lease.lease) || clock() >= Math.max(this.deadline, lease.deadline)) throw new Error(`lost ${lease.name}`);
+    if (!(clock() < this.deadlines.get(lease.lease))) throw new Error(`the lock ${lease.name} is lost`);
   }
 
   release(lease) {
+    this.deadlines.delete(lease.lease);
     return ask("release", { lease: lease.lease, again: true });
   }
 

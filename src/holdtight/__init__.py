@@ -24,7 +24,6 @@ from holdtight.errors import (
     Unavailable,
     WrongTransaction,
 )
-from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.locks import Locks
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from holdtight.config.options import Duration, Target
     from holdtight.explain import docs
     from holdtight.recipes.current import current_lease
+    from holdtight.sync.kinds import ReadWriteLock, Semaphore
     from holdtight.sync.leading import Term
     from holdtight.sync.multi import Multi
 
@@ -113,7 +113,9 @@ _LAZY = {
     "Finding": "base.operations",
     "Leadership": "base.jobs",
     "Peek": "base.jobs",
+    "ReadWriteLock": "sync.kinds",
     "Run": "base.jobs",
+    "Semaphore": "sync.kinds",
     "Severity": "base.operations",
     "Skipped": "base.jobs",
     "Target": "config.options",

@@ -1,10 +1,7 @@
 """`python -m holdtight`: the same as the command `holdtight`. `explain` works without the extra `cli` as well."""
 
-import argparse
 import sys
 from collections.abc import Sequence
-
-from holdtight.explain import codes, docs
 
 __all__ = ["main"]
 
@@ -19,6 +16,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _explain(arguments: Sequence[str]) -> None:
+    import argparse
+
+    from holdtight.explain import codes, docs
+
     parser = argparse.ArgumentParser("python -m holdtight", description="Distributed locks on Redis and Valkey.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     explain = commands.add_parser("explain", help="what an error means, and what to do about it")

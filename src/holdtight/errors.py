@@ -8,7 +8,15 @@ errors pickle completely, so that they can cross process pools and task queues.
 from collections.abc import Mapping
 from typing import Any
 
-from holdtight.base.error_texts import lock_named, pointed, seconds_text, skipped_text, then
+from holdtight.base.error_texts import (
+    cycle_text,
+    lock_named,
+    no_majority_text,
+    pointed,
+    seconds_text,
+    skipped_text,
+    then,
+)
 from holdtight.base.values import Holder, LossReason, Member
 
 __all__ = [
@@ -70,7 +78,7 @@ class LockError(Exception):
         return super().__str__()
 
     def as_dict(self) -> dict[str, Any]:
-        """What the error carries, as `json.dumps` takes it; `error` is the name of its class."""
+        """What the error carries, in a form that `json.dumps` accepts; `error` is the name of its class."""
         from holdtight.base.showing import error_dict
 
         return error_dict(self)
@@ -165,6 +173,19 @@ class Unavailable(LockError, ConnectionError):
             nodes={server: cause},
         )
 
+    @classmethod
+    def unacknowledged(cls, name: str | None, server: str, cause: str, waited: float | None = None) -> "Unavailable":
+        within = f" within {seconds_text(waited)}" if waited is not None else ""
+        return cls(
+            then(
+                f"{lock_named(name)}{server} granted it, but only {cause}{within}, so it was given back",
+                "Check the replicas (`holdtight doctor`, INFO replication), or ask for fewer with acks=.",
+            ),
+            name=name,
+            waited=waited,
+            nodes={server: cause},
+        )
+
 
 class NotPermitted(LockError, PermissionError):
     """The server refused our credentials, or the user lacks a permission."""
@@ -193,19 +214,8 @@ class QuorumNotReached(Unavailable):
     def among(
         cls, name: str | None, nodes: Mapping[str, str], majority: int, waited: float | None = None
     ) -> "QuorumNotReached":
-        spent = f" after {seconds_text(waited)}" if waited is not None else ""
-        said = "".join(f"\n  {node}: {answer}" for node, answer in nodes.items())
-        guarded = any("restart guard" in answer for answer in nodes.values())
-        advice = (
-            " A node that has just started votes once max_ttl has passed; if no lock can have been held when it "
-            "started, bless() the quorum."
-            if guarded
-            else ""
-        )
         return cls(
-            f"{lock_named(name)}no majority{spent}: {majority} of {len(nodes)} nodes must vote for it, and too few "
-            "could."
-            f"{said}\nWhether the lock is free is not known. Bring the nodes back, then try again.{advice}",
+            no_majority_text(name, nodes, majority, waited),
             name=name,
             waited=waited,
             nodes=nodes,
@@ -220,8 +230,8 @@ class ClockDrift(LockError):
     @classmethod
     def on(cls, name: str, ttl: float, spent: float) -> "ClockDrift":
         return cls(
-            f"lock {name!r}: the grant took {seconds_text(spent)} of a ttl of {ttl:g} s, nothing safe is left of it. "
-            "It was given back. Use a longer ttl, or find out what slows the way to the server.",
+            f"lock {name!r}: the grant took {seconds_text(spent)} of a ttl of {ttl:g} s, no usable time remains. "
+            "It was released. Use a longer ttl, or find out what delays requests to the server.",
             name=name,
         )
 
@@ -309,16 +319,8 @@ class DeadlockDetected(LockError):
     @classmethod
     def among(cls, members: tuple[Member, ...], holder: Holder, waited: float) -> "DeadlockDetected":
         name = members[0].waits_for
-        lines = [f"  {member}" for member in members]
-        lines[0] += "  <- this one"
-        how = "Each of these waits for the next, and the last for the first" if lines[1:] else "It waits for itself"
         error = cls(
-            f"deadlock: lock {name!r} would never be acquired (waited {seconds_text(waited)}). {how}:\n"
-            + "\n".join(lines)
-            + "\n"
-            "This wait was ended so that the others can go on: release what you hold, then try again. To avoid it, "
-            "take locks in the same order everywhere, take them all at once with multi(), or use reentrant=True where "
-            "a holder enters again.",
+            cycle_text(name, list(map(str, members)), waited),
             name=name,
             holder=holder,
             waited=waited,

@@ -1,4 +1,4 @@
-"""The history of locks, for the page of the lock service. See docs/service.md."""
+"""The history of locks, for the page of the lock service. See docs/serving.md."""
 
 import weakref
 from typing import Any
@@ -18,9 +18,11 @@ def install(locks: BaseLocks[Any]) -> None:
 
     Needs the rights to `xadd`, `hincrby` and `expire`. What cannot be written is dropped.
 
-    Raises NotSupported for a client of a quorum, TypeError for a wrong argument.
+    Raises NotSupported for a client of a cluster or a quorum, TypeError for a wrong argument.
     """
     check_client(locks)
+    if locks.place.topology == "cluster":
+        raise refusals.history_on_a_cluster()
     if locks.place.topology != "server":
         raise refusals.history_on_a_quorum()
     recorder = recorder_of(locks.events)

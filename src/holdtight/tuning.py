@@ -14,7 +14,7 @@ from typing import Any
 from holdtight.base.clock import LONGEST_TTL, SHORTEST_UNRENEWED_TTL, seconds
 from holdtight.base.records import ENDED, FAILED, GRANTED, LOST
 from holdtight.clients.client import BaseLocks
-from holdtight.config.profiles import UNSET, Profile, check_profiles
+from holdtight.config.profiles import UNSET, Profile, check_profiles, profile_for
 from holdtight.ops.recorder import Record, Recorder, check_client, flush, recorder_of
 
 __all__ = ["Advice", "Report", "Watch", "load", "watch"]
@@ -78,7 +78,7 @@ class Advice:
     reason: str
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, as `json.dumps` takes them."""
+        """The fields, in a form that `json.dumps` accepts."""
         return {**asdict(self), "profile": None if self.profile is None else _written(self.profile)}
 
 
@@ -113,6 +113,7 @@ class Watch:
 
     def __init__(self, profiles: tuple[tuple[str, Profile], ...]) -> None:
         self._profiles = dict(profiles)
+        self._patterns = profiles
         self._seen: dict[str, _Seen] = {}
         self.records_dropped = 0
 
@@ -167,10 +168,10 @@ class Watch:
             if record[0] == FAILED:
                 terms = record[1]
                 if terms is not None:
-                    self._of(terms).waits.add(max(0.0, record[5] - record[4]))
+                    self._of(terms, record[2]).waits.add(max(0.0, record[5] - record[4]))
             elif record[0] in (GRANTED, ENDED, LOST):
                 tenure = record[1]
-                seen = self._of(tenure.terms)
+                seen = self._of(tenure.terms, tenure.name)
                 if tenure.stand_in is not None:
                     continue
                 if record[0] == GRANTED:
@@ -182,8 +183,11 @@ class Watch:
                     seen.lost += record[0] == LOST
                     seen.holds.add(max(0.0, record[2] - tenure.since))
 
-    def _of(self, terms: Any) -> _Seen:
-        return self._seen.setdefault(terms.template or REST, _Seen())
+    def _of(self, terms: Any, name: str) -> _Seen:
+        pattern = terms.template
+        if pattern is not None and pattern not in self._profiles:  # a job's template, which is no pattern
+            pattern = profile_for(self._patterns, name)[0]
+        return self._seen.setdefault(pattern or REST, _Seen())
 
     def refresh(self) -> None: ...
 

@@ -9,6 +9,7 @@ import pytest
 from holdtight import Locks, NotOwner
 from holdtight.cli.main import run_cli
 from tests.cli.test_looking import ME, Run, run  # noqa: F401 -- a fixture
+from tests.support.processes import wait_for
 from tests.support.servers import RunningServer, StartServer
 
 
@@ -64,18 +65,30 @@ def test_doctor_tells_what_is_wrong_and_its_exit_code_how_bad_it_is(
     start_server: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server: RunningServer = start_server()
+
+    def examine(*words: str) -> tuple[int, str]:
+        """Again, if the machine was so busy that the server was rightly called slow."""
+        found: list[tuple[int, str]] = []
+
+        def is_quick() -> bool:
+            code = run_cli(["doctor", "--url", server.url, *words])
+            found.append((code, capsys.readouterr().out))
+            return "SLOW" not in found[-1][1]
+
+        wait_for(is_quick, what="a server that answers quickly")
+        return found[-1]
+
     server.command("CONFIG", "SET", "appendonly", "yes")
-    assert run_cli(["doctor", "--url", server.url]) == 0
-    assert capsys.readouterr().out == "nothing found: all is well\n"
+    assert examine() == (0, "nothing found: all is well\n")
     server.command("CONFIG", "SET", "appendonly", "no")
-    assert run_cli(["doctor", "--url", server.url]) == 1
-    out = capsys.readouterr().out
+    code, out = examine()
+    assert code == 1
     assert out.startswith("WARNING NO_PERSISTENCE at redis://")
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["seen:", "means:", "change:"]
-    assert run_cli(["doctor", "--url", server.url, "--fail-on", "error"]) == 0
-    capsys.readouterr()
-    assert run_cli(["doctor", "--json", "--url", server.url]) == 1
-    assert [finding["id"] for finding in json.loads(capsys.readouterr().out)] == ["NO_PERSISTENCE"]
+    assert examine("--fail-on", "error")[0] == 0
+    code, out = examine("--json")
+    assert code == 1
+    assert [finding["id"] for finding in json.loads(out)] == ["NO_PERSISTENCE"]
 
 
 def test_a_doctor_who_reaches_no_server_is_69(capsys: pytest.CaptureFixture[str]) -> None:

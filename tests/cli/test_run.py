@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdtight import Locks
+from holdtight.cli.main import run_cli
+from holdtight.cli.options import Common
 from tests.cli.conftest import Cli
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer, StartServer
@@ -106,7 +108,9 @@ def test_processes_that_the_command_leaves_behind_are_mentioned(cli: Cli, tmp_pa
 # Signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
+)
 def test_a_signal_while_waiting_leaves_the_line_and_ends_by_that_signal(cli: Cli, locks: Locks, number: int) -> None:
     with locks.lock("nightly"):
         run = cli("run", "nightly", "--", "true")
@@ -190,6 +194,33 @@ def test_a_server_that_is_not_there_is_69_also_as_json(start_cli: Cli) -> None:
     assert run.wait() == 69
     assert run.errors.startswith('{"error": "CONNECTION_LOST", "message": ')
     assert "secret" not in run.errors
+
+
+@pytest.mark.parametrize("words", [("ls",), ("run", "x", "--", "true")], ids=["ls", "run"])
+def test_the_timeout_bounds_how_long_connecting_may_take(start_cli: Cli, words: tuple[str, ...]) -> None:
+    """The kernel accepts the connections; nobody answers."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        patient = start_cli("--timeout", "10m", *words, url=url)
+        short = start_cli("--timeout", "200ms", *words, url=url)
+        assert short.wait() == 69
+        assert "did not answer in time" in short.errors
+        assert patient.running
+
+
+def test_a_fault_of_ours_is_70_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(settings: Common) -> None:
+        raise RuntimeError("something broke\nin two lines")
+
+    monkeypatch.setattr(Common, "locks", broken)
+    assert run_cli(["ls"]) == 70
+    assert capsys.readouterr().err == "holdtight: RuntimeError: something broke in two lines\n"
+    assert run_cli(["--json", "ls"]) == 70
+    assert capsys.readouterr().err.startswith('{"error": "INTERNAL"')
 
 
 def test_a_user_without_rights_is_77(start_cli: Cli, start_server: StartServer) -> None:

@@ -52,7 +52,7 @@ def test_a_command_that_heeds_sigterm_has_time_to_tidy_up(
 ) -> None:
     flag = tmp_path / "tidied"
     run = start_cli(
-        "run", "--ttl", "3s", "--kill-after", "1s", "nightly", "--",
+        "run", "--ttl", "9s", "--kill-after", "3s", "nightly", "--",
         "sh", "-c", f"trap 'sleep 0.2; touch {flag}; exit 0' TERM; echo ready; while :; do sleep 0.02; done",
         url=private.url,
     )  # fmt: skip

@@ -62,8 +62,8 @@ class Board:
         self.put(worker, cell)
 
     def enter(self, worker: int, kind: int) -> None:
-        """Notes which process is inside as well. A process that has been there for half of its ttl has no claim any
-        more: on a busy machine it may have been stopped for so long."""
+        """Records the other processes that are inside. A process that has been inside for half of its ttl does not
+        count: on a busy machine it may have been stopped for that long."""
         now = time.monotonic()
         cell = self.cell(worker)
         cell[0] = now
@@ -94,7 +94,7 @@ class Board:
         return sum(self.cell(worker)[column] for worker in range(MOST_WORKERS))
 
     def changes(self, before: int, after: int) -> int:
-        """How often a lock of the one kind was followed by one of the other."""
+        """How often a holder with one kind of lock followed a holder with the other kind."""
         found: int = _HEAD.unpack_from(self._memory, 8 + 8 * (before * _SIZE + after))[0]
         return found
 

@@ -71,7 +71,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Late:
-    """`do` is what sends the request that gets stuck, after `before` has been done."""
+    """`do` sends the request that gets stuck; `before` runs first."""
 
     match: Callable[[bytes], bool]
     do: Callable[[Cell], Any]
@@ -162,7 +162,7 @@ def released_elsewhere(cell: Cell) -> None:
 
 
 def pass_some_time(cell: Cell) -> None:
-    """Locks are told apart by their expiry, give or take 2 ms, and here all happens at once."""
+    """The drop-in tells locks apart by their expiry, within 2 ms, and in this test everything happens at once."""
 
     def now() -> int:
         seconds, micros = cell.raw.call("TIME")

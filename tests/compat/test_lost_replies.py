@@ -20,7 +20,7 @@ CUTS = pytest.mark.parametrize("cut", [False, True], ids=["silent", "cut"])
 
 @pytest.fixture
 def face(private_server: RunningServer, proxy: Proxy, open_face: OpenFace) -> Face:
-    """Warm: connected, and the server knows the scripts and its own way of checked deletes."""
+    """A client that is connected; the server knows the scripts, and the client which checked delete the server has."""
     with private_server.connect() as client:
         for script in (plain_store.TAKE, plain_store.GIVE, plain_store.KEEP, plain_store.SIGN, plain_store.UNSIGN):
             client.call("SCRIPT", "LOAD", script.body)
@@ -193,7 +193,7 @@ def test_time_is_not_added_twice_to_what_was_handed_over(
 def test_time_that_another_caller_may_have_added_as_well_is_an_error(
     private_server: RunningServer, proxy: Proxy, face: Face
 ) -> None:
-    """The answer is lost, and then another owner with the same text changes the expiry: it proves nothing then."""
+    """The answer is lost, and then another owner with the same text changes the expiry, which then proves nothing."""
     lock = face.lock("a", timeout=20)
     lock.acquire()
     lock.reacquire()
@@ -248,7 +248,7 @@ def test_a_lost_reply_to_the_signing_is_asked_for_again(
 def test_a_lost_reply_does_not_make_anothers_lock_ours_though_the_text_is_the_same(
     private_server: RunningServer, proxy: Proxy, face: Face
 ) -> None:
-    """Both have chosen one text; after the lost answer it stands under the key, but it is the other's."""
+    """Both have chosen the same text. After the lost answer the key holds it, but the lock is the other's."""
     private_server.command("SET", "a", "mine", "PX", "20000")
     lost = proxy.swallow_reply(takes, cut=True)
     assert face.lock("a", timeout=20, sleep=0.01).acquire(token="mine", blocking_timeout=0.3) is False

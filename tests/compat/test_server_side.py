@@ -131,7 +131,7 @@ def test_a_lock_for_ever_is_told_of_in_the_log_once(
             with face.lock("not", timeout=5):
                 pass
     assert [each.getMessage() for each in caplog.records if "never expires" in each.getMessage()] == [
-        "lock 'for ever' is taken without a timeout: it never expires, and should its holder die, nobody gets it until "
+        "lock 'for ever' is taken without a timeout: it never expires. If its holder dies, the lock stays held until "
         "the key is deleted by hand. Give a timeout"
     ]
 

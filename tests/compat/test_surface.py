@@ -74,7 +74,7 @@ def test_methods_may_be_overridden_but_not_those_that_would_be_without_effect() 
 
     assert issubclass(Counting, Lock)
     for name in ("do_acquire", "do_release", "lua_release", "LUA_RELEASE_SCRIPT", "register_scripts"):
-        with pytest.raises(TypeError, match=f"Mine.{name}: this lock does not go through it"):
+        with pytest.raises(TypeError, match=f"Mine.{name}: this lock does not call it"):
             type("Mine", (Lock,), {name: None})
 
 

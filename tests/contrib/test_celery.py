@@ -1,4 +1,4 @@
-"""holdtight.contrib.celery: two workers, a broker that delivers again what takes too long, and tasks under locks."""
+"""holdtight.contrib.celery: two workers, a broker that delivers slow tasks again, and tasks under locks."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def send(folder: Path, urls: dict[str, str], run: Run) -> Callable[[str], list[s
 
 
 def test_a_message_that_is_delivered_again_runs_once(folder: Path, send: Callable[[str], list[str]]) -> None:
-    """And twice without us."""
+    """Without `once` it runs twice."""
     assert send("slow.delay(); print(slow_once.delay().get(timeout=90))") == ["shipped"]
     wait_for(lambda: [line.split()[0] for line in lines(folder / "done")].count("plain") > 1, within=60)
     assert [line.split()[0] for line in lines(folder / "done")].count("once") == 1

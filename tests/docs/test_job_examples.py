@@ -10,7 +10,22 @@ import pytest
 from tests.support.processes import Child
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = {"duplicate_cron": [], "cache_stampede": ["2000"], "leader_election": list[str]()}
+SCRIPTS = {
+    "api_quota": list[str](),
+    "cache_stampede": ["2000"],
+    "duplicate_cron": list[str](),
+    "leader_election": list[str](),
+}
+
+
+@pytest.mark.long
+def test_a_hundred_thousand_requests_of_four_services_ask_the_database_once() -> None:
+    path = ROOT / "examples" / "jobs" / "cache_stampede.py"
+    with Child([sys.executable, str(path)], {"PYTHONPATH": str(ROOT / "src")}) as child:
+        said = child.lines(600.0)
+        assert (child.wait(), child.errors) == (0, "")
+    assert "  The database was asked 1 times." in said
+    assert said[-1] == "The failure without: yes. With: no."
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

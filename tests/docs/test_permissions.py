@@ -16,6 +16,24 @@ from tests.support.servers import RunningServer
 PAGE = Path(__file__).parents[2] / "docs" / "permissions.md"
 
 
+def play_jobs(locks: Locks) -> None:
+    """Every request that a job sends."""
+    job = locks.once("job", at_least=60)(lambda: 1)
+    assert (job(), bool(job())) == (1, False)
+    assert job.last() is not None
+    job.forget()
+    flight = locks.single_flight("flight", ttl=60, stale=60)(lambda: 1)
+    assert (flight(), flight(), flight.refresh()) == (1, 1, 1)
+    flight.expire()
+    assert flight.peek() is not None
+    flight.invalidate()
+    leader = locks.leader("leader")
+    with leader as term:
+        term.proclaim("a new label")
+        assert leader.current() is not None
+        assert leader.contenders() == ()
+
+
 def test_the_rights_that_are_listed_are_enough(private_server: RunningServer) -> None:
     found = re.search(r"^ACL SETUSER .*?(?=^```)", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
     assert found is not None
@@ -49,4 +67,5 @@ def test_the_rights_that_are_listed_are_enough(private_server: RunningServer) ->
             several.renew()
         with locks.semaphore("gate", permits=3).hold(2):
             assert book.inspect().holders == ()
+        play_jobs(locks)
     assert private_server.command("ACL", "LOG") == []

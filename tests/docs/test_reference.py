@@ -92,6 +92,19 @@ def test_every_verb_of_the_blocking_classes_has_an_example(name: str, of: Any) -
     assert ">>>" in (inspect.getdoc(of) or "") or name.endswith(".name")
 
 
+AWAITED = [
+    (name, of)
+    for name, of in verbs()
+    if name.startswith("Async") and ">>>" not in (inspect.getdoc(of) or "") and not name.endswith((".name", ".bless"))
+]
+
+
+@pytest.mark.parametrize(("name", "of"), AWAITED, ids=[name for name, _ in AWAITED])
+def test_every_verb_of_asyncio_is_in_the_example_of_the_client_or_has_its_own(name: str, of: Any) -> None:
+    """`bless` needs a quorum: the example of the blocking one shows it."""
+    assert f".{name.rpartition('.')[2]}(" in (inspect.getdoc(holdtight.AsyncLocks) or "")
+
+
 @pytest.mark.parametrize(
     "cls", [holdtight.LockInfo, holdtight.Holder, holdtight.Waiter, holdtight.Profile], ids=lambda cls: cls.__name__
 )

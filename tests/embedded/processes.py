@@ -76,7 +76,7 @@ def _from_proc(entry: Path) -> Process | None:
 
 
 def gone(pid: int) -> bool:
-    """Gone for good. A zombie is not, unless only the system's own process number 1 has yet to collect it."""
+    """Whether the process has ended. A zombie counts as ended only if process number 1 must reap it."""
     found = [process for process in processes() if process.pid == pid]
     return all(process.state == "Z" and process.parent == 1 for process in found)
 

@@ -286,7 +286,7 @@ def test_it_does_not_end_under_a_client_that_is_just_connecting(home: Home) -> N
 
 
 def listening_without_counting(home: Home) -> bool:
-    """A look that is no use of the server: it must not be what keeps it running."""
+    """Checks without a connection that counts as use, which would keep the server running."""
     return home.supervised() and home.socket.exists()
 
 

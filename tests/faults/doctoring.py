@@ -8,16 +8,21 @@ from holdtight import Finding
 from holdtight.core.findings import TABLE
 from tests.faults.clients import Client
 from tests.faults.clocks import Clock, server_time, step
+from tests.support.processes import PATIENCE
 from tests.support.servers import RunningServer
 
 GOOD = ("--appendonly", "yes")
 
 
 def findings(client: Client) -> list[Finding]:
-    begun = time.monotonic()
-    found: list[Finding] = client.call(client.locks.doctor)
-    assert time.monotonic() - begun < 6, "3 seconds are promised; this machine may be busy"
-    return found
+    """What `doctor` finds. On a busy machine every server is slow now and then, as `doctor` says: asks again."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        begun = time.monotonic()
+        found: list[Finding] = client.call(client.locks.doctor)
+        assert time.monotonic() - begun < 6, "3 seconds are promised; this machine may be busy"
+        if begun >= end or not any(each.id == "SLOW" for each in found):
+            return found
 
 
 def ids(client: Client) -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -56,6 +57,18 @@ def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     if isinstance(came[0], BaseException):
         raise came[0]
     return came[0]
+
+
+@contextmanager
+def in_a_moment(do: Callable[[], object]) -> Iterator[None]:
+    """Calls it in another thread soon after the block has begun, and leaves the block when it has returned: a lease may
+    be handed on by two of three nodes before the third has answered its release."""
+    timer = threading.Timer(0.1, do)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join(PATIENCE)
 
 
 async def meet(hold: Holder, ask: Callable[[], Any]) -> Any:
@@ -241,8 +254,8 @@ def test_a_holder_elsewhere_is_waited_for_with_a_warning_once_a_process(target: 
             async def main() -> None:
                 lock.acquire(wait=PATIENCE).release()
 
-            threading.Timer(0.1, theirs.release).start()
-            run(main)
+            with in_a_moment(theirs.release):
+                run(main)
     assert [each.category for each in said] == [RuntimeWarning]
     assert "'shared'" in str(said[0].message)
     assert "AsyncLocks" in str(said[0].message)
@@ -269,8 +282,8 @@ def test_a_lease_without_a_block_may_be_released_by_another_thread(locks: Locks)
     async def main() -> None:
         lease = lock.acquire()
         task = asyncio.create_task(_call(lambda: lock.acquire(wait=PATIENCE).release()))
-        threading.Timer(0.1, lease.release).start()
-        await task
+        with in_a_moment(lease.release):
+            await task
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -291,8 +304,8 @@ def test_a_task_of_another_loop_is_waited_for(locks: Locks) -> None:
     assert holds.wait(PATIENCE)
 
     async def main() -> None:
-        threading.Timer(0.1, over.set).start()
-        lock.acquire(wait=PATIENCE).release()
+        with in_a_moment(over.set):
+            lock.acquire(wait=PATIENCE).release()
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdtight import Locks
+from holdtight import AsyncLocks, Locks
 from holdtight.keeper.charges import StandingInLine
 from holdtight.keeper.keeper import keeper
 from tests.faults.clients import Client, Colour, OpenClient, start
@@ -222,3 +224,35 @@ def test_on_another_loop_than_the_one_that_closes_it_is_refused_too(private_serv
         all_are_refused([waiter])
         wait_for(lambda: holder.inspect("b").waiting == 0, within=4)
         lease.release()
+
+
+def test_a_connection_that_comes_when_its_loop_has_ended_is_closed(
+    private_server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks, loop = AsyncLocks(private_server.url), asyncio.new_event_loop()
+    may_open, opened, threads = threading.Event(), list[Any](), list[threading.Thread]()
+    open_link = locks.place.open
+
+    def slowly(timeout: float) -> Any:
+        threads.append(threading.current_thread())
+        assert may_open.wait(30)
+        opened.append(open_link(timeout))
+        return opened[-1]
+
+    async def begin() -> None:
+        asking = asyncio.create_task(locks.lock("a").locked())
+        while not threads:
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    monkeypatch.setattr(locks.place, "open", slowly)
+    loop.run_until_complete(begin())
+    may_open.set()
+    threads[0].join(30)
+    assert not threads[0].is_alive()
+    loop.close()  # before it has taken the link that the thread has opened
+    gc.collect()
+    assert [link.fd for link in opened] == [-1]
+    monkeypatch.undo()
+    asyncio.run(locks.aclose())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdtight import AsyncLocks, Locks
+from holdtight import AsyncLocks, Locks, OutOfMemory
 from holdtight.clients import cohort_line as cohort
 from tests.faults import forking, handing
 from tests.faults.clients import tidy
@@ -212,7 +212,7 @@ def test_a_thread_that_is_starved_after_it_was_handed_the_lock_does_not_use_it_t
         wait_for(lambda: locks.cohort.waiters("a", locks))
         (member,) = locks.cohort._lines["a", 0.4, None].members  # pyright: ignore[reportPrivateUsage]
         put = member._put  # type: ignore[attr-defined]
-        member._put = lambda news: threading.Timer(0.6, put, [news]).start()  # type: ignore[attr-defined]
+        member._put = lambda woken: threading.Timer(0.6, put, [woken]).start()  # type: ignore[attr-defined]
         lease.release()
         waiter.join(10)
         (late,) = found
@@ -220,3 +220,64 @@ def test_a_thread_that_is_starved_after_it_was_handed_the_lock_does_not_use_it_t
         assert late.owner != lease.owner
         assert late.remaining() > 0
         late.release()
+
+
+def test_a_line_is_served_from_another_process_although_the_server_is_out_of_memory(
+    private_server: RunningServer,
+) -> None:
+    """What is handed over takes no new memory. A caller of a free lock is turned away, and keeps nobody out."""
+    served, refused = list[int](), list[OutOfMemory]()
+
+    def wait_in_line() -> None:
+        with locks.lock("a", cohort=True, wait=20) as lease:
+            served.append(lease.fence)
+
+    def ask() -> None:
+        with pytest.raises(OutOfMemory) as caught:
+            locks.lock("b", cohort=True, wait=20).acquire()
+        refused.append(caught.value)
+
+    private_server.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    with Locks(private_server.url) as other, Locks(private_server.url) as locks:
+        lease = other.lock("a").acquire()
+        in_line = [threading.Thread(target=wait_in_line) for _ in range(3)]
+        for thread in in_line:
+            thread.start()
+        wait_for(lambda: len(locks.cohort.waiters("a", locks)) == 2 and other.inspect("a").waiting == 1)
+        private_server.command("CONFIG", "SET", "maxmemory", "1")
+        lease.release()
+        asking = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in asking:
+            thread.start()
+        for thread in in_line + asking:
+            thread.join(20)
+        private_server.command("CONFIG", "SET", "maxmemory", "0")
+        assert [lease.fence, *served] == sorted({lease.fence, *served})
+        assert (len(served), len(refused)) == (3, 3)
+        assert not locks.cohort._lines  # pyright: ignore[reportPrivateUsage]
+        locks.lock("b", cohort=True).acquire(wait=3).release()
+    free_soon(private_server.url)
+
+
+@pytest.mark.usefixtures("wide")
+def test_members_pass_the_lock_along_although_the_server_is_out_of_memory(private_server: RunningServer) -> None:
+    fences = list[int]()
+
+    def wait_in_line() -> None:
+        with lock as lease:
+            fences.append(lease.fence)
+
+    private_server.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    with Locks(private_server.url) as locks:
+        lock = locks.lock("a", cohort=True)
+        with lock as lease:
+            threads = [threading.Thread(target=wait_in_line) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            wait_for(lambda: len(locks.cohort.waiters("a", locks)) == 3)
+            private_server.command("CONFIG", "SET", "maxmemory", "1")
+        for thread in threads:
+            thread.join(20)
+        assert fences == [lease.fence + number for number in (1, 2, 3)]
+        assert not lock.locked()
+        private_server.command("CONFIG", "SET", "maxmemory", "0")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
-from holdtight import AsyncLocks, Locks, NotSupported
+from holdtight import AsyncLocks, Locks, NotPermitted, NotSupported, Unavailable
 from holdtight.stores.redis import script
 from holdtight.stores.redis.flights import DROP, LAND
-from tests.faults.clients import asks
+from tests.faults.clients import Client, OpenClient, asks
 from tests.faults.jobs import flight_program
 from tests.faults.quorum import StartNodes
 from tests.support.processes import StartChild, wait_for
@@ -108,6 +112,69 @@ def test_a_flight_is_cancelled_when_no_caller_waits_any_more(private_server: Run
     asyncio.run(cancelling(private_server.url))
 
 
+def test_an_interrupt_is_no_answer_and_the_next_in_line_computes(private_server: RunningServer) -> None:
+    with Locks(private_server.url) as locks, Locks(private_server.url) as others:
+        begun, go = threading.Event(), threading.Event()
+
+        def interrupted() -> int:
+            begun.set()
+            assert go.wait(30)
+            raise KeyboardInterrupt
+
+        with ThreadPoolExecutor(3) as pool:
+            first = pool.submit(locks.single_flight("value", ttl=60).get_or_create, interrupted)
+            assert begun.wait(30)
+            here = pool.submit(locks.single_flight("value", ttl=60).get_or_create, lambda: 2)
+            there = pool.submit(others.single_flight("value", ttl=60).get_or_create, lambda: 2)
+            wait_for(lambda: locks.inspect("value").waiting)
+            go.set()
+            with pytest.raises(KeyboardInterrupt):
+                first.result(30)
+            assert (here.result(30), there.result(30)) == (2, 2)
+
+
+who: ContextVar[str] = ContextVar("who", default="nobody")
+
+
+async def in_whose_context(url: str) -> str:
+    async with AsyncLocks(url) as locks:
+        go = asyncio.Event()
+
+        @locks.single_flight("value", ttl=60)
+        async def value() -> str:
+            await go.wait()
+            return who.get()
+
+        callers = list[asyncio.Task[str]]()
+        for name in ("first", "second"):
+            who.set(name)
+            callers.append(asyncio.create_task(value()))
+            while not (await locks.inspect("value")).locked:
+                await asyncio.sleep(0.001)
+        go.set()
+        first, second = await asyncio.gather(*callers)
+        assert first == second
+        return first
+
+
+def test_a_flight_runs_in_the_context_of_its_first_caller(private_server: RunningServer) -> None:
+    assert asyncio.run(in_whose_context(private_server.url)) == "first"
+
+
+def test_the_server_alone_says_how_old_a_value_is(private_server: RunningServer, open_client: OpenClient) -> None:
+    """The time that is left at the server decides, whatever time has passed here."""
+    client, computed = open_client(private_server.url), list[int]()
+    flight = made(client, computed, ttl=600, stale=300)
+    client.call(flight)
+    for left, age, state in ((890, 10, "fresh"), (310, 590, "fresh"), (290, 610, "stale")):
+        private_server.command("PEXPIRE", "ht:{value}:v", left * 1000)
+        peek = client.call(flight.peek)
+        assert peek.state == state
+        assert age <= peek.age < age + 9
+        client.call(flight)
+        assert len(computed) == (1 if state == "fresh" else 2)
+
+
 async def closing(url: str) -> None:
     ended = list[str]()
     locks = AsyncLocks(url)
@@ -130,11 +197,9 @@ async def closing(url: str) -> None:
     await value(False)
     await asyncio.wait_for(at_it(), 20)
     await locks.aclose()
-    for _ in range(2000):
-        if ended:
-            break
-        await asyncio.sleep(0.001)
     assert ended == ["cancelled"]
+    async with AsyncLocks(url) as others:
+        assert not (await others.inspect("value")).locked, "the loop may end now, so the lock must be free already"
 
 
 def test_closing_ends_refreshes_in_the_background(private_server: RunningServer) -> None:
@@ -166,6 +231,63 @@ def test_a_stampede_of_tasks_computes_once_and_asks_little(private_server: Runni
     assert proxy.count(b":v") < 200, "50 hits ask twice at most; 500 misses ask a few times"
 
 
+async def warm(url: str) -> None:
+    async with AsyncLocks(url) as locks:
+
+        @locks.single_flight("warm", ttl=60)
+        async def value() -> int:
+            return 7
+
+        await value()
+        assert set(await asyncio.gather(*(value() for _ in range(500)))) == {7}
+
+
+def test_many_tasks_on_a_warm_key_share_their_looks(private_server: RunningServer, proxy: Proxy) -> None:
+    """What a look has found may be older than a call that came while it was under way: those look once more."""
+    asyncio.run(warm(proxy.url))
+    assert proxy.count(b"\r\nPTTL\r\n") <= 6, (
+        "two looks of the first call, of which each asks twice, and two of the others"
+    )
+
+
+def made(client: Client, computed: list[int], **options: Any) -> Any:
+    def compute() -> int:
+        computed.append(1)
+        return len(computed)
+
+    async def coloured() -> int:
+        return compute()
+
+    job = client.locks.single_flight("value", **{"ttl": 60, **options})
+    return job(compute if isinstance(client.locks, Locks) else coloured)
+
+
+def test_a_hit_connects_again_and_is_unavailable_on_a_silent_server(
+    private_server: RunningServer, proxy: Proxy, open_client: OpenClient
+) -> None:
+    client, computed = open_client(proxy.url), list[int]()
+    value = made(client, computed)
+    for _ in range(3):
+        assert client.call(value) == 1
+        proxy.cut()
+    assert client.call(value) == 1
+    proxy.black_hole()
+    with pytest.raises(Unavailable, match="in time"):
+        client.call(value)
+    assert computed == [1]
+
+
+def test_a_hit_that_the_server_refuses_says_so(private_server: RunningServer, open_client: OpenClient) -> None:
+    private_server.command("ACL", "SETUSER", "reader", "on", ">secret", "allkeys", "allchannels", "+@all")
+    client, computed = open_client(private_server.url.replace("redis://", "redis://reader:secret@")), list[int]()
+    value = made(client, computed)
+    assert client.call(value) == client.call(value) == 1
+    private_server.command("ACL", "SETUSER", "reader", "-pttl")
+    with pytest.raises(NotPermitted, match="pttl"):
+        client.call(value)
+    assert computed == [1]
+
+
 async def late_joiner(url: str, proxy: Proxy) -> None:
     """The value has landed and its flight has not ended yet when another client invalidates it."""
     async with AsyncLocks(proxy.url) as locks, AsyncLocks(url) as other:
@@ -185,8 +307,8 @@ async def late_joiner(url: str, proxy: Proxy) -> None:
         second = asyncio.create_task(value())
         await asyncio.sleep(0.2)  # it has joined, if it does: nothing tells
         held.release()
-        assert await first == 2
-        assert await second == 3, "older than the invalidation"
+        assert await asyncio.wait_for(first, 60) == 2
+        assert await asyncio.wait_for(second, 60) == 3, "older than the invalidation"
 
 
 def test_a_call_after_an_invalidation_gets_nothing_from_a_flight_that_has_landed(

@@ -22,6 +22,8 @@ from tests.support.servers import RunningServer
 
 TTL = 2.0
 """A request may take a third of it."""
+TOO_LATE = 60.0
+"""The ttl of locks that must be free at once: it comes too late to cure anything."""
 LONG_TTL = 5.0
 """Long enough that a busy machine does not lose the lease."""
 ENOUGH = 5
@@ -37,6 +39,22 @@ def locks(private_server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def block(locks: Locks, name: str) -> None:
     with locks.lock(name):
+        pass
+
+
+def long_block(locks: Locks, name: str) -> None:
+    with locks.lock(name, ttl=TOO_LATE):
+        pass
+
+
+def long_block_entered_twice(locks: Locks, name: str) -> None:
+    lock = locks.lock(name, ttl=TOO_LATE, reentrant=True)
+    with lock, lock:
+        pass
+
+
+def long_permit(locks: Locks, name: str) -> None:
+    with locks.semaphore(name, permits=2, ttl=TOO_LATE):
         pass
 
 
@@ -135,14 +153,14 @@ def handed_over(locks: Locks, name: str) -> None:
 
 
 def cohort_block(locks: Locks, name: str) -> None:
-    with locks.lock(name, cohort=True):
+    with locks.lock(name, cohort=True, ttl=TOO_LATE):
         pass
 
 
 def handed_in_a_cohort(locks: Locks, name: str) -> None:
     """Another thread holds it and hands it on; what is interrupted waits, takes over, and hands it back. A caller that
     comes after the window has closed waits in the server's line instead."""
-    lock, over = locks.lock(name, cohort=True), threading.Event()
+    lock, over = locks.lock(name, cohort=True, ttl=TOO_LATE), threading.Event()
 
     def hold_then_wait() -> None:
         with lock:
@@ -173,7 +191,7 @@ USES = [
     *(block, handle, try_handle, hold, entered_twice, several, several_handle, several_hold, several_kept, permit),
     *(reader, downgraded, renewed_by_hand, handed_over),
     *(lease_block, several_lease_block, downgraded_lease_block, adopted_block),
-    *(cohort_block, handed_in_a_cohort),
+    *(long_block, long_block_entered_twice, long_permit, cohort_block),
 ]
 
 
@@ -195,6 +213,17 @@ def test_interrupted_anywhere_it_leaves_nothing_behind(
     locks: Locks, use: Callable[[Locks, str], None], one_of: int
 ) -> None:
     nothing_is_left_behind(locks, use, one_of)
+
+
+@DROPPED
+@pytest.mark.parametrize("window", [0.005, 30.0, 0.0], ids=["usual", "handed inside", "handed by the server"])
+def test_a_hand_over_in_a_cohort_that_is_interrupted_anywhere_leaves_nothing_behind(
+    locks: Locks, one_of: int, window: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A grant that is given up twice is taken from under the next member. With the usual window it depends on the
+    machine which of the two paths a hand-over takes; the other windows play each of them alone."""
+    monkeypatch.setattr("holdtight.clients.cohort_line.WINDOW", window)
+    nothing_is_left_behind(locks, handed_in_a_cohort, one_of)
 
 
 @DROPPED
@@ -259,6 +288,7 @@ def nothing_is_left_behind(locks: Locks, use: Callable[[Locks, str], None], one_
     finally:
         gc.enable()
         KEPT.clear()
+        gc.collect()  # a socket that an interrupt left in a cycle must not be found by the next test
     with locks.lock("afterwards", ttl=LONG_TTL) as lease:  # if only renewal broke, nothing would be held for long
         renewed(lease)
 

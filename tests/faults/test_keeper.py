@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from holdtight import Locks, LossReason
-from holdtight.events import Event
+from holdtight.events import Event, RenewalFailed
+from holdtight.grants.tenure import Tenure
 from holdtight.keeper.keeper import keeper
 from tests.faults.clients import OpenClient, release_lost, start
 from tests.support.leases import outlive, renewed
@@ -41,6 +42,29 @@ def test_a_dead_server_does_not_delay_renewals_on_another(
     proxy.heal()
     for lease in doomed:
         release_lost(doomed_client, lease)
+
+
+def test_what_the_keeper_sends_after_the_process_was_stopped_is_not_refused(
+    private_server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stopped while the keeper makes requests. Each of them has a limit for its arrival, which is then past."""
+
+    def stopped_once(tenure: Tenure, now: float) -> bytes | None:
+        if not stopped.is_set():
+            stopped.set()
+            time.sleep(2.5)  # the fault itself
+        return request(tenure, now)
+
+    request, stopped, failed = Tenure.request, threading.Event(), list[Event]()
+    with Locks(private_server.url) as locks:
+        locks.events.subscribe(lambda event: failed.append(event) if isinstance(event, RenewalFailed) else None)
+        leases = [locks.lock(f"a-{number}", ttl=12).acquire() for number in range(12)]
+        monkeypatch.setattr(Tenure, "request", stopped_once)
+        outlive(*leases)
+        assert stopped.is_set()
+        assert failed == []
+        for lease in leases:
+            lease.release()
 
 
 def test_renewals_go_on_when_a_server_is_back_in_time(

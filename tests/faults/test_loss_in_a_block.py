@@ -71,7 +71,9 @@ def test_loss_races_the_end_of_the_block_a_thousand_times(private_server: Runnin
             leases.pop().tenure.lose(LossReason.EXPIRED)
 
     async def rounds(locks: AsyncLocks) -> None:
-        for _ in range(1000):
+        for number in range(20_000):  # on a busy machine one of the two is late more often
+            if number >= 1000 and min(outcomes.values()) >= 20:
+                return
             try:
                 async with locks.lock("a", ttl=5) as lease:
                     leases.append(lease)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from holdtight import Locks, NotSupported, Skipped, Unavailable
+from holdtight import AsyncLocks, Locks, NotSupported, Run, Skipped, Unavailable
 from holdtight.stores.redis import script
 from holdtight.stores.redis.records import BEGIN, END
 from tests.faults.clients import Client, OpenClient, asks
@@ -26,6 +27,11 @@ def known_scripts(request: pytest.FixtureRequest) -> None:
 
 
 POINTS = {"before the record": BEGIN, "before the end": END, "before the release": script.RELEASE}
+
+
+def fence_of(run: Run | None) -> int:
+    assert run is not None
+    return run.fence
 
 
 def fired(children: list[Child], word: str) -> list[str]:
@@ -90,6 +96,75 @@ def test_killed_between_any_two_requests(
         got = job()
         assert ran == ([] if counts else [1])
         assert isinstance(got, Skipped) is counts
+
+
+@pytest.mark.parametrize("policy", ["wait", "retry"])
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("colour", ["sync", pytest.param("asyncio", marks=pytest.mark.long)])
+def test_paused_between_any_two_requests(
+    private_server: RunningServer, proxy: Proxy, start_child: StartChild, point: str, policy: Any, colour: str
+) -> None:
+    """The pause is longer than the lease. What the paused process sends afterwards changes nothing."""
+    child = start_child(once_program, proxy.url, colour, policy)
+    child.expect("ready", within=60)
+    held = proxy.hold_request(asks(POINTS[point]))
+    child.send("go")
+    held.wait()
+    child.pause()
+    started = point != "before the record"
+    if started:
+        child.expect("body")
+    counts = started if policy == "wait" else point == "before the release"
+    ran = list[int]()
+    with Locks(private_server.url) as locks:
+
+        @locks.once("job", at_least=60, after_failure=policy, wait=20)
+        def job() -> None:
+            ran.append(1)
+
+        with locks.lock("job", wait=20):
+            pass  # its lease has ended
+        assert isinstance(job(), Skipped) is counts
+        before = fence_of(job.last())
+        child.resume()
+        held.release()
+        child.wait(30)
+        assert "body" not in child.lines(), "none starts late"
+        assert fence_of(job.last()) == before, "nor is another's record changed"
+        assert isinstance(job(), Skipped)
+    assert ran == ([] if counts else [1])
+
+
+@pytest.mark.parametrize("policy", ["wait", "retry"])
+@pytest.mark.parametrize("point", ["before the record", "before the end"])
+def test_cancelled_between_any_two_requests(
+    private_server: RunningServer, proxy: Proxy, point: str, policy: Any
+) -> None:
+    asyncio.run(cancelled(proxy, point, policy))
+
+
+async def cancelled(proxy: Proxy, point: str, policy: Any) -> None:
+    """A body that did not start leaves no record, one that has returned leaves that."""
+    ran = list[int]()
+    async with AsyncLocks(proxy.url) as locks:
+
+        @locks.once("job", at_least=60, after_failure=policy, wait=20)
+        async def job() -> None:
+            ran.append(1)
+
+        await locks.lock("other").locked()
+        held = proxy.hold_request(asks(POINTS[point]))
+        call = asyncio.create_task(job())
+        await asyncio.to_thread(held.wait)
+        call.cancel()
+        await asyncio.sleep(0)
+        held.release()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        started = point == "before the end"
+        assert ran == [1] * started
+        assert isinstance(await job(), Skipped) is started
+        assert ran == [1]
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["silent", "cut"])

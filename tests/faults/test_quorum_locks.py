@@ -212,6 +212,9 @@ def test_nothing_stays_on_the_nodes_but_the_stamp(nodes: Nodes, open_client: Ope
     for server in nodes.servers:
         left = server.time_left()
         assert left.pop("ht:stamp") == -1
+        assert left.pop("ht:audit") > 0  # the nodes were blessed
+        records = [left.pop(key) for key in list(left) if key.startswith("ht:client:")]
+        assert all(0 <= ms <= 160_000 for ms in records), "the longest ttl and 40 s"
         assert all(0 <= ms <= 60_000 for ms in left.values()), left
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -44,6 +45,20 @@ def test_votes_of_a_renewal_that_come_after_the_release_of_another_thread_are_re
         released.set()
         with pytest.raises(NotOwner):
             renewing.result(10)
+        wait_for(lambda: free(nodes, "a"))
+
+
+def test_a_release_during_a_renewal_says_that_the_votes_were_gone(nodes: Nodes) -> None:
+    """While a renewal is under way, the release withdraws: each node must say whether it had the vote."""
+    with Locks(nodes.urls, ttl=30) as locks:
+        lease = locks.lock("a").acquire()
+        tenure: Any = lease.tenure
+        tenure.renewal_begins([time.time_ns() // 1000 + 2_000_000] * len(nodes.servers))
+        for server in nodes.servers[2:]:
+            with server.connect() as client:
+                client.call("DEL", "ht:{a}")
+        with pytest.raises(NotOwner, match="its time ran out"):
+            lease.release()
         wait_for(lambda: free(nodes, "a"))
 
 

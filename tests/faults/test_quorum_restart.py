@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -239,6 +240,30 @@ def test_bless_is_for_quorums_with_a_guard(nodes: Nodes, open_client: OpenClient
     for client in (open_client(nodes.urls[0]), open_client(nodes.urls, restart_guard=False)):
         with pytest.raises(NotSupported, match="bless"):
             client.call(client.locks.bless)
+
+
+def test_a_blessing_is_kept_in_the_audit(start_nodes: StartNodes, open_client: OpenClient) -> None:
+    nodes = start_nodes(3, blessed=False)
+    client = open_client(nodes.urls)
+    assert client.call(client.locks.audit) == []
+    client.call(client.locks.bless)
+    (record,) = client.call(client.locks.audit)
+    assert (record.action, record.name, record.holders, record.pid) == ("bless", "", (), os.getpid())
+    assert record.reason == "no lease was held when the nodes last started"
+    assert "@" in record.by
+
+
+def test_without_the_right_to_record_it_nothing_is_blessed(start_nodes: StartNodes, open_client: OpenClient) -> None:
+    nodes = start_nodes(3, blessed=False)
+    for server in nodes.servers:
+        server.command("ACL", "SETUSER", "default", "-xadd")
+    client = open_client(nodes.urls)
+    with pytest.raises(QuorumNotReached, match="xadd"):
+        client.call(client.locks.bless)
+    for server in nodes.servers:
+        server.command("ACL", "SETUSER", "default", "+xadd")
+    with pytest.raises(QuorumNotReached, match="bless"):
+        client.acquire("a", wait=0)
 
 
 def test_too_few_nodes_to_bless_are_named(nodes: Nodes, open_client: OpenClient) -> None:

@@ -352,6 +352,7 @@ def test_the_rights_that_are_listed_are_enough_for_a_quorum(nodes: Nodes, open_c
     assert found is not None
     for server in nodes.servers:
         server.command(*found[0].split())
+        server.command("ACL", "SETUSER", "locker", "+xadd")  # for `bless`, as the page says
     urls = [f"redis://locker:secret@127.0.0.1:{server.port}/0" for server in nodes.servers]
     client, other = open_client(urls, ttl=3), open_client(urls)
     client.call(client.locks.bless)

@@ -27,7 +27,7 @@ _SETPRIV = shutil.which("setpriv")
 
 
 def _found(program: str) -> str | None:
-    """Also where Debian keeps what it does not put on the path."""
+    """Also searches the folders in which Debian keeps programs that are not on the path."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name))
     places = [os.environ.get("PATH", ""), "/usr/sbin", *map(str, reversed(versions))]
     return shutil.which(program, path=os.pathsep.join(places))
@@ -166,7 +166,7 @@ class Sqlite(Database):
         connection.close()
 
     def connect(self, level: str | None = None, *, autocommit: bool = False) -> Any:
-        """Without autocommit as sqlite3 comes; a level begins each transaction so."""
+        """Connects in the default mode of sqlite3, without autocommit; `level` is the word after each BEGIN."""
         connection: Any = sqlite3.connect(self.path, timeout=10)
         if autocommit or level:
             connection.isolation_level = None if autocommit else level

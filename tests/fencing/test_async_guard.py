@@ -50,7 +50,7 @@ async def opened(kind: str, postgres: Postgres) -> AsyncIterator[Any]:
 
 
 def own_store() -> str:
-    """A lease that is lost stays in its store for a while."""
+    """A store for each test: a lost lease stays in its store for a while."""
     return f"memory://{secrets.token_hex(4)}"
 
 

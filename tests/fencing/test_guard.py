@@ -195,7 +195,7 @@ def test_a_paused_holder_loses_its_connection_instead_of_blocking_the_next(postg
 
 
 def test_a_statement_that_failed_inside_is_not_taken_for_success(postgres: Postgres, locks: Locks) -> None:
-    """PostgreSQL answers COMMIT with a rollback then, and says so only in passing."""
+    """PostgreSQL then answers COMMIT with a rollback, and only the command tag says so."""
     with closing(postgres.connect()) as connection, locks.lock("sku:1") as lease:
         with pytest.raises(WrongTransaction, match="failed, and the body went on"), GUARD.under(lease, connection):
             sell(connection)

@@ -1,4 +1,4 @@
-"""The table of docs/fencing.md, cell by cell: two holders, one of them late, and what a database makes of them.
+"""The table of docs/fencing.md, cell by cell: two holders, one of them late, and how a database treats them.
 
 `late` held the lock with fence 1 and does not know that it is lost; `next_one` holds it with fence 2. Both take a unit
 from a stock of 100. Nothing is lost if the stock is 98 when both have written, or 99 when the database refused one.
@@ -37,7 +37,7 @@ class Holder:
         self.database, self.level, self.fence = database, level, fence
 
     def impatient(self) -> None:
-        """What waits for the other holder fails instead: this thread plays both."""
+        """Makes a statement fail instead of waiting for the other holder: one thread plays both."""
         if self.database.name == "sqlite":
             execute(self.connection, "PRAGMA busy_timeout = 0")
         elif self.database.name == "mariadb":
@@ -60,8 +60,10 @@ class Holder:
         GUARD.claim(self.connection, "sku:1", self.fence)
 
     def claim_by_hand(self) -> None:
-        """As one would write it for MySQL: one statement that compares and raises."""
-        execute(self.connection, "INSERT IGNORE INTO holdtight_fence VALUES ('sku:1', 0, 0)")
+        """As one would write it: one statement that compares and raises."""
+        into = "holdtight_fence VALUES ('sku:1', 0, 0)"
+        made = f"INSERT INTO {into} ON CONFLICT DO NOTHING"
+        execute(self.connection, f"INSERT IGNORE INTO {into}" if self.database.name == "mariadb" else made)
         sql = "UPDATE holdtight_fence SET fence = ?, claims = claims + 1 WHERE name = 'sku:1' AND fence <= ?"
         execute(self.connection, sql, self.fence, self.fence)
 
@@ -97,7 +99,10 @@ def waits(database: Database) -> bool:
     if database.name == "postgresql":
         return bool(database.execute("SELECT 1 FROM pg_locks WHERE NOT granted"))
     if database.name == "mariadb":
-        return bool(database.execute("SELECT 1 FROM information_schema.innodb_lock_waits"))
+        # Not information_schema.innodb_lock_waits: InnoDB answers reads of it from a copy that it renews only after
+        # nobody has read it for 0.1 s, so a poller that comes too early never sees the wait.
+        [[_, _, status]] = database.execute("SHOW ENGINE INNODB STATUS")
+        return "LOCK WAIT" in status
     return True
 
 
@@ -128,10 +133,12 @@ def test_a_claim_waits_for_the_claim_before_it_and_reads_what_that_one_wrote(
         late.claim()
 
 
+@pytest.mark.parametrize("how", ["by a guard", "by hand"])
 @at_every_level
 def test_nothing_is_lost_if_the_transaction_has_read_before_the_claim(
-    database: Database, level: str, holders: tuple[Holder, Holder]
+    database: Database, level: str, holders: tuple[Holder, Holder], how: str
 ) -> None:
+    """A claim by hand, without the comparison of the snapshot, loses an update in one cell."""
     late, next_one = holders
     late.impatient()
     next_one.impatient()
@@ -142,13 +149,17 @@ def test_nothing_is_lost_if_the_transaction_has_read_before_the_claim(
         try:
             if holder is late:
                 holder.begin()
-            holder.claim()
+            holder.claim() if how == "by a guard" else holder.claim_by_hand()
             holder.sell()
             outcome.append("sold")
         except (*REFUSED, WrongTransaction) as error:
             holder.connection.rollback()
             outcome.append(type(error).__name__)
-    assert stock(database) == 100 - outcome.count("sold")
+    lost = how == "by hand" and f"{database} {level}" == "mariadb REPEATABLE READ"
+    assert stock(database) == (99 if lost else 100 - outcome.count("sold"))
+    if lost:
+        assert outcome == ["sold", "sold"]
+        return
     assert (
         outcome
         == {
@@ -162,21 +173,6 @@ def test_nothing_is_lost_if_the_transaction_has_read_before_the_claim(
             "mariadb SERIALIZABLE": ["OperationalError", "sold"],  # the read has locked the row
         }[f"{database} {level}"]
     )
-
-
-@pytest.mark.parametrize(("database", "level"), [("mariadb", "REPEATABLE READ")], indirect=True)
-def test_without_the_comparison_a_snapshot_of_mariadb_loses_an_update(
-    database: Database, holders: tuple[Holder, Holder]
-) -> None:
-    late, next_one = holders
-    next_one.begin()
-    assert next_one.read() == 100
-    late.begin()
-    late.claim_by_hand()
-    late.sell()
-    next_one.claim_by_hand()
-    next_one.sell()
-    assert stock(database) == 99
 
 
 @pytest.mark.parametrize(("database", "level"), [("mariadb", "REPEATABLE READ")], indirect=True)

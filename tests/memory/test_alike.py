@@ -1,7 +1,7 @@
 """Random sequences of operations give the same answers in memory and on every real server.
 
-What a client sees is compared: grants, errors, rising fences, holders and their permits. The scripts
-alone are compared with the engine, reply by reply and with time passing, in tests/scripts/test_machine.py.
+The tests compare what a client sees: grants, errors, rising fences, holders and their permits.
+tests/scripts/test_machine.py compares the scripts alone with the engine, reply by reply and with time passing.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def test_an_inspection_reads_as_that_of_the_script(desk: Desk) -> None:
     desk.attempt(ALICE)
     desk.attempt(BOB)
     now, value, left, sharing, line, waiting, living = desk.run(script.INSPECT, most=500)
-    assert (now, value, left) == (START // 1000, b"x1-%b%d" % (ALICE, START), 30_000)
+    assert (now, value, left) == (START // 1000, b"x1q%b%d" % (ALICE, START), 30_000)
     assert line == [BOB, b"x-%013d%09d%013d05inbox" % (now + 5000, 30_000, now)]
     assert (sharing, waiting, living) == ([], 1, 0)
 

@@ -56,7 +56,7 @@ def test_without_one_of_its_rules_or_beyond_its_limits_the_protocol_is_found_to_
 
 
 def assert_two_leases(trace: tuple[str, ...]) -> None:
-    """Two owners were given one, and neither has ended it. (Counting may also be the step that makes one valid.)"""
+    """Two owners have a lease, and neither has ended it. (Counting may also be the step that makes one valid.)"""
     assert trace[-1] == "WRONG: two leases are believed valid at the same time"
     given = {step[0] for step in trace if step.endswith(": a lease")}
     last_asked = {step[0]: at for at, step in enumerate(trace) if " asks all nodes" in step}

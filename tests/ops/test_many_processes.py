@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import struct
+import sys
+import urllib.request
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -12,8 +14,8 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from holdtight import Locks, metrics
 from tests.ops.counting import Counts
-from tests.support.processes import StartChild, wait_for
-from tests.support.servers import RunningServer
+from tests.support.processes import Child, StartChild, wait_for
+from tests.support.servers import RunningServer, free_port
 
 WORKER = """
 import os, sys, time
@@ -72,3 +74,76 @@ def test_the_counts_of_all_processes_add_up_and_the_dead_hold_nothing(
         with others.lock("x", wait=20):
             assert Counts(registry)("expired_total") == 1
             assert Counts(registry)("acquire_wait_seconds_sum", outcome="acquired") > 1
+
+
+APPLICATION = """
+import os
+from holdtight import Locks, metrics
+
+locks = Locks(os.environ["HOLDTIGHT_URL"])
+metrics.install(locks)
+kept = []
+
+def application(environ, start_response):
+    if environ["PATH_INFO"] == "/hold":
+        kept.append(locks.lock("held", ttl=3).acquire())
+    else:
+        with locks.lock("used", ttl=20):
+            pass
+    metrics.flush()
+    start_response("200 OK", [])
+    return [b"%d" % os.getpid()]
+"""
+CONFIGURATION = """
+from prometheus_client import multiprocess
+
+def child_exit(server, worker):
+    multiprocess.mark_process_dead(worker.pid)
+"""
+
+
+def test_under_gunicorn_a_worker_that_is_killed_holds_nothing_and_what_it_counted_stays(
+    private_server: RunningServer, tmp_path: Path
+) -> None:
+    folder, port = tmp_path / "metrics", free_port()
+    folder.mkdir()
+    (tmp_path / "shop.py").write_text(APPLICATION)
+    (tmp_path / "gunicorn.conf.py").write_text(CONFIGURATION)
+    words = ["shop:application", "--preload", "--workers", "2", "--bind", f"127.0.0.1:{port}", "--no-control-socket"]
+    env = {
+        "PYTHONPATH": ":".join([*sys.path, str(tmp_path)]),
+        "PROMETHEUS_MULTIPROC_DIR": str(folder),
+        "HOLDTIGHT_URL": private_server.url,
+    }
+    answers = 0
+
+    def ask(path: str = "/") -> int:
+        """The pid of the worker that answered; 0 if none did."""
+        nonlocal answers
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+                pid = int(answer.read())
+        except OSError:
+            return 0
+        answers += 1
+        return pid
+
+    def success() -> bool:
+        return shown(folder).get("redis_lock_acquire_success_total") == answers
+
+    with Child(["sh", "-c", 'cd "$0" && exec "$@"', str(tmp_path), sys.executable, "-m", "gunicorn", *words], env):
+        seen: set[int] = set()
+
+        def both() -> bool:
+            seen.add(ask())
+            return len(seen - {0}) == 2
+
+        wait_for(both, within=60, what="two workers")
+        holder = ask("/hold")
+        wait_for(lambda: shown(folder).get("redis_lock_held") == 1)
+        wait_for(success)
+        os.kill(holder, signal.SIGKILL)
+        wait_for(lambda: shown(folder).get("redis_lock_held") == 0, what="the dead to hold nothing")
+        assert success(), "what was counted stays"
+        wait_for(lambda: ask() not in (0, *seen), within=60, what="a new worker")
+        wait_for(success)

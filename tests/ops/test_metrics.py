@@ -181,7 +181,8 @@ def test_a_caller_that_waits_for_itself_is_a_deadlock(locks: Locks, counts: Coun
 
 def test_a_short_wait_counts_among_those_in_line(locks: Locks, counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
     """The usual wait of a blocking caller, which no plan carries out."""
-    use(locks, "warm")
+    with locks.lock("warm", ttl=60):  # connects, and writes the client's record for as long
+        pass
     monkeypatch.setattr(lock_module, "TOUCH_SECONDS", 60)
     monkeypatch.setattr(lock_module.Lock, "_slowly", _no_plan)
 

@@ -113,7 +113,7 @@ def test_a_lock_taken_in_a_signal_handler_is_counted_and_hangs_nothing(locks: Lo
 
 
 class Slow:
-    """A library that takes its time under a plain lock, as all of them do."""
+    """A slow library that holds a plain lock, as all of them do."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

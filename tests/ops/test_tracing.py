@@ -1,4 +1,4 @@
-"""Spans of acquisitions and holds, with the times and the parents of then."""
+"""Spans of acquisitions and holds, with the times and the parents at the time of the event."""
 
 from __future__ import annotations
 

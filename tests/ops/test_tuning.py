@@ -59,6 +59,13 @@ def test_times_are_counted_per_pattern(locks: Locks, clock: Clock) -> None:
     assert row(watch, "order:*").wait_p99 < 0.1
 
 
+def test_a_job_counts_under_the_pattern_that_its_name_matches(locks: Locks) -> None:
+    watch = tuning.watch(locks)
+    for template in ("order:{number}", "bill:{number}"):
+        locks.synchronized(template)(lambda number: number)(7)
+    assert [(each.pattern, each.count) for each in watch.report()] == [("*", 1), ("order:*", 1)]
+
+
 def test_a_lock_without_renewal_gets_a_ttl_from_its_holds(locks: Locks, clock: Clock) -> None:
     watch = tuning.watch(locks)
     hold(locks, clock, "batch:1", *[2.0] * 99, 3.0)

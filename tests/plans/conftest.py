@@ -1,4 +1,4 @@
-"""No plan is just closed, not even in tests: the fixture ends unfinished plans as a driver would."""
+"""No plan may simply be closed, not even in tests: the fixture ends unfinished plans as a driver would."""
 
 from __future__ import annotations
 

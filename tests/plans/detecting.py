@@ -30,7 +30,7 @@ class Graph:
         self.asked: list[Named] = []
 
     def waits(self, holder: str, waiter: str, name: str, *, who: str = "") -> None:
-        """The owner of a grant waits, and has said so."""
+        """The owner of a grant waits, and has published that."""
         self.line.add((name, owner(waiter)))
         self.published[owner(holder)] = Wait(owner(waiter), name, who)
 

@@ -1,4 +1,4 @@
-"""A driver that does nothing by itself: the test decides the result of each Step and Park, and the time."""
+"""A driver controlled by the test, which decides the result of each Step and Park, and the time."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def ask(
     clock: Clock | None = None,
     watch: Watch | None = None,
 ) -> Run[Granted | None]:
-    """An acquisition, from what its first attempt brought."""
+    """An acquisition that continues from the result of its first attempt."""
     clock = clock or Clock()
     asking = asking_at(clock, lock=lock, wait=wait, connect_timeout=connect_timeout, retry=retry, or_none=or_none)
     asking.watch = watch

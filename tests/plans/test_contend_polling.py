@@ -1,4 +1,4 @@
-"""The wait loop on a store that keeps no line: it asks again, now and then, until the wait has ended."""
+"""The wait loop on a store without a line: it polls until the wait has ended."""
 
 from __future__ import annotations
 

@@ -206,8 +206,8 @@ def nobody_reads_twice(watch: Watch, cycle: deadlock.Cycle) -> Generator[Step | 
 
 @pytest.mark.parametrize("reads", [2, 1], ids=["read twice", "read once"])
 def test_edges_of_different_moments_are_no_cycle(monkeypatch: pytest.MonkeyPatch, reads: int) -> None:
-    """b waits for c, gives up, and lets us have "orders"; only then the owner of c begins to wait for us. There never
-    was a circle, but a detector that reads one after the other sees one. Reading once is not enough."""
+    """b waits for c, gives up, and lets us have "orders"; only then the owner of c begins to wait for us. There was
+    never a circle, but a detector that reads the edges one after the other sees one. Reading once is not enough."""
     scene = Scene()
     scene.graph.waits("b", "1", "c")
     scene.graph.holders["c"] = (owner("c"),)

@@ -245,7 +245,7 @@ def test_a_refused_downgrade_lets_the_writer_go_on(before: tuple[LinkDown, ...])
 
 
 def test_a_refusal_is_none_if_an_earlier_request_may_still_arrive() -> None:
-    """The writer would go on, and the late one make a reader of it."""
+    """Otherwise the writer would continue, and the late request would turn it into a reader."""
     error = downgrading().answer(SENT).answer(LOADING).error
     assert isinstance(error, LinkDown)
     assert error.sent

@@ -152,7 +152,7 @@ def test_late_requests_are_sent_again_at_once() -> None:
 
 
 def test_a_node_that_is_always_late_and_needed_is_named_when_the_wait_ends() -> None:
-    """Its clock is ahead of the others, two of which are gone: it counts as gone too, and is not asked without end."""
+    """Its clock is ahead of the others, two of which are down: it counts as down too, and is not asked for ever."""
     run = Election(wait=1.0)
     for rounds in range(100):
         run.nodes(yes(sent=run.clock()), yes(sent=run.clock()), Late(), UNSENT, UNSENT)

@@ -7,12 +7,13 @@ in memory alone (`test_wrong_input.py`). Kinds that differ from the exclusive lo
 server or in memory, and event loops with the exclusive lock on one real server; the other servers play one colour each.
 `make faults` runs all combinations, and every scenario with cohort=True (test_cohort.py has what is special about
 that). `make test` plays scenarios that last for seconds, `takes_time`, with the exclusive lock, on one server and in
-memory.
+memory; on a cluster it plays every other scenario, in one colour.
 """
 
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ import pytest
 from holdtight.clients import cohort_line
 from tests.scenarios.colours import COLOURS, Colour
 from tests.scenarios.world import KINDS, World
+from tests.support.clusters import CLUSTER
 from tests.support.lending import Shared, lent
 from tests.support.memory import MEMORY
 from tests.support.sentinels import SENTINEL
@@ -31,6 +33,8 @@ ALWAYS_ON_SENTINEL = {"test_taking.py"}
 """In `make test`; the other scenarios are played on Sentinel in `make faults`."""
 
 
+NOT_ON_A_CLUSTER = {"test_connecting.py"}
+"""Its scenarios are about the URLs of one server."""
 ONCE = {"exclusive", "cohort"}
 AXES = ("server", "kind", "colour")
 
@@ -71,7 +75,7 @@ def _values(metafunc: pytest.Metafunc, axis: str) -> Sequence[Any]:
             return chosen
     if axis == "server":
         everywhere = "world" in metafunc.fixturenames and not metafunc.definition.get_closest_marker("real_server")
-        return (*FLAVOURS, MEMORY, SENTINEL) if everywhere else FLAVOURS
+        return (*FLAVOURS, MEMORY, SENTINEL, CLUSTER) if everywhere else FLAVOURS
     return list(KINDS if axis == "kind" else COLOURS)
 
 
@@ -81,7 +85,16 @@ def _is_possible(metafunc: pytest.Metafunc, given: dict[str, Any]) -> bool:
         return False
     if kind == "cohort" and test.get_closest_marker("no_cohort"):
         return False
+    if given.get("server") is CLUSTER and (test.path.name in NOT_ON_A_CLUSTER or _counts_requests(metafunc.function)):
+        return False
     return given.get("server") is not SENTINEL or test.path.name not in NOT_ON_SENTINEL
+
+
+@cache
+def _counts_requests(scenario: Callable[..., object]) -> bool:
+    """A cluster has several servers, and no one proxy in front of them."""
+    source = inspect.getsource(scenario)
+    return ".tap()" in source or ".counted_client()" in source
 
 
 def _is_long(metafunc: pytest.Metafunc, given: dict[str, Any]) -> bool:
@@ -91,6 +104,11 @@ def _is_long(metafunc: pytest.Metafunc, given: dict[str, Any]) -> bool:
     kind = "exclusive" if chosen else given.get("kind", "exclusive")
     if where is None:  # no server, so nothing to repeat
         return False
+    if where is CLUSTER:
+        # Every other scenario once, in one colour or the other.
+        if test.get_closest_marker("takes_time") or kind != "exclusive":
+            return True
+        return colour != ("sync", "asyncio", None, None)[sum(map(ord, test.name)) % 4]
     if where is SENTINEL:
         return test.path.name not in ALWAYS_ON_SENTINEL or kind != "exclusive" or colour == "uvloop"
     if test.get_closest_marker("takes_time") and (where not in (FLAVOURS[0], MEMORY) or kind not in ONCE):

@@ -56,6 +56,23 @@ async def test_a_line_is_served_in_order(world: World) -> None:
     assert served == list(range(FEW))
 
 
+@pytest.mark.usefixtures("wide")
+async def test_max_hold_counts_from_the_hand_over(world: World) -> None:
+    """Not from the grant, of which others had a part."""
+    lock, ends = world.lock(max_hold=20), list[float]()
+    clock = bare(lock).client.place.clock
+
+    async def turn() -> None:
+        async with lock as lease:
+            ends.append(lease.tenure.hold_until or 0.0)
+
+    async with lock as first:
+        actors = await world.line_up(lock, turn())
+        handed_on = clock()
+    await done(actors)
+    assert (first.tenure.hold_until or 0.0) < handed_on + 20 <= ends[0] <= clock() + 20
+
+
 async def test_without_waiters_it_is_a_lock_like_any_other(world: World) -> None:
     lock = world.lock()
     async with lock as lease:

@@ -6,6 +6,7 @@ import pytest
 
 import holdtight
 from holdtight import AsyncLocks, DeadlockDetected, FlightFailed, LockTimeout, Peek
+from holdtight.events import RefreshFailed
 from tests.scenarios.world import World
 
 pytestmark = pytest.mark.played(kind=["exclusive"])
@@ -130,6 +131,23 @@ async def test_a_refresh_in_the_background_gives_the_stale_value_to_all(world: W
     assert await job.report(7) == {"id": 7, "number": 2}
 
 
+async def test_at_most_four_values_are_refreshed_in_the_background(world: World) -> None:
+    job = Report(world, stale=600, refresh="background")
+    for id in range(6):
+        await job.report(id)
+        await job.report.expire(id)
+    job.hold, job.go = True, False
+    assert [(await job.report(id))["number"] for id in range(6)] == [1, 2, 3, 4, 5, 6]
+    await world.until(lambda: job.computed == 10)
+    job.go = True
+
+    async def refreshed() -> bool:
+        return [(await job.report.peek(id)).value["number"] > 6 for id in range(6)] == [True] * 4 + [False] * 2
+
+    await world.until(refreshed)
+    assert job.computed == 10
+
+
 async def test_an_exception_is_the_callers_own_and_a_failure_to_others(world: World) -> None:
     one, other = Report(world, error_ttl=600), Report(world, world.locks(), error_ttl=600)
     one.value = OSError("no paper")
@@ -162,9 +180,12 @@ async def test_a_stale_value_hides_a_failure_and_nobody_tries_again_for_a_while(
     await one.report(7)
     await one.report.expire(7)
     one.value = OSError("no paper")
+    heard = world.listen()
     for each in (one, one, other):
         assert await each.report(7) == {"id": 7, "number": 1}
     assert (one.computed, other.computed) == (2, 0)
+    [event] = [event for event in heard if isinstance(event, RefreshFailed)]
+    assert (event.name, event.error, event.template) == ("report:7", "builtins.OSError: no paper", "report:{id}")
 
 
 async def test_exceptions_that_are_answers_are_kept_and_raised_as_the_type_that_is_listed(world: World) -> None:
@@ -293,9 +314,10 @@ async def test_flights_of_two_clients_that_need_each_other_are_a_deadlock(world:
 
 
 async def test_without_the_server_it_is_computed_and_not_stored(world: World) -> None:
-    client = world.locks("redis://127.0.0.1:1", on_unavailable="local", connect_timeout=0.2)
-    job = Report(world, client)
-    assert [(await job.report(7))["number"] for _ in range(2)] == [1, 2]
+    for how in ("local", "open"):
+        client = world.locks("redis://127.0.0.1:1", on_unavailable=how, connect_timeout=0.2)
+        job = Report(world, client)
+        assert [(await job.report(7))["number"] for _ in range(2)] == [1, 2]
     with pytest.raises(holdtight.Unavailable):
         await Report(world, world.locks("redis://127.0.0.1:1", connect_timeout=0.2)).report(7)
 

@@ -6,6 +6,7 @@ import pytest
 
 import holdtight
 from holdtight import DeadlockDetected, LockTimeout, Profile
+from holdtight.events import Acquired
 from tests.scenarios.world import World
 
 pytestmark = pytest.mark.played(kind=["exclusive"])
@@ -43,6 +44,19 @@ async def test_options_are_those_of_a_lock_and_profiles_apply_by_the_finished_na
     assert await client.synchronized("{kind}:job", label="mine")(body)("slow") == "mine"
     with pytest.raises(ValueError, match="ttl"):
         client.synchronized("{kind}:job", ttl=-1)
+
+
+async def test_events_and_metrics_count_a_job_under_its_template(world: World) -> None:
+    client = world.locks(profiles={"*:pattern": Profile()})
+    heard = list[Any]()
+    client.events.subscribe(heard.append)
+
+    async def body(word: str) -> None: ...
+
+    for name in ("job:{word}", "{word}:pattern", lambda word: f"{word}:pattern", lambda word: word):
+        await client.synchronized(name)(body)("x")
+    told = [(event.name, event.template) for event in heard if isinstance(event, Acquired)]
+    assert told == [("job:x", "job:{word}"), ("x:pattern", "{word}:pattern"), ("x:pattern", "*:pattern"), ("x", None)]
 
 
 async def test_within_itself_it_is_a_deadlock_or_enters_again(world: World) -> None:

@@ -80,16 +80,16 @@ async def test_after_all_is_done_only_short_lived_traces_are_left(world: World) 
     records = [key for key in keys if ":client:" in key]
     assert len(records) == 2
     for record in records:
-        assert 10 < world.server.command("TTL", record) <= 60
+        assert 10 < world.server.command("TTL", record) <= 30 + 40, "40 s more than the longest ttl"
 
 
 async def test_closing_takes_the_clients_record_away(world: World) -> None:
     client = world.locks()
     async with world.lock(of=client):
-        assert len(world.server.keys("ht:client:*")) == 1
+        await world.until(lambda: len(world.server.keys("ht:client:*")) == 1)  # on a cluster the keeper writes it
     await client.aclose()
     await client.aclose()
-    assert world.server.keys("ht:client:*") == []
+    await world.until(lambda: world.server.keys("ht:client:*") == [], within=5)
 
 
 @pytest.mark.takes_time

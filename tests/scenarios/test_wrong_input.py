@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdtight import LockTimeout, NotSupported
+from holdtight import LockTimeout
 from tests.scenarios.colours import Colour
 from tests.scenarios.world import KINDS, World
 from tests.support.memory import MEMORY
@@ -187,7 +187,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], type[Exception]]] = {
     "retry": ({"retry": 3}, TypeError),
     "tls": ({"tls": True}, TypeError),
     "on_unavailable": ({"on_unavailable": "ignore"}, ValueError),
-    "acks": ({"acks": 1}, NotSupported),
+    "acks below 0": ({"acks": -1}, ValueError),
+    "acks float": ({"acks": 1.0}, TypeError),
     "credentials": ({"credentials": 5}, TypeError),
     "unknown": ({"timeout": 5}, TypeError),
 }

@@ -22,7 +22,8 @@ __all__ = ["KINDS", "World", "main_key"]
 
 T = TypeVar("T")
 TOMBSTONE_MS = 10_000
-RECORD_MS = 60_000
+RECORD_MS = 100_000
+"""40 s more than the longest ttl of a scenario: the record of a client stays as long as its locks may."""
 
 
 class Factory(Protocol):

@@ -15,7 +15,7 @@ from tests.support.servers import RunningServer
 SECOND = 1_000_000
 NAMES = keys.keys_of("ht", "name")
 MAIN, QUEUE, WAITERS, HOLDERS = NAMES
-WATCHERS, STAMP = keys.watchers(MAIN), keys.stamp("ht")
+WATCHERS, STAMP, AUDIT = keys.watchers(MAIN), keys.stamp("ht"), keys.audit("ht")
 SHORT_CUT = b"if mode == 'x' and waiter ~= ''"
 
 
@@ -60,11 +60,12 @@ class Node:
     def resign(self, who: bytes) -> Any:
         return self.run(RESIGN, (MAIN,), who)
 
-    def withdraw(self, who: bytes, marker: int = 0) -> Any:
-        return self.run(script.WITHDRAW, NAMES, who, marker)
+    def withdraw(self, who: bytes, marker: int = 0, *strictly: bytes) -> Any:
+        """`strictly` is b"!", or nothing."""
+        return self.run(script.WITHDRAW, NAMES, who, marker, *strictly)
 
     def bless(self, run: bytes, *, max_ttl: int = 60_000, not_after: int = FAR) -> Any:
-        return self.run(BLESS, (STAMP,), b"", passport(max_ttl, run), not_after)
+        return self.run(BLESS, (STAMP, AUDIT), b"", passport(max_ttl, run), not_after, "id", "{}")
 
     def now(self) -> int:
         seconds, micros = self.wire.call("TIME")
@@ -85,10 +86,10 @@ class ClockworkNode(Node):
         return self.wire.call("EVAL", on_test_clock(text), len(names), *names, *args)
 
     def everything(self) -> dict[bytes, Any]:
-        """Everything on the server except the clock."""
+        """Everything on the server except the clock and the records of what operators did."""
         reads = {b"string": ("GET",), b"hash": ("HGETALL",), b"zset": ("ZRANGE", 0, -1, "WITHSCORES")}
         found: dict[bytes, Any] = {}
-        for key in self.wire.call("KEYS", "*"):
+        for key in set(self.wire.call("KEYS", "*")) - {AUDIT}:
             verb, *rest = reads[self.wire.call("TYPE", key)]
             found[key] = self.wire.call(verb, key, *rest)
         return found

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule
 
-from holdtight.stores.memory.engine import TAIL, Name
 from holdtight.stores.memory.jobs import flight_drop, flight_land
-from holdtight.stores.memory.shelf import Shelf
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.flights import DROP, LAND
-from holdtight.stores.times import SPOIL_MS
-from tests.scripts.clockwork import ClockworkDesk
-from tests.scripts.test_machine import EXAMPLES, START
-from tests.scripts.workbench import ALICE, BOB, FAR, Desk, owner
+from tests.scripts.twins import TwinMachine, desk_for, owners, play
+from tests.scripts.workbench import ALICE, BOB, FAR, Desk
 from tests.support.raw import ServerSaid
 from tests.support.servers import StartServer
 
@@ -107,40 +101,13 @@ def test_a_key_of_another_program_is_left_alone(desk: Desk, key: bytes) -> None:
     assert desk.wire.call("GET", key) == b"something"
 
 
-owners = st.sampled_from([owner(f"owner {n}") for n in range(3)])
-
-
-class Machine(RuleBasedStateMachine):
-    desk: ClockworkDesk
-
-    @initialize(micros=st.sampled_from([0, 999_999]))
-    def open(self, micros: int) -> None:
-        self.desk.wire.call("FLUSHALL")
-        self.now_us = START + micros
-        self.name, self.shelf = Name(self.now_us), Shelf()
+class Machine(TwinMachine):
+    def prepare(self) -> None:
         self.spoiled: set[bytes] = set()
         """Owners whose grant is older than the last invalidation."""
-        self.time_passes(1)
 
-    @rule(ms=st.sampled_from([0, 1, 50, 100, 101, 120, 121, TAIL, 30_000, SPOIL_MS]))
-    def time_passes(self, ms: int) -> None:
-        self.now_us += ms * 1000 + 1
-        self.name.set_clock(self.now_us)
-        self.desk.set_clock(self.now_us)
-
-    @rule(who=owners, ttl=st.sampled_from([120, 30_000, 7 * 24 * 3600 * 1000]))
-    def take(self, who: bytes, ttl: int) -> None:
-        self.time_passes(0)
-        before = self.name.holder
-        self.desk.ask(who, ttl=ttl)
-        self.name.attempt(who, ttl=ttl, limit=0, label=b"", inbox=b"", not_after=FAR)
-        if self.name.holder == who and before != who:
-            self.spoiled.discard(who)
-
-    @rule(who=owners)
-    def give(self, who: bytes) -> None:
-        self.desk.release(who)
-        self.name.release(who)
+    def granted(self, who: bytes) -> None:
+        self.spoiled.discard(who)
 
     @rule(
         who=owners, kind=st.sampled_from("vvnf"), fresh=st.sampled_from([1, 100, 60_000]),
@@ -165,38 +132,9 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_stored_is_the_same(self) -> None:
-        for key in (VALUE, FAILURE):
-            due = self.desk.expiry(key)
-            stored = self.desk.wire.call("GET", key)
-            if due is not None and due < self.name.now:
-                stored = None
-            assert stored == self.shelf.get(key, self.name.now)
-            if stored:
-                assert due == self.name.now + self.shelf.left(key, self.name.now)
+        self.same_on_both(VALUE, FAILURE)
 
 
-@pytest.fixture
-def machine(start_server: StartServer) -> Iterator[type[Machine]]:
-    desk = ClockworkDesk(start_server())
-
-    class Equipped(Machine):
-        pass
-
-    Equipped.desk = desk
-    yield Equipped
-    desk.close()
-
-
-def test_the_scripts_do_what_their_twin_does(machine: type[Machine]) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=EXAMPLES or 60,
-            stateful_step_count=30,
-            deadline=None,
-            derandomize=not EXAMPLES,
-            database=None,
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+def test_the_scripts_do_what_their_twin_does(start_server: StartServer) -> None:
+    with desk_for(Machine, start_server()) as machine:
+        play(machine, 60)

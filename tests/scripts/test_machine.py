@@ -7,26 +7,22 @@ every reply and, after each step, the whole state with the model. promises.py ha
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, precondition, rule
 
 from holdtight.stores.memory.engine import Name
 from holdtight.stores.memory.verbs import attempt_cohort
+from holdtight.stores.times import HEARTBEAT_MS, KEPT_MS
 from tests.scripts.clockwork import ClockworkDesk
 from tests.scripts.comparing import ComparedMachine
 from tests.scripts.promises import Promises
+from tests.scripts.twins import START, equipped_with, play
 from tests.scripts.workbench import Inbox, owner
-from tests.support.servers import StartServer
+from tests.support.servers import RunningServer, StartServer
 
-EXAMPLES = int(os.environ.get("HOLDTIGHT_EXAMPLES", "0"))
 SWEEP = 8
-START = 1_800_000_000_000_000
 HOUR = 3_600_000_000
 IN_TIME = 2_000_000
 
@@ -154,9 +150,10 @@ class Machine(ComparedMachine):
         for entry in list(self.model.line):
             self.touch(entry.owner, entry.inbox)
 
-    @rule(who=owners, inbox=inboxes)
-    def touch(self, who: bytes, inbox: bytes) -> None:
-        self._compare(self.desk.touch(who, inbox), lambda: self.model.touch(who, inbox))
+    @rule(who=owners, inbox=inboxes, kept=st.sampled_from([HEARTBEAT_MS, KEPT_MS]))
+    def touch(self, who: bytes, inbox: bytes, kept: int = HEARTBEAT_MS) -> None:
+        self.hash_end = max(self.hash_end, self.model.now + kept)
+        self._compare(self.desk.touch(who, inbox, kept=kept), lambda: self.model.touch(who, inbox, kept))
 
     @rule(who=owners, marker=st.sampled_from([None, None, -1, 0, 1, 120, 2_000, 12_000, 3_600_000]))
     def withdraw(self, who: bytes, marker: int | None) -> None:
@@ -315,31 +312,13 @@ class Machine(ComparedMachine):
         self._compare(reply, lambda: self.model.share(who, **how, label=label.encode()))
 
 
-@pytest.fixture
-def equipped(start_server: StartServer) -> Iterator[type[Machine]]:
-    server = start_server()
+def play_on(machine: type[Machine], server: RunningServer, examples: int) -> None:
     desk, inbox = ClockworkDesk(server), Inbox(server)
     desk.sweep = SWEEP
-
-    class Equipped(Machine):
-        pass
-
-    Equipped.desk, Equipped.inbox = desk, inbox
-    yield Equipped
+    play(equipped_with(machine, desk=desk, inbox=inbox), examples, 40)
     desk.close()
     inbox.close()
 
 
-def test_the_scripts_do_what_the_model_does(equipped: type[Machine]) -> None:
-    run_state_machine_as_test(
-        equipped,
-        settings=settings(
-            max_examples=EXAMPLES or 80,
-            stateful_step_count=40,
-            deadline=None,
-            derandomize=not EXAMPLES,
-            database=None,
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+def test_the_scripts_do_what_the_model_does(start_server: StartServer) -> None:
+    play_on(Machine, start_server(), 80)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule
 
 from holdtight.base.plan import ServerSaid as Refusal
-from holdtight.stores.memory.engine import TAIL, Name
+from holdtight.stores.memory.engine import Name
 from holdtight.stores.memory.jobs import once_begin, once_end
 from holdtight.stores.memory.shelf import Shelf
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.records import BEGIN, END
-from tests.scripts.clockwork import ClockworkDesk
-from tests.scripts.test_machine import EXAMPLES, START
-from tests.scripts.workbench import ALICE, BOB, FAR, Desk, owner
+from tests.scripts.twins import START, TwinMachine, desk_for, owners, play
+from tests.scripts.workbench import ALICE, BOB, FAR, Desk
 from tests.support.raw import ServerSaid
 from tests.support.servers import StartServer
 
@@ -98,39 +95,11 @@ def test_a_key_of_another_program_is_left_alone(desk: Desk, foreign: tuple[Any, 
         begin(desk, ALICE)
 
 
-owners = st.sampled_from([owner(f"owner {n}") for n in range(3)])
 records = st.sampled_from([RECORD, RECORD, OCCURRENCE])
 states = st.sampled_from(["d", "f", "", "d"])
 
 
-class Machine(RuleBasedStateMachine):
-    desk: ClockworkDesk
-
-    @initialize(micros=st.sampled_from([0, 999_999]))
-    def open(self, micros: int) -> None:
-        self.desk.wire.call("FLUSHALL")
-        self.now_us = START + micros
-        self.name, self.shelf = Name(self.now_us), Shelf()
-        self.starts: dict[bytes, list[tuple[int, int]]] = {}
-        self.time_passes(1)
-
-    @rule(ms=st.sampled_from([0, 1, 50, 100, 101, 119, 120, 121, TAIL, 30_000]))
-    def time_passes(self, ms: int) -> None:
-        self.now_us += ms * 1000 + 1
-        self.name.set_clock(self.now_us)
-        self.desk.set_clock(self.now_us)
-
-    @rule(who=owners, ttl=st.sampled_from([120, 500, 30_000]))
-    def take(self, who: bytes, ttl: int) -> None:
-        self.time_passes(0)
-        self.desk.ask(who, ttl=ttl)
-        self.name.attempt(who, ttl=ttl, limit=0, label=b"", inbox=b"", not_after=FAR)
-
-    @rule(who=owners)
-    def give(self, who: bytes) -> None:
-        self.desk.release(who)
-        self.name.release(who)
-
+class Machine(TwinMachine):
     @rule(who=owners, key=records, keep=st.sampled_from([1, 100, 60_000]), every=st.integers(0, 1), late=st.booleans())
     def begin(self, who: bytes, key: bytes, keep: int, every: int, late: bool) -> None:
         self.time_passes(0)
@@ -157,41 +126,12 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_records_are_the_same(self) -> None:
-        for key in (RECORD, OCCURRENCE):
-            due = self.desk.expiry(key)
-            stored = self.desk.wire.call("GET", key)
-            if due is not None and due < self.name.now:
-                stored = None
-            assert stored == self.shelf.get(key, self.name.now)
-            if stored:
-                assert due == self.name.now + self.shelf.left(key, self.name.now)
+        self.same_on_both(RECORD, OCCURRENCE)
 
 
-@pytest.fixture
-def machine(start_server: StartServer) -> Iterator[type[Machine]]:
-    desk = ClockworkDesk(start_server())
-
-    class Equipped(Machine):
-        pass
-
-    Equipped.desk = desk
-    yield Equipped
-    desk.close()
-
-
-def test_the_scripts_do_what_their_twin_does(machine: type[Machine]) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=EXAMPLES or 60,
-            stateful_step_count=30,
-            deadline=None,
-            derandomize=not EXAMPLES,
-            database=None,
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+def test_the_scripts_do_what_their_twin_does(start_server: StartServer) -> None:
+    with desk_for(Machine, start_server()) as machine:
+        play(machine, 60)
 
 
 def test_the_twin_refuses_a_key_of_another_program_too() -> None:

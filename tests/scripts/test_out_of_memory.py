@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from holdtight.stores.memory.engine import HEARTBEAT, TAIL
+from holdtight.stores.times import FENCES
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, HANDED_ON, Desk, Inbox, fence_of
 from tests.support.raw import ServerSaid
@@ -69,6 +70,15 @@ def test_a_waiter_that_was_given_it_can_confirm(desk: Desk) -> None:
     desk.release(ALICE)
     with out_of_memory(desk):
         assert fence_of(desk.attempt(BOB)) == desk.state().fence
+    assert desk.state().line == []
+
+
+def test_a_waiter_of_a_cohort_that_was_given_it_can_confirm(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    desk.attempt_cohort(BOB)
+    desk.release(ALICE)
+    with out_of_memory(desk):
+        assert fence_of(desk.attempt_cohort(BOB)) == desk.state().fence - FENCES + 1
     assert desk.state().line == []
 
 

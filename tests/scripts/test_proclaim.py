@@ -1,14 +1,18 @@
-"""proclaim.lua: one by one, and against its twin."""
+"""proclaim.lua: one by one, and random sequences against the memory store's twin."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
 
 from holdtight.stores.memory.engine import Name
 from holdtight.stores.memory.jobs import proclaim
 from holdtight.stores.memory.shelf import Shelf
 from holdtight.stores.redis.proclaiming import PROCLAIM
+from tests.scripts.twins import TwinMachine, desk_for, owners, play
 from tests.scripts.workbench import ALICE, BOB, FAR, Desk
+from tests.support.servers import StartServer
 
 
 def ask(desk: Desk, who: bytes, label: str, late: int = FAR) -> object:
@@ -31,6 +35,31 @@ def test_only_the_label_of_ones_own_grant_changes(desk: Desk) -> None:
     assert ask(desk, ALICE, "x") == [0, b""]
     desk.read(BOB)
     assert ask(desk, BOB, "x") == [0, b""]
+
+
+labels = st.sampled_from(["", "one", "10.0.0.5:80", "x" * 128])
+
+
+class Machine(TwinMachine):
+    @rule(who=owners, label=labels, late=st.sampled_from([False, False, True]))
+    def proclaim(self, who: bytes, label: str, late: bool) -> None:
+        self.time_passes(0)
+        limit = self.now_us - 1 if late else FAR
+        reply = self.desk.wire.call("EVAL", self.desk.text_of(PROCLAIM), 1, self.desk.keys.main, who, label, limit)
+        assert reply == proclaim(self.name, self.shelf, [], who, label.encode(), b"%d" % limit)
+        if reply == 1:
+            assert self.name.holder == who
+
+    @invariant()
+    def the_labels_are_the_same(self) -> None:
+        if self.name.holder:
+            assert self.name.main is not None
+            assert self.desk.wire.call("GET", self.desk.keys.main)[43:] == self.name.main.label
+
+
+def test_the_script_does_what_its_twin_does(start_server: StartServer) -> None:
+    with desk_for(Machine, start_server()) as machine:
+        play(machine, 40)
 
 
 @pytest.mark.parametrize("who", [ALICE, BOB], ids=["holder", "other"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdtight.stores.memory.engine import CLAIM, HEARTBEAT, SWEEP
+from holdtight.stores.times import KEPT_MS
 from tests.scripts.conftest import INBOX
 from tests.scripts.workbench import ALICE, BOB, CAROL, DAVE, Desk, Inbox, fence_of, in_line, sharing
 
@@ -23,6 +24,23 @@ def test_it_keeps_the_entry_and_the_line_alive(desk: Desk) -> None:
     assert (after.ttl, after.inbox, after.label) == (before.ttl, before.inbox, before.label)
     for key in (desk.keys.queue, desk.keys.waiters):
         assert HEARTBEAT - 1_000 < desk.time_left(key) <= HEARTBEAT
+
+
+def test_a_place_that_is_kept_for_longer_outlives_the_heartbeats_of_others(desk: Desk) -> None:
+    """Neither an attempt nor a heartbeat of another waiter shortens how long the line stays."""
+    desk.attempt(ALICE)
+    desk.attempt(BOB)
+    desk.attempt(CAROL)
+    now = desk.now()
+    assert desk.touch(BOB, kept=KEPT_MS) == 1
+    assert now + KEPT_MS <= desk.state().line[0].expiry <= desk.now() + KEPT_MS
+    desk.touch(CAROL)
+    desk.attempt(DAVE)
+    for key in (desk.keys.queue, desk.keys.waiters):
+        assert HEARTBEAT < desk.time_left(key) <= KEPT_MS
+    desk.pass_time(HEARTBEAT + 500)
+    assert desk.attempt(BOB, limit=10)[4] == 1
+    assert desk.state().line[0].owner == BOB
 
 
 def test_it_keeps_the_place(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.scripts.nodes import (
     fence_of,
 )
 from tests.scripts.workbench import ALICE, BOB, CAROL, FAR, Inbox
+from tests.support.processes import wait_for
 from tests.support.raw import ServerSaid
 
 RUN = b"a" * 40
@@ -165,6 +167,29 @@ def test_a_marker_refuses_a_vote_that_was_withdrawn_before_it_came(node: Node, m
     assert node.vote(BOB, mode=mode)[0] == 1
 
 
+def test_a_withdrawal_says_whether_there_was_a_vote(node: Node, mode: str) -> None:
+    assert node.withdraw(ALICE, 0, b"!") == [0, b""]
+    node.vote(ALICE, mode=mode)
+    assert node.withdraw(BOB, 0, b"!") == [0, ALICE if mode == "x" else b""]
+    later = node.now() // 1000 + 2000
+    assert node.withdraw(ALICE, later, b"!") == 1
+    assert node.withdraw(ALICE, later, b"!") == [0, b""]
+    assert node.vote(ALICE, mode=mode)[0] == -3, "the marker counts all the same"
+    node.vote(CAROL, mode=mode)
+    assert node.withdraw(ALICE, later) == 1, "nobody asks what there was"
+
+
+def test_a_withdrawal_of_a_reader_that_has_expired_says_so(node: Node) -> None:
+    node.vote(BOB, mode="r")
+    node.vote(ALICE, mode="r", ttl=-9_999)
+    wait_for(lambda: node.wire.call("ZSCORE", HOLDERS, ALICE) is None or _is_past(node, ALICE))
+    assert node.withdraw(ALICE, 0, b"!") == [0, b""]
+
+
+def _is_past(node: Node, who: bytes) -> bool:
+    return float(node.wire.call("ZSCORE", HOLDERS, who)) < node.now() / 1000
+
+
 def test_a_semaphore_under_the_name_is_an_error_that_says_so(node: Node) -> None:
     node.run(script.SHARE, NAMES, "p", 1, 3, 10_000, 20_000, 0, "", b"", FAR, ALICE)
     with pytest.raises(ServerSaid, match="HTKIND a semaphore"):
@@ -229,6 +254,7 @@ GUARDS: dict[str, Callable[[ClockworkNode], object]] = {
 }
 
 
+@pytest.mark.one_flavour
 @pytest.mark.parametrize("one_of", [4, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
 @pytest.mark.parametrize("guard", GUARDS)
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -268,11 +294,12 @@ def test_the_short_cut_does_what_the_whole_script_does(
 
 
 def test_an_agreed_fence_is_written_only_where_still_owned(node: Node, mode: str) -> None:
+    began = time.monotonic()
     first = fence_of(node.vote(ALICE, mode=mode))
     before = node.left()
     assert node.agree(ALICE, first + 500) == 1
     assert fence_of(node.vote(ALICE, mode=mode)) == first + 500
-    assert node.left() <= before + 10
+    assert node.left() <= before + 10 + 1000 * (time.monotonic() - began)  # no more than a vote gives
     assert node.agree(BOB, first + 900) == 0
     node.resign(ALICE)
     assert node.agree(ALICE, first + 900) == 0
@@ -323,64 +350,3 @@ def test_a_lease_that_is_renewed_in_vain_is_not_rung(node: Node) -> None:
     node.vote(ALICE)
     assert node.renew(BOB, node.now(), inbox=b"ht:inbox:test")[0] == 0
     assert node.wire.call("EXISTS", WATCHERS) == 0
-
-
-# The guard
-
-
-def test_a_node_without_a_stamp_votes_when_max_ttl_has_passed(node: Node) -> None:
-    verdict, _, left = node.vote(ALICE, run=RUN, max_ttl=60_000)
-    assert verdict == -4
-    assert 59_000 < left <= 60_000
-    assert node.wire.call("EXISTS", MAIN) == 0
-    assert node.left(STAMP) == -1, "the only key that stays for ever"
-    _age(node, 59_000)
-    assert node.vote(ALICE, run=RUN)[0] == -4
-    _age(node, 1001)
-    assert node.vote(ALICE, run=RUN)[0] == 1
-
-
-def test_another_run_of_the_server_begins_the_guard_anew(node: Node) -> None:
-    node.bless(RUN)
-    assert node.vote(ALICE, run=RUN)[0] == 1
-    assert node.vote(ALICE, run=OTHER_RUN)[0] == -4
-    assert node.vote(ALICE, run=OTHER_RUN)[0] == -4
-
-
-def test_a_clock_that_was_set_back_begins_the_guard_anew_and_does_not_stretch_it(node: Node) -> None:
-    node.vote(ALICE, run=RUN)
-    _age(node, -3_600_000)
-    assert node.vote(ALICE, run=RUN, max_ttl=60_000)[2] <= 60_000
-
-
-def test_the_largest_max_ttl_that_was_seen_counts(node: Node) -> None:
-    node.vote(ALICE, run=RUN, max_ttl=60_000)
-    _age(node, 50_000)
-    assert node.vote(ALICE, run=RUN, max_ttl=1)[0] == -4
-    assert node.vote(ALICE, run=RUN, max_ttl=100_000)[2] > 45_000
-    _age(node, 20_000)
-    assert node.vote(ALICE, run=RUN, max_ttl=60_000)[0] == -4
-
-
-def test_a_blessing_is_for_one_run_and_not_for_the_next(node: Node) -> None:
-    node.vote(ALICE, run=RUN)
-    assert node.bless(RUN) == 1
-    assert node.vote(ALICE, run=RUN)[0] == 1
-    assert node.vote(BOB, run=OTHER_RUN)[0] == -4
-
-
-def test_a_late_blessing_does_nothing(node: Node) -> None:
-    """The node may have been flushed since the operator sent it."""
-    assert node.bless(RUN, not_after=node.now() - 1)[0] == -1
-    assert node.vote(ALICE, run=RUN)[0] == -4
-
-
-def test_without_a_run_there_is_no_guard(node: Node) -> None:
-    assert node.vote(ALICE)[0] == 1
-    assert node.wire.call("EXISTS", STAMP) == 0
-
-
-def _age(node: Node, ms: int) -> None:
-    """Makes the stamp that much older."""
-    value = node.wire.call("GET", STAMP)
-    node.wire.call("SET", STAMP, value[:2] + b"%013d" % (int(value[2:15]) - ms) + value[15:])

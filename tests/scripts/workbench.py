@@ -220,8 +220,8 @@ class Desk:
         own: dict[str, Any] = {"marker": f"{marker or self.now() + 2_000:013d}{ordinal}"} if ordinal else {}
         return self.run(script.RENEW, owner=who, ttl=ttl, not_after=not_after, **own)
 
-    def touch(self, who: bytes, inbox: bytes = b"") -> Any:
-        return self.run(script.TOUCH, owner=who, inbox=inbox)
+    def touch(self, who: bytes, inbox: bytes = b"", **own: int) -> Any:
+        return self.run(script.TOUCH, owner=who, inbox=inbox, **own)
 
     def withdraw(self, who: bytes, marker: int = 0, **own: bytes) -> Any:
         return self.run(script.WITHDRAW, owner=who, marker=marker, **own)

@@ -9,15 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 
 from holdtight import AsyncLocks
 from holdtight.server import Principal
+from holdtight.server.answers import ANSWERS
 from holdtight.server.gate import Standalone
 from holdtight.server.http import App
 from holdtight.server.service import Service
 from holdtight.server.tokens import TokenFile, add_token
 
 __all__ = ["Caller", "Tokens", "caller", "play", "with_tokens"]
+
+
+def checked(word: str, answer: httpx.Response) -> Any:
+    """The answer, which has the members that the OpenAPI document names, and no others."""
+    if answer.status_code < 400:
+        msgspec.json.decode(answer.content, type=ANSWERS[word][answer.status_code])
+    return answer.json()
 
 
 class Caller:
@@ -31,12 +40,12 @@ class Caller:
     async def post(self, verb: str, /, *, expect: int = 200, headers: dict[str, str] | None = None, **body: Any) -> Any:
         answer = await self.client.post(f"/v1/{verb}", json=body, headers=headers)
         assert answer.status_code == expect, f"{verb}: {answer.status_code} {answer.text}"
-        return answer.json()
+        return checked(verb, answer)
 
     async def get(self, look: str, /, *, expect: int = 200, **params: Any) -> Any:
         answer = await self.client.get(f"/v1/{look}", params=params)
         assert answer.status_code == expect, f"{look}: {answer.status_code} {answer.text}"
-        return answer.json()
+        return checked(look, answer)
 
     async def session(self, **body: Any) -> str:
         return str((await self.post("session/open", expect=201, **body))["session"])

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from holdtight import Locks
 from holdtight.server.tokens import add_token
+from tests.support.servers import RunningServer
 
-__all__ = ["Instance", "instance", "token_file"]
+__all__ = ["Instance", "connect", "in_background", "instance", "request", "token_file", "waiting"]
 
 PATIENCE = 30.0
 
@@ -38,7 +43,7 @@ class Instance:
         return self._log.read_text("utf-8")
 
     def wait_until_up(self) -> None:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + 4 * PATIENCE  # on a busy machine a program takes long to start
         while not (found := re.search(r" at (https?://[^ \"]+)", self.log())):
             assert self.process.poll() is None, self.log()
             assert time.monotonic() < end, self.log()
@@ -81,3 +86,36 @@ def instance(url: str, folder: Path, *options: str, wait: bool = True) -> Iterat
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def waiting(server: RunningServer, name: str) -> int:
+    with Locks(server.url) as locks:
+        return locks.inspect(name).waiting
+
+
+def in_background(act: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(act())
+        except httpx.HTTPError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, found
+
+
+def connect(one: Instance) -> socket.socket:
+    url = httpx.URL(one.url)
+    return socket.create_connection((url.host, url.port or 80), timeout=30)
+
+
+def request(one: Instance, verb: str, token: str, **body: Any) -> bytes:
+    raw = json.dumps(body).encode()
+    return (
+        b"POST /v1/%b HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer %b\r\n"
+        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+        % (verb.encode(), token.encode(), len(raw), raw)
+    )

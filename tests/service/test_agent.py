@@ -221,7 +221,7 @@ async def interleave(agents: tuple[Agent, Agent], chance: random.Random, name: s
                 assert not told.fence, "what the client was told that it has is gone"
                 told.way = agent
         elif verb == "leave":
-            await request(agent, agent.acting.leave_step(agent._prepared(claim(name)), OWNER))
+            await request(agent, agent.acting.leave_step(agent.prepared(claim(name)), OWNER))
             if told.way is agent:
                 told.way = None
         elif verb == "rival":
@@ -259,7 +259,7 @@ async def request(agent: Agent, step: Any) -> Any:
 
 
 async def perform(agent: Agent, what: str, name: str, owner: bytes = OWNER, **how: Any) -> Any:
-    return await request(agent, getattr(agent._prepared(claim(name)), what)(owner, **how))
+    return await request(agent, getattr(agent.prepared(claim(name)), what)(owner, **how))
 
 
 async def interleavings(place: Place, number: int, seed: int) -> None:

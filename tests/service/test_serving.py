@@ -7,90 +7,57 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from holdtight import Locks
 from holdtight.server.tokens import add_token
-from tests.service.instances import Instance, instance, token_file
+from tests.service.instances import connect, in_background, instance, request, token_file, waiting
 from tests.support.processes import wait_for
-from tests.support.servers import FLAVOURS, RunningServer
+from tests.support.servers import FLAVOURS, RunningServer, free_port
 
 pytestmark = pytest.mark.parametrize("shared_server", [FLAVOURS[0]], ids=repr, indirect=True, scope="session")
 
 
-def waiting(server: RunningServer, name: str) -> int:
-    with Locks(server.url) as locks:
-        return locks.inspect(name).waiting
+def read_answers(wire: socket.socket, number: int) -> list[tuple[int, Any]]:
+    found: list[tuple[int, Any]] = []
+    with wire.makefile("rb") as lines:
+        while len(found) < number:
+            status, size = int(lines.readline().split()[1]), 0
+            while (line := lines.readline().strip().lower()) != b"":
+                size = int(line.split(b":")[1]) if line.startswith(b"content-length:") else size
+            found.append((status, json.loads(lines.read(size))))
+        assert number == 1 or lines.peek() == b""  # nothing is left, or the last answer has closed the connection
+    return found
 
 
-def in_background(act: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    found: list[Any] = []
-
-    def run() -> None:
-        try:
-            found.append(act())
-        except httpx.HTTPError as error:
-            found.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, found
+OURS = ("x-content-type-options", "x-request-id")
 
 
-def connect(one: Instance) -> socket.socket:
-    url = httpx.URL(one.url)
-    return socket.create_connection((url.host, url.port or 80), timeout=30)
-
-
-def request(one: Instance, verb: str, token: str, **body: Any) -> bytes:
-    raw = json.dumps(body).encode()
-    return (
-        b"POST /v1/%b HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer %b\r\n"
-        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-        % (verb.encode(), token.encode(), len(raw), raw)
-    )
-
-
-def test_who_hangs_up_leaves_the_line_and_who_is_told_to_go_keeps_its_place(
-    server: RunningServer, tmp_path: Path
-) -> None:
+def test_requests_in_one_packet_or_in_many_are_answered_in_order(server: RunningServer, tmp_path: Path) -> None:
     path, (token,) = token_file(tmp_path, "lock")
     with instance(server.url, tmp_path, "--tokens", str(path)) as one:
-        held = one.post("acquire", token, name="a", ttl=60).json()
+        names = [f"in a row {at}" for at in range(4)]
+        row = [request(one, "acquire", token, name=name, ttl=30, request="r") for name in names]
         with connect(one) as wire:
-            wire.sendall(request(one, "acquire", token, name="a", ttl=60, wait=40, request="hangs up"))
-            wait_for(lambda: waiting(server, "a") == 1, within=10)
-        wait_for(lambda: waiting(server, "a") == 0, within=10)
-        with instance(server.url, tmp_path, "--tokens", str(path)) as two:
-            ask: dict[str, Any] = {"name": "a", "ttl": 60, "wait": 40, "request": "r"}
-            thread, found = in_background(lambda: one.post("acquire", token, **ask))
-            wait_for(lambda: waiting(server, "a") == 1, within=10)
-            behind, last = in_background(
-                lambda: two.post("acquire", token, name="a", ttl=60, wait=40, request="behind")
-            )
-            wait_for(lambda: waiting(server, "a") == 2, within=10)
-            begun = time.monotonic()
-            one.signal(signal.SIGTERM)
-            assert one.process.wait(10) == 0
-            assert time.monotonic() - begun < 5
-            thread.join()
-            assert (found[0].status_code, found[0].json()["code"]) == (503, "SHUTTING_DOWN")
-            thread, found = in_background(lambda: two.post("acquire", token, **ask))
-            time.sleep(0.2)
-            assert two.post("release", token, lease=held["lease"]).status_code == 200
-            thread.join()
-            first = found[0].json()
-            assert first["fence"] > held["fence"]
-            two.post("release", token, lease=first["lease"])
-            behind.join()
-            assert last[0].json()["fence"] > first["fence"]
+            last = row[-1].replace(b"\r\nhost:", b"\r\nconnection: close\r\nhost:")
+            wire.sendall(b"".join([*row[:-1], last]))
+            answers = read_answers(wire, 4)
+        assert [(status, answer["name"]) for status, answer in answers] == [(200, name) for name in names]
+        whole = one.post("acquire", token, name="headers", ttl=30).headers
+        assert set(whole) == {"date", "content-type", "content-length", "cache-control", *OURS}
+        assert whole["content-type"] == "application/json"
+        with connect(one) as wire:
+            head, _, body = row[0].partition(b"\r\n\r\n")
+            for part in (head[:30], head[30:] + b"\r\n\r\n", body[:5], body[5:]):
+                wire.sendall(part)
+                time.sleep(0.02)
+            assert read_answers(wire, 1) == [(200, {**answers[0][1], "valid": ANY, "waited": ANY})]
 
 
 def test_a_session_outlives_the_instance_that_opened_it(server: RunningServer, tmp_path: Path) -> None:
@@ -138,6 +105,7 @@ def test_the_log_names_routes_and_no_secret(server: RunningServer, tmp_path: Pat
         one.get("/v1/lock", token, name="secret-name")
         one.get("/v1/nonsense/ht_not", token)
         one.post("release", token, lease=held["lease"])
+        wait_for(lambda: "/v1/release" in one.log(), within=10)
         lines = [json.loads(line) for line in one.log().splitlines()]
         assert {"/v1/lock", "/v1/acquire", "other"} <= {each.get("route") for each in lines}
         for secret in (token, session, held["lease"], "secret-name", "ht_not"):
@@ -196,6 +164,94 @@ def test_slow_clients_are_cut_off(server: RunningServer, tmp_path: Path) -> None
             assert body.recv(1000)[:12] in (b"", b"HTTP/1.1 408")
             assert 9 < time.monotonic() - begun < 60
         assert one.get("/healthz").status_code == 200
+
+
+def test_what_is_no_request_is_answered_as_everything_else(server: RunningServer, tmp_path: Path) -> None:
+    path, _ = token_file(tmp_path, "read")
+    with instance(server.url, tmp_path, "--tokens", str(path)) as one:
+        for nonsense in (
+            b"nonsense\r\n\r\n",
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00",
+            b"\x00" * 100,
+        ):
+            with connect(one) as wire:
+                wire.sendall(nonsense)
+                head, _, body = wire.makefile("rb").read().partition(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 400")
+                for header in (
+                    b"content-type: application/problem+json",
+                    b"cache-control: no-store",
+                    b"x-request-id: ",
+                ):
+                    assert header in head.lower()
+                assert json.loads(body)["code"] == "BAD_REQUEST"
+        assert one.get("/healthz").status_code == 200
+
+
+def test_streams_end_with_the_instance_and_ticks_say_what_changed(server: RunningServer, tmp_path: Path) -> None:
+    path, (token,) = token_file(tmp_path, "lock")
+    headers = {"authorization": f"Bearer {token}"}
+    with instance(server.url, tmp_path, "--tokens", str(path)) as one:
+        with httpx.stream("GET", f"{one.url}/v1/events?name=a", headers=headers, timeout=30) as events:
+            lines = events.iter_lines()
+
+            def following(kind: str) -> Any:
+                assert any(line == f"event: {kind}" for line in lines)
+                return json.loads(next(lines)[6:])
+
+            assert following("changed")["leader"] is None
+            held = one.post("acquire", token, name="a", ttl=30, label="me").json()
+            changed = following("changed")
+            assert (changed["fence"], changed["leader"]["label"]) == (held["fence"], "me")
+            assert following("tick")["held"] == 1
+            one.signal(signal.SIGTERM)
+            assert list(lines) is not None  # it ends, and the client is not cut off
+        assert one.process.wait(10) == 0
+
+
+def test_instances_share_a_port(server: RunningServer, tmp_path: Path) -> None:
+    path, (token,) = token_file(tmp_path, "lock")
+    bind = f"127.0.0.1:{free_port()}"
+    options = ("--tokens", str(path), "--bind", bind, "--reuse-port")
+    with instance(server.url, tmp_path, *options) as one, instance(server.url, tmp_path, *options) as two:
+        for at in range(20):
+            with httpx.Client(trust_env=False) as client:
+                client.get(f"http://{bind}/v1/me", headers={"authorization": f"Bearer {token}"})
+            assert at < 19
+            if "/v1/me" in one.log() and "/v1/me" in two.log():
+                break
+
+
+def test_the_environment_counts_more_than_a_file_and_less_than_flags(
+    server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, (token,) = token_file(tmp_path, "lock")
+    config = tmp_path / "serve.toml"
+    config.write_text('tokens = "/nowhere"\nbind = "127.0.0.1:1"\n', "utf-8")
+    monkeypatch.setenv("HOLDTIGHT_SERVE_TOKENS", str(path))
+    monkeypatch.setenv("HOLDTIGHT_SERVE_BIND", "nonsense")
+    with instance(server.url, tmp_path, "--config", str(config), "--bind", "127.0.0.1:0") as one:
+        assert one.get("/v1/me", token).json()["token"] == "lock"
+
+
+def test_metrics_are_the_services_and_the_librarys(server: RunningServer, tmp_path: Path) -> None:
+    path, (token,) = token_file(tmp_path, "admin")
+    with instance(server.url, tmp_path, "--tokens", str(path)) as one:
+        one.post("acquire", token, name="a", ttl=30)
+        one.post("force-release", token, name="a", reason="a test")
+        one.get("/v1/locks", token)
+        text = one.get("/metrics", token).text
+        names = {each.name for each in text_string_to_metric_families(text)}
+        assert {
+            "holdtight_http_requests",
+            "holdtight_http_request_seconds",
+            "holdtight_waiting_requests",
+            "holdtight_streams",
+            "holdtight_survey_seconds",
+            "redis_lock_forced_release",
+        } <= names
+        assert 'holdtight_http_requests_total{route="/v1/acquire",status="200"} 1' in text
 
 
 def refused(*options: str) -> str:

@@ -1,8 +1,8 @@
-"""`@pytest.mark.alone(why)`: no other test runs at the same time, in whatever worker. And no more than
-three of the tests about time, with servers and processes of their own, run at once, so that two cores are enough.
+"""`@pytest.mark.alone(why)`: no other test runs at the same time, in any worker. At most SLOTS of the
+tests about time, which start servers and processes, run at once, so that two cores are enough.
 
-A read-write lock of two files: every test shares the room, one that is alone has it to itself. The door is there so
-that it need not wait for ever: a process that waits in it lets no other in.
+This is a read-write lock made of two files. Every test holds `room` as a reader; a test that is alone holds it as the
+writer. `door` keeps the writer from starving: while a process waits in the door, no other test enters.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Certificates:
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """With the command `openssl`; valid for two days."""
+    """Makes certificates with the command `openssl`, valid for two days."""
     openssl = shutil.which("openssl")
     if openssl is None:
         raise FileNotFoundError("making certificates needs the command openssl")

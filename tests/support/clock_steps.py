@@ -1,10 +1,10 @@
 """A test that failed while the clock of this machine was set, or while the machine stood still, is played again.
 
-Servers count leases by the time of day, holders by a clock that nobody sets. When a virtual machine was paused, its
-time of day is moved on by seconds at once. Every lease on its servers is over then, while the holders count on: what
-tests say about leases does not hold (docs/safety.md, *Clocks that are set*). Or its clocks go on while no process runs
-for some seconds: no keeper can renew a lease then. A run of 12,000 tests cannot choose its moment, so such a test is
-played once more, and the summary of the run says so. A test that fails twice failed.
+Servers measure leases by the time of day, holders by a clock that nobody sets. After a pause of a virtual machine, its
+time of day jumps ahead by seconds. Then every lease on its servers has ended, while the holders still rely on theirs,
+and assertions about leases do not hold (docs/safety.md, *Clocks that are set*). Or no process runs for some seconds
+while the clocks go on: then no keeper can renew a lease. A run of thousands of tests cannot choose its moment, so such
+a test is played once more, and the summary of the run says so. A test that fails twice has failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RATE = 0.02  # this part of the test's time: what tests assert has more room tha
 
 
 STANDSTILL = 1.5
-"""Seconds. A process that sleeps for 50 ms beside a dozen busy ones wakes up within a tenth of that."""
+"""Seconds. A process that sleeps for 50 ms beside a dozen busy ones wakes up within a tenth of this time."""
 
 _WATCH = f"""
 import os, select, time
@@ -42,7 +42,7 @@ while not select.select([0], [], [], 0.05)[0]:
 
 
 class Standstills:
-    """A process that does nothing but sleep, and tells when it slept much too long. It ends with its stdin."""
+    """A process that only sleeps, and reports when it slept much too long. It ends when its stdin ends."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

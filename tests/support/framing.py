@@ -8,8 +8,8 @@ __all__ = ["first_words", "take_values", "value_end"]
 def value_end(data: bytes | bytearray, start: int = 0) -> int | None:
     """The position after the value that begins at `start`, or None while it is incomplete.
 
-    RESP2 and RESP3; an attribute counts as part of the value that follows it; what begins with none of the
-    protocol's signs is an inline command, one line.
+    RESP2 and RESP3; an attribute counts as part of the value that follows it; data without a type
+    byte of the protocol is an inline command, one line.
     """
     missing, at = 1, start
     while missing:

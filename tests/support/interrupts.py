@@ -19,7 +19,7 @@ _OURS = str(Path(holdtight.__file__).parent)
 
 
 Moment = tuple[str, int, int]
-"""A function, an instruction of it, and how often it has run before: a test need not walk loops to their end."""
+"""A function, one of its instructions, and how often that has run before: a test need not run loops to their end."""
 TIMES = 2
 
 
@@ -41,9 +41,10 @@ class Moments:
 
 
 def interrupted_at(moments: Moments, what: Callable[[], object], *, spared: frozenset[str] = frozenset()) -> str | None:
-    """Runs it, with a KeyboardInterrupt at the first moment of our code that is to be taken, of those at which Python
-    handles signals. Says where that was; None if it came to its end. The call of a function that is spared does
-    not count. Moments are told by their places: which one is the hundredth differs from run to run."""
+    """Runs `what` with a KeyboardInterrupt at the first moment of our code that `moments` wants, of those at which
+    Python handles signals. Returns where that was; None if `what` ended without an interrupt. Calls of `spared`
+    functions do not count. A moment is identified by its place in the code: which one is the hundredth differs from
+    run to run."""
     where = ""
     times = Counter[tuple[str, int]]()
 
@@ -76,7 +77,7 @@ def interrupted_at(moments: Moments, what: Callable[[], object], *, spared: froz
 
 
 def in_a_finalizer(frame: FrameType | None) -> bool:
-    """What is raised there, Python drops."""
+    """Python drops an exception that is raised in a finalizer."""
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
     return frame is not None
@@ -84,8 +85,8 @@ def in_a_finalizer(frame: FrameType | None) -> bool:
 
 @functools.cache
 def moments_of(code: CodeType, but_not_the_first: bool) -> frozenset[int]:
-    """The instructions that may raise what a signal handler does, or that come right after one that may have: calls,
-    the beginning of a function, and jumps back."""
+    """The instructions at which Python runs signal handlers, and those right after them: calls, the beginning of a
+    function, and backward jumps."""
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("PRECALL", "CACHE")]
     found = set[int]()
     for at, (step, after) in enumerate(itertools.pairwise(steps)):
@@ -103,8 +104,8 @@ def moments_of(code: CodeType, but_not_the_first: bool) -> frozenset[int]:
 
 
 def ends_a_block(before: list[dis.Instruction]) -> bool:
-    """What comes next is the call that a `with` ends with. No signal is handled between the last step of its body,
-    which belongs to the block, and that call: or no lock would ever be safe."""
+    """Whether the next instruction is the call that ends a `with` block. Python handles no signal between the last step
+    of the body, which belongs to the block, and that call; otherwise no lock would be safe."""
     return len(before) == 3 and all(step.opname == "LOAD_CONST" and step.argval is None for step in before)
 
 

@@ -1,4 +1,4 @@
-"""`async with await lock.acquire()` in place of `async with lock`, for tests of what both promise alike."""
+"""`async with await lock.acquire()` in place of `async with lock`, for tests of what both promise."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LeaseBlock:
 
 
 class LeaseLocks:
-    """A client whose locks are such."""
+    """A client whose locks are LeaseBlocks."""
 
     def __init__(self, locks: AsyncLocks) -> None:
         self._locks = locks

@@ -1,7 +1,7 @@
 """Waits for what the keeper does to a lease, instead of sleeping for as long as it should take.
 
-A lease that must not end in a test is renewed every third of its ttl: with 3 seconds, it survives whatever keeps a busy
-machine for two.
+A lease that must not end in a test is renewed every third of its ttl: with a ttl of 3 seconds, it survives a pause of
+two seconds on a busy machine.
 """
 
 from __future__ import annotations

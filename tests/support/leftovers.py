@@ -28,7 +28,7 @@ def children() -> dict[int, str]:
 
 
 def threads() -> set[threading.Thread]:
-    """Those that the interpreter would wait for at its end."""
+    """The threads that the interpreter would wait for at its end."""
     return {thread for thread in threading.enumerate() if not thread.daemon} - {threading.main_thread()}
 
 

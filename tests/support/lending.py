@@ -8,13 +8,14 @@ from typing import cast
 
 import pytest
 
+from tests.support.clusters import WholeCluster
 from tests.support.memory import MemoryStore
 from tests.support.sentinels import FollowedMaster
 from tests.support.servers import RunningServer
 
 __all__ = ["Shared", "lent"]
 
-Shared = RunningServer | MemoryStore | FollowedMaster
+Shared = RunningServer | MemoryStore | FollowedMaster | WholeCluster
 
 
 @contextmanager

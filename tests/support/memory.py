@@ -60,7 +60,7 @@ class MemoryStore:
         return sorted(key for key in self.time_left() if fnmatchcase(key, pattern))
 
     def command(self, *args: str | float) -> Any:
-        """Of a server's commands, those with which scenarios look."""
+        """Runs a command of a server; only those that scenarios use to look at the store."""
         verb, left = args[0], self.time_left().get(str(args[1]), -2)
         if verb == "PTTL":
             return left
@@ -76,7 +76,7 @@ class MemoryStore:
         return sum(each.startswith(own) for each in self.server.channels)
 
     def tap(self) -> Callable[[], int]:
-        """How many requests have come since."""
+        """Returns a function that counts the requests from now on."""
         before = self.server.requests
         return lambda: self.server.requests - before
 

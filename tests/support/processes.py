@@ -1,8 +1,8 @@
 """Child processes that a test starts, talks to by lines, stops, kills, and never leaves behind.
 
-A child ends with this process, whatever ends this process: Linux is asked to kill it (PR_SET_PDEATHSIG), and
-an exit handler does so elsewhere. Linux means by "parent" the *thread* that forked, so one thread that lives
-as long as the process forks them all.
+A child ends with this process, whatever ends this process: on Linux the kernel kills it (PR_SET_PDEATHSIG), elsewhere
+an exit handler does. For Linux the "parent" is the *thread* that forked, so one thread forks all children and lives as
+long as the process.
 
     with spawn("say('ready'); say(hear().upper())") as child:
         child.expect("ready")
@@ -46,7 +46,8 @@ if sys.platform == "linux":
         os._exit(1)
 """
 _BECOME = _BIRTH + "os.execv(sys.argv[2], sys.argv[2:])"
-# The same by util-linux, where that is installed: it costs a fifth of starting Python, and servers are many.
+# The same with setpriv of util-linux, if it is installed: that takes a fifth of the time of Python, and tests start
+# many servers.
 _SETPRIV = shutil.which("setpriv")
 _BECOME_BY_SHELL = '[ "$PPID" = "$0" ] && exec "$@"'
 HEAR_SIGNALS = """
@@ -74,7 +75,7 @@ exec(compile(code, "<child>", "exec"), {"__name__": "__main__", "say": say, "hea
 
 
 def wait_for(condition: Callable[[], Any], *, within: float = PATIENCE, what: str = "") -> Any:
-    """Asks again and again until the answer is true, and returns it. For what cannot tell by itself."""
+    """Polls until the condition is true, and returns its value. For conditions that send no notice."""
     end, pause = time.monotonic() + within, 0.0005
     while not (answer := condition()):
         if time.monotonic() >= end:
@@ -169,7 +170,7 @@ class Child:
         return line
 
     def next_line(self, within: float = PATIENCE) -> str | None:
-        """The same, but None where the child has closed its output."""
+        """The same, but None if the child has closed its output."""
         deadline = time.monotonic() + within
         while b"\n" not in self._text and not self._ended:
             if not self._selector.select(max(0.0, deadline - time.monotonic())):
@@ -196,7 +197,7 @@ class Child:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL to the child alone, and its end awaited."""
+        """Sends SIGKILL to the child alone, and waits for its end."""
         self._process.kill()
         self._process.wait(PATIENCE)
 
@@ -234,7 +235,7 @@ class Child:
 
 
 StartChild: TypeAlias = Callable[..., Child]
-"""What the fixture start_child gives: as `spawn`, ended with the test."""
+"""The type of the fixture start_child: as `spawn`, but the child ends with the test."""
 
 
 def stop_process(pid: int) -> None:

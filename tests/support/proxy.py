@@ -29,7 +29,7 @@ __all__ = ["Match", "Order", "Proxy", "Request"]
 
 _T = TypeVar("_T")
 Match: TypeAlias = bytes | Callable[[bytes], bool] | int
-"""Which request: that contains these bytes, for whose raw bytes this is true, or that has this index."""
+"""Selects a request: it contains these bytes, the function is true for its raw bytes, or it has this index."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Order:
         self.request: Request | None = None
 
     def wait(self, within: float = PATIENCE) -> Self:
-        """Until it has happened: the request or reply is swallowed, or the reply is here and held back."""
+        """Waits until it has happened: the request or reply is swallowed, or the reply has arrived and is held."""
         if not self._fate.done.wait(within):
             state = "was not answered" if self.request else "did not come"
             raise AssertionError(f"within {within} s a request that matches {self.match!r} {state}")
@@ -116,7 +116,7 @@ class Proxy:
             self._requests.clear()
 
     def wait_for_request(self, match: Match = b"", *, times: int = 1, within: float = PATIENCE) -> Request:
-        """Until so many matching requests have come since the last `clear()`; gives the last of those."""
+        """Waits until `times` matching requests have come since the last `clear()`; returns the last of them."""
 
         def nth() -> Request | None:
             found = [request for request in self._requests if _fits(match, request)]
@@ -137,7 +137,7 @@ class Proxy:
     # To one request
 
     def swallow_reply(self, match: Match = b"", *, cut: bool = False) -> Order:
-        """The server does what it is asked, its reply gets lost; with `cut`, the connection with it."""
+        """The server carries out the request, but its reply gets lost; with `cut`, the connection breaks too."""
         return self._order(match, Fate("lose reply", cut))
 
     def swallow_request(self, match: Match = b"", *, cut: bool = False) -> Order:
@@ -145,8 +145,8 @@ class Proxy:
         return self._order(match, Fate("lose request", cut))
 
     def hold_request(self, match: Match = b"", *, cut: bool = False) -> Order:
-        """It waits here, and everything behind it, until `release()`: the server gets it then, even if the client has
-        closed the connection long ago. With `cut` the client's side of it is reset at once."""
+        """The request waits in the proxy, and everything behind it, until `release()`. Then the server gets it, even if
+        the client has closed the connection long ago. With `cut`, the client's side is reset at once."""
         return self._order(match, Fate("hold request", cut))
 
     def hold_reply(self, match: Match = b"") -> Order:
@@ -200,7 +200,7 @@ class Proxy:
         self.carry_out(self._listen)
 
     def black_hole(self) -> None:
-        """Connections are accepted and stay open; whatever is said on old and new ones is swallowed."""
+        """Accepts connections and keeps them open, but swallows all data on old and new ones."""
 
         def swallow() -> None:
             self._conditions.black_hole = True
@@ -247,7 +247,7 @@ class Proxy:
     # The thread
 
     def carry_out(self, work: Callable[[], _T]) -> _T:
-        """Has it done in the proxy's thread, between two looks at the sockets."""
+        """Runs `work` in the proxy's thread, between two polls of the sockets."""
         done: Future[_T] = Future()
 
         def run() -> None:
@@ -275,7 +275,7 @@ class Proxy:
             self._wake.close()
 
     def _prepare(self) -> float | None:
-        """Writes what is due; how long there is nothing else to do."""
+        """Writes what is due; returns the seconds until more is due."""
         now = time.monotonic()
         next_due = min((wire.flush(now) for wire in self._wires), default=math.inf)
         self._tidy()
@@ -357,7 +357,7 @@ def _connected(server: socket.socket, port: int) -> bool:
     try:
         server.connect(("127.0.0.1", port))
     except BlockingIOError:
-        pass  # under way; what it comes to is seen when it is written to
+        pass  # in progress; the first write shows whether it succeeds
     except OSError:
         return False
     return True

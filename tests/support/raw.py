@@ -1,4 +1,4 @@
-"""A client of the smallest kind, to look at servers from outside: no pool, no retry, no client library."""
+"""A minimal client, to look at servers from outside: no pool, no retry, no client library."""
 
 from __future__ import annotations
 

@@ -10,10 +10,12 @@ The Sentinels' periods are shortened (SENTINEL DEBUG), so that a set forms, fail
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from tests.support.certificates import Certificates
 from tests.support.processes import popen, wait_for
 from tests.support.raw import ServerSaid
 from tests.support.servers import VALKEY_9, Flavour, RunningServer, free_port, start
@@ -29,25 +31,28 @@ DOWN_AFTER_MS = 1000
 FAILOVER_MS = 1500
 FORMING_MS = 200
 """The period in which Sentinels tell each other what they know, while a set forms or heals. After four of them a
-Sentinel turns a server that is no master by its knowledge into a replica: in a test of a failover, that is too soon."""
+Sentinel turns a server that is not the master it knows into a replica: too soon for a test of a failover."""
 # Five ping periods must outlast a second: a replica whose INFO is older than that is not promoted.
 PERIODS = {"info-period": 200, "ping-period": 400, "ask-period": 100, "publish-period": 600, "election-timeout": 1000}
 _SERVER = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
 
 
-def start_sentinels(flavour: Flavour, *options: str) -> Topology:
-    """`options` are further options of the servers."""
-    return Topology(flavour, options)
+def start_sentinels(flavour: Flavour, *options: str, tls: Certificates | None = None) -> Topology:
+    """`options` are further options of the servers. With `tls`, servers, Sentinels and clients use nothing else; tests
+    look at the servers by their plain ports."""
+    return Topology(flavour, options, tls)
 
 
 class SentinelServer(RunningServer):
     """One Sentinel. After a restart it has forgotten what it learned."""
 
-    def __init__(self, flavour: Flavour, master: int, *, password: str | None = None) -> None:
+    def __init__(
+        self, flavour: Flavour, master: int, *, password: str | None = None, tls: Certificates | None = None
+    ) -> None:
         binary = flavour.binary()
         assert binary is not None, flavour.missing()
         self._master = master
-        super().__init__(flavour, binary, (), free_port(), password, None, False)
+        super().__init__(flavour, binary, (), free_port(), password, tls, False)
 
     def _launch(self) -> bool:
         config = self.folder / "sentinel.conf"
@@ -60,6 +65,17 @@ class SentinelServer(RunningServer):
             f"sentinel failover-timeout {SERVICE} {FAILOVER_MS}",
             f"sentinel parallel-syncs {SERVICE} {REPLICAS}",
         ]
+        if self.tls is not None:
+            lines += [
+                f"tls-port {self.tls_port}",
+                f"tls-cert-file {self.tls.server_cert}",
+                f"tls-key-file {self.tls.server_key}",
+                f"tls-ca-cert-file {self.tls.ca}",
+                "tls-auth-clients optional",
+                f"tls-client-cert-file {self.tls.client_cert}",
+                f"tls-client-key-file {self.tls.client_key}",
+                "tls-replication yes",
+            ]
         if self.password is not None:
             lines.append(f"requirepass {self.password}")
         config.write_text("\n".join(lines) + "\n")
@@ -83,19 +99,24 @@ class SentinelServer(RunningServer):
 
 
 class Topology:
-    """All of its processes end with it, also if it does not form."""
+    """All of its processes end with it, even if it does not form."""
 
-    def __init__(self, flavour: Flavour, options: tuple[str, ...]) -> None:
+    def __init__(self, flavour: Flavour, options: tuple[str, ...], tls: Certificates | None = None) -> None:
         self.flavour = flavour
+        self.tls = tls
         self._stack = ExitStack()
+        options = (*_SERVER, *options)
+        if tls is not None:
+            options += ("--tls-replication", "yes", "--tls-client-cert-file", tls.client_cert)
+            options += ("--tls-client-key-file", tls.client_key)
         try:
-            first = self._begin(start(flavour, *_SERVER, *options))
+            first = self._begin(start(flavour, *options, tls=tls))
             self.servers = [first]
+            follow = ("--replicaof", f"127.0.0.1 {self.known_as(first)}")
             for _ in range(REPLICAS):
-                self.servers.append(
-                    self._begin(start(flavour, *_SERVER, *options, "--replicaof", f"127.0.0.1 {first.port}"))
-                )
-            self.sentinels = [self._begin(SentinelServer(flavour, first.port)) for _ in range(SENTINELS)]
+                self.servers.append(self._begin(start(flavour, *options, *follow, tls=tls)))
+            port = self.known_as(first)
+            self.sentinels = [self._begin(SentinelServer(flavour, port, tls=tls)) for _ in range(SENTINELS)]
             self.periods(publish_period=FORMING_MS)
             self.agreed()
             self.periods()
@@ -109,15 +130,23 @@ class Topology:
 
     @property
     def url(self) -> str:
-        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
-        return f"redis+sentinel://{hosts}/{SERVICE}"
+        hosts = ",".join(f"127.0.0.1:{self.known_as(sentinel)}" for sentinel in self.sentinels)
+        if self.tls is None:
+            return f"redis+sentinel://{hosts}/{SERVICE}"
+        return f"rediss+sentinel://{hosts}/{SERVICE}?ssl_ca_certs={self.tls.ca}"
+
+    def known_as(self, server: RunningServer) -> int:
+        """The port that Sentinels and clients know."""
+        port = server.port if self.tls is None else server.tls_port
+        assert port is not None
+        return port
 
     @property
     def master(self) -> RunningServer:
         """According to the Sentinel that knows of the latest failover."""
         told = [(int(each.state()["config-epoch"]), each.named()) for each in self.sentinels if each.running]
         port = max(told)[1]
-        return next(server for server in self.servers if server.port == port)
+        return next(server for server in self.servers if self.known_as(server) == port)
 
     @property
     def replicas(self) -> list[RunningServer]:
@@ -135,9 +164,17 @@ class Topology:
 
     def failover(self) -> RunningServer:
         """Orders one and waits until the Sentinel that was told names another. Returns the old master, which lives."""
-        old = self.master
-        wait_for(self._ordered, what="a Sentinel to begin a failover")
-        wait_for(lambda: self.sentinels[0].named() != old.port, what="another master")
+        old, again = self.master, 0.0
+
+        def carried_out() -> bool:
+            nonlocal again
+            if self.sentinels[0].named() != self.known_as(old):
+                return True
+            if time.monotonic() >= again and self._ordered():
+                again = time.monotonic() + 4 * FAILOVER_MS / 1000  # on a busy machine a Sentinel may give up
+            return False
+
+        wait_for(carried_out, what="another master")
         return old
 
     def _ordered(self) -> bool:
@@ -152,9 +189,9 @@ class Topology:
 
     def _is_well(self) -> bool:
         with suppress(OSError, ServerSaid, StopIteration, KeyError):
-            master = self.master
+            master, port = self.master, str(self.known_as(self.master))
             states = [sentinel.state() for sentinel in self.sentinels]
-            if any(state["flags"] != "master" or state["port"] != str(master.port) for state in states):
+            if any(state["flags"] != "master" or state["port"] != port for state in states):
                 return False
             if any(state["num-other-sentinels"] != str(SENTINELS - 1) for state in states):
                 return False
@@ -162,7 +199,7 @@ class Topology:
                 return False
             for replica in self.replicas:
                 told = replica.info("replication")
-                if told["role"] != "slave" or told["master_port"] != str(master.port):
+                if told["role"] != "slave" or told["master_port"] != port:
                     return False
                 if told["master_link_status"] != "up":
                     return False
@@ -194,7 +231,7 @@ class Topology:
 
 
 class SentinelFlavour:
-    """Scenarios on the master of a topology, to which their clients come by its Sentinels."""
+    """Scenarios on the master of a topology, which their clients find through its Sentinels."""
 
     name = "sentinel"
 

@@ -178,7 +178,7 @@ class RunningServer:
         return self.running
 
     def _answers_or_ended(self) -> bool:
-        """Answers as the process that we started; on a port that was taken, another process does."""
+        """Whether the process that we started answers, or has ended. On a taken port, another process answers."""
         assert self._process is not None
         if self._process.poll() is not None:
             return True
@@ -202,7 +202,7 @@ class RunningServer:
 
     @property
     def tls_url(self) -> str:
-        """To be checked against `tls.ca`."""
+        """Clients verify it with `tls.ca`."""
         assert self.tls is not None, "started without tls"
         login = f":{self.password}@" if self.password is not None else ""
         return f"rediss://{login}localhost:{self.tls_port}/0?ssl_ca_certs={self.tls.ca}"
@@ -283,14 +283,14 @@ class RunningServer:
     # Harming it
 
     def pause(self) -> None:
-        """SIGSTOP; returns when it stands still. Its kernel sockets still take what is sent."""
+        """Sends SIGSTOP; returns when it has stopped. The kernel still accepts data on its sockets."""
         stop_process(self.pid)
 
     def resume(self) -> None:
         send_signal(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, and its end awaited."""
+        """Sends SIGKILL and waits for its end."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -306,13 +306,13 @@ class RunningServer:
                 self.kill()
 
     def restart(self) -> None:
-        """Ended if need be, and started again, empty, on the same port."""
+        """Ends the server if it runs, and starts it again, empty, on the same port."""
         self.kill()
         if not self._launch():
             raise RuntimeError(f"{self.flavour.name} does not come back on port {self.port}:\n{self.log()}")
 
     def close(self) -> None:
-        """The end of it, with its folder."""
+        """Ends the server and removes its folder."""
         self.kill()
         if self in _living:
             _living.remove(self)
@@ -329,11 +329,11 @@ class RunningServer:
 
 
 StartServer: TypeAlias = Callable[..., RunningServer]
-"""What the fixture start_server gives: as `start`, ended with the test; `flavour` is a keyword there."""
+"""The type of the fixture start_server: as `start`, but the server ends with the test, and `flavour` is a keyword."""
 
 
 def free_port() -> int:
-    """Below those that the kernel gives to clients: one of them could take it while the server is down."""
+    """A free port, not one that the kernel gives to clients: a client could take it while the server is down."""
     while True:
         port = 10_000 + secrets.randbelow(20_000)
         with socket.socket() as probe, suppress(OSError):

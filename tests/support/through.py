@@ -10,7 +10,7 @@ from tests.support.raw import RawClient
 __all__ = ["connect", "silent", "was_reset"]
 
 SOON = 0.05
-"""Long enough for something that happens at once, short enough to wait for what must not happen."""
+"""Seconds: long enough for what happens at once, short enough to wait in vain for what must not happen."""
 
 
 def connect(proxy: Proxy, timeout: float = 10) -> RawClient:

@@ -1,7 +1,7 @@
 """One client's connection through the proxy: two pipes, and what is known of the conversation.
 
 A pipe is one direction. It cuts the data of its source into RESP values, checks them, and queues pieces with a due
-time for its sink; delays and splitting are just due times. A paused pipe neither reads nor
+time for its sink; delays and splitting only set due times. A paused pipe neither reads nor
 writes, so the kernel's buffers fill as on a broken network: nothing is lost, and the server still gets
 the requests of a client that has gone away meanwhile.
 
@@ -152,7 +152,7 @@ class Wire:
         return next_due
 
     def reset(self) -> None:
-        """Both sides get a reset, not a proper end."""
+        """Resets both sides, without an orderly end."""
         if self.open:
             for sock in self.sockets:
                 with suppress(OSError):

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from holdtight import AsyncLocks, DeadlockDetected, LeaseLost, LockTimeout, LossReason
+from holdtight.clients import cohort_line
 from holdtight.testing import Clock
 from tests.testing.scene import play
 
@@ -177,5 +178,26 @@ def test_max_hold_and_a_deadlock_come_at_their_time() -> None:
         assert 1 <= found[0] <= 3
         assert lease.reason is LossReason.MAX_HOLD
         await asyncio.gather(*tasks)
+
+    play(scene)
+
+
+def test_max_hold_counts_from_when_a_cohort_handed_the_lock_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cohort_line, "WINDOW", 100.0)
+
+    async def scene(clock: Clock, locks: AsyncLocks) -> None:
+        lock = locks.lock("a", cohort=True, max_hold=5)
+        first = await lock.acquire()
+        waiter = asyncio.create_task(lock.acquire())
+        while not locks.cohort.waiters("a", locks):
+            await asyncio.sleep(0)
+        await clock.advance(0.5)
+        await first.release()
+        second = await waiter
+        assert second.owner == first.owner
+        await clock.advance(4.9)
+        second.check()
+        await clock.advance(0.2)
+        assert second.reason is LossReason.MAX_HOLD
 
     play(scene)

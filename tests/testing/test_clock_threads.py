@@ -250,7 +250,7 @@ def test_waiting_for_a_loss_ends_with_it_or_with_its_time(clock: Clock, locks: L
 
 
 def test_an_interrupted_wait_leaves_the_line(clock: Clock, locks: Locks, start: Start) -> None:
-    """Whatever is raised in a sleeping thread, here as its test ends."""
+    """Any exception in a sleeping thread, here at the end of its test."""
     raised: list[BaseException] = []
 
     def wait() -> None:
@@ -263,6 +263,6 @@ def test_an_interrupted_wait_leaves_the_line(clock: Clock, locks: Locks, start: 
     thread = start(wait)
     clock.stop()
     thread.join(10)
-    assert "when its test was over" in str(raised[0])
+    assert "when its test ended" in str(raised[0])
     assert locks.inspect("a").waiting == 0
     lease.release()

@@ -125,7 +125,7 @@ def test_what_is_not_held_cannot_be_lost(locks: Locks) -> None:
         with pytest.raises(ValueError, match="lost or released already"):
             lose(lease)
     held = locks.lock("c").acquire()
-    with pytest.raises(ValueError, match="by a fork alone"):
+    with pytest.raises(ValueError, match="only a fork makes"):
         lose(held, LossReason.FORKED)
     held.check()
     held.release()

@@ -16,7 +16,7 @@ OURS = ("-p", "holdtight.testing", *WITHOUT)
 
 
 def run(pytester: pytest.Pytester, tests: str, *args: str, passed: int = 0, failed: int = 0, errors: int = 0) -> str:
-    """A run of these tests with the plugin, in this process. What it printed."""
+    """Runs these tests with the plugin, in this process. Returns what it printed."""
     pytester.makepyfile(tests)
     result = pytester.runpytest_inprocess(*(args or OURS))
     result.assert_outcomes(passed=passed, failed=failed, errors=errors)
@@ -172,7 +172,7 @@ def test_a_real_server_has_no_clock_and_says_so(pytester: pytest.Pytester) -> No
         """,
         errors=1,
     )
-    assert "the fixture clock needs the memory store: a real server has a time of its own" in output
+    assert "the fixture clock needs the memory store: a real server has its own clock" in output
 
 
 def test_an_unknown_store_is_named(pytester: pytest.Pytester) -> None:
@@ -190,7 +190,7 @@ def test_a_clock_that_comes_too_late_is_an_error(pytester: pytest.Pytester) -> N
         """,
         failed=1,
     )
-    assert "when locks or async_locks were there already" in output
+    assert "requested after locks or async_locks" in output
 
 
 def test_a_thread_that_still_waits_at_the_end_is_woken_with_an_error(pytester: pytest.Pytester) -> None:
@@ -217,7 +217,7 @@ def test_a_thread_that_still_waits_at_the_end_is_woken_with_an_error(pytester: p
         def test_after():
             thread.join(10)
             assert not thread.is_alive()
-            assert "when its test was over" in str(raised[0])
+            assert "when its test ended" in str(raised[0])
             kept.release()
         """,
         passed=2,

@@ -1,4 +1,5 @@
-"""A master with two replicas and three Sentinels, formed once per worker and flavour, and healed after each test."""
+"""A master with two replicas and three Sentinels, and a cluster of three masters with a replica each: formed once per
+worker and flavour, and healed after each test."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.faults import clients
 from tests.faults.clients import COLOURS, Client, Colour, OpenClient
+from tests.support.clusters import Cluster
 from tests.support.sentinels import Topology
 from tests.support.servers import DEBIAN_REDIS, VALKEY_9, Flavour
 
@@ -39,5 +41,14 @@ def topology(request: pytest.FixtureRequest, topology_of: Callable[[Flavour], To
     """Well and empty at first. A test may harm any of its processes."""
     shared = topology_of(request.param)
     shared.master.flushall()
+    yield shared
+    shared.heal()
+
+
+@pytest.fixture(params=FLAVOURS, ids=repr)
+def cluster(request: pytest.FixtureRequest, cluster_of: Callable[[Flavour], Cluster]) -> Iterator[Cluster]:
+    """Well and empty at first. A test may harm any of its processes."""
+    shared = cluster_of(request.param)
+    shared.flushall()
     yield shared
     shared.heal()

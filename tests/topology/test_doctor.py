@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdtight import Severity
 from tests.faults.clients import OpenClient
 from tests.support.processes import wait_for
 from tests.support.sentinels import Topology
@@ -64,6 +65,14 @@ def test_a_bad_setting_is_found(good: Topology, open_client: OpenClient, what: s
     with harm(good):
         found = {finding.id: finding for finding in client.call(client.locks.doctor)}
     assert seen in found[what.split()[0]].seen
+
+
+def test_more_acks_than_replicas_are_found(good: Topology, open_client: OpenClient) -> None:
+    assert "ACKS_UNREACHABLE" not in ids(open_client(good.url, ttl=10, acks=2))
+    client = open_client(good.url, ttl=10, acks=3)
+    found = {finding.id: finding for finding in client.call(client.locks.doctor)}
+    assert found["ACKS_UNREACHABLE"].seen == "acks=3, and 2 replicas are online"
+    assert found["ACKS_UNREACHABLE"].severity is Severity.ERROR
 
 
 def test_a_failover_that_outlasts_the_leases_is_found(good: Topology, open_client: OpenClient) -> None:

@@ -1,4 +1,4 @@
-"""Type checkers find the bad uses of the public surface, and nothing to say about the good ones."""
+"""Type checkers report the bad uses of the public surface, and accept the good ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Good and bad uses of the public surface. Never runs: type checkers read it, see test_types.py.
 
-Each line that ends with `# wrong` must be an error for mypy and for pyright; every other line must be none.
+Each line that ends with `# wrong` must be an error for mypy and for pyright; no other line may be one.
 """
 
 from __future__ import annotations

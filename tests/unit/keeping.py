@@ -55,6 +55,9 @@ class Client:
     known = True
     namespace = "ht"
     id = b"client-id"
+    record_seconds = 60
+    detached = False
+    sharded = False
 
     def __init__(self) -> None:
         self.recorded_until = 0.0
@@ -64,6 +67,7 @@ class Place:
     """A server: `open` gives what the test prepared, raises it, or blocks on it."""
 
     at_once = False
+    acks = None
     runtime: Any = None
 
     def __init__(self, name: str = "a") -> None:
@@ -80,6 +84,19 @@ class Place:
         """The error reply after which its connection is not to be used again."""
 
     def keeps(self, link: object) -> None: ...
+
+    def of(self, charge: object) -> Place:
+        return self
+
+    @property
+    def whose(self) -> Place:
+        return self
+
+    record_place = whose
+
+    def redirected(self, charge: object, said: str) -> None: ...
+
+    def broken(self) -> None: ...
 
     def doubt(self, said: str) -> bool:
         return bool(self.deserts_on) and said.startswith(self.deserts_on)

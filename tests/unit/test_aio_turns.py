@@ -32,7 +32,7 @@ async def pairs(locks: AsyncLocks, tasks: int, each: int) -> None:
 
 
 def measured(url: str, tasks: int, each: int, figure: Callable[[CountingSelector], int]) -> int:
-    """The growth of a figure over so many pairs, after some that do not count: they connect and load scripts."""
+    """How much a counter grows over many pairs. Some pairs before do not count: they connect and load scripts."""
     selector = CountingSelector()
 
     async def main() -> int:

@@ -223,7 +223,7 @@ def test_clients_that_connect_in_their_own_way_are_refused(library: str, make: C
             raise AssertionError
 
     pool = MODULES[library].ConnectionPool(connection_class=Fake)
-    with pytest.raises(ValueError, match=r"^target: its connections \(.*Fake\) are made in a way of their own"):
+    with pytest.raises(ValueError, match=r"^target: its connections \(.*Fake\) are not made from settings"):
         parse(make(connection_pool=pool))
 
     class Same(connection):  # type: ignore[misc]

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from holdtight.clients.cohort_line import CHECK, LEAD, Cohort, Member, Turn
+from holdtight.clients.cohort_line import CHECK, LEAD, Batch, Cohort, Line, Member, Turn
+from tests.support.interrupts import Moments, interrupted_at
 
 KEY = ("a", 30.0, None)
 
 
 class Waiting(Member):
+    """A member whose first wake-up may be interrupted."""
+
     def __init__(self, *, interrupted: bool = False) -> None:
         super().__init__(0.0)
-        self.news: list[Turn] = []
+        self.told: list[Turn | None] = []
         self._interrupted = interrupted
 
-    def wake(self, news: Turn) -> bool:
+    def wake(self) -> bool:
         if self._interrupted:
             self._interrupted = False
             raise KeyboardInterrupt
-        self.news.append(news)
+        self.told.append(self.news)
         return True
 
 
@@ -61,9 +66,8 @@ def enter(cohort: Cohort, keeper: Keeper, member: Member) -> bool:
 
 
 def tenure(keeper: Keeper) -> Any:
-    return SimpleNamespace(
-        owner=b"o", fence=1, since=keeper.now, marker=0, terms=SimpleNamespace(interval=10.0, valid=29.0)
-    )
+    terms = SimpleNamespace(interval=10.0, valid=29.0)
+    return SimpleNamespace(owner=b"o", fence=1, since=keeper.now, marker=0, ended=False, terms=terms)
 
 
 def test_a_leader_that_was_not_woken_is_woken_by_the_next_check(cohort: Cohort, keeper: Keeper) -> None:
@@ -72,9 +76,9 @@ def test_a_leader_that_was_not_woken_is_woken_by_the_next_check(cohort: Cohort, 
     assert not enter(cohort, keeper, second)
     with pytest.raises(KeyboardInterrupt):
         cohort.quit(KEY, first, keeper.now)
-    assert second.news == []
+    assert second.told == []
     keeper.pass_time(CHECK)
-    assert second.news == [LEAD]
+    assert second.told == [LEAD]
 
 
 def test_a_line_that_lost_its_leader_before_the_batch_began_gets_another(
@@ -91,10 +95,11 @@ def test_a_line_that_lost_its_leader_before_the_batch_began_gets_another(
         cohort.begin(KEY, first, tenure(keeper), keeper.now)
     cohort.quit(KEY, first, keeper.now)
     keeper.pass_time(CHECK)
-    assert second.news == [LEAD]
+    assert second.told == [LEAD]
 
 
-def test_a_member_whose_hand_over_was_interrupted_leads_when_the_window_is_over(cohort: Cohort, keeper: Keeper) -> None:
+@pytest.mark.parametrize("mend", ["by the interrupted thread", "by the keeper"])
+def test_a_member_whose_hand_over_was_interrupted_has_the_grant(cohort: Cohort, keeper: Keeper, mend: str) -> None:
     first, second = Waiting(), Waiting(interrupted=True)
     enter(cohort, keeper, first)
     enter(cohort, keeper, second)
@@ -102,8 +107,92 @@ def test_a_member_whose_hand_over_was_interrupted_leads_when_the_window_is_over(
     cohort.begin(KEY, first, holder, keeper.now)
     with pytest.raises(KeyboardInterrupt):
         cohort.hand_on(KEY, holder, keeper.now)
-    keeper.pass_time(CHECK)
-    assert second.news == [LEAD]
+    assert holder.ended
+    if mend == "by the keeper":
+        keeper.pass_time(CHECK)
+    else:
+        cohort.nudge(KEY)
+    assert second.told == [Turn(b"o", 2, holder.since, 0)]
+
+
+def line_with_a_holder(count: int) -> tuple[Keeper, Cohort, Any, list[Waiting]]:
+    keeper = Keeper()
+    runtime: Any = SimpleNamespace(clock=lambda: keeper.now, keeper=keeper)
+    cohort, leader, holder = Cohort(runtime), Waiting(), tenure(keeper)
+    members = [Waiting() for _ in range(count)]
+    for member in (leader, *members):
+        enter(cohort, keeper, member)
+    cohort.begin(KEY, leader, holder, keeper.now)
+    return keeper, cohort, holder, members
+
+
+def test_a_hand_over_that_is_interrupted_anywhere_has_happened_or_not() -> None:
+    """Either the holder has the grant and must release it, or one member has it and knows. The next one is served in
+    both cases."""
+    moments, happened, places = Moments(), set[bool](), 0
+    while True:
+        keeper, cohort, holder, (first, second) = line_with_a_holder(2)
+        place = interrupted_at(moments, partial(cohort.hand_on, KEY, holder, keeper.now))
+        if place is None:
+            break
+        places += 1
+        cohort.nudge(KEY)
+        assert [first.news is not None, second.news] == [holder.ended, None], place
+        assert bool(first.told) is holder.ended, place
+        happened.add(holder.ended)
+        if holder.ended:
+            assert cohort.hand_on(KEY, first, keeper.now), place
+            assert second.told == [Turn(b"o", 3, holder.since, 0)], place
+        else:
+            cohort.over(KEY, holder)
+            assert first.told == [LEAD], place
+    assert happened == {True, False}
+    assert places > 5
+
+
+@pytest.mark.parametrize("verb", ["enter", "begin", "over", "quit", "quit the grant"])
+def test_a_line_in_which_anything_was_interrupted_goes_on(verb: str) -> None:
+    """The interrupted member leaves; then all others are served in order."""
+    moments, places = Moments(), 0
+    while True:
+        keeper, cohort, holder, members = line_with_a_holder(3)
+        interrupted: Any = holder
+        granted = holder
+        what: partial[Any] = partial(cohort.over, KEY, holder)
+        if verb in ("enter", "begin"):
+            cohort.over(KEY, holder)
+            interrupted = members.pop(0)
+            assert interrupted.told == [LEAD]
+            granted = tenure(keeper)
+            what = partial(cohort.begin, KEY, interrupted, granted, keeper.now)
+        if verb == "enter":
+            cohort.quit(KEY, interrupted, keeper.now)
+            interrupted = Waiting()
+            what = partial(cohort.enter, KEY, interrupted, keeper.now, 10)
+        elif verb == "quit":
+            interrupted = members.pop(1)
+            what = partial(cohort.quit, KEY, interrupted, keeper.now)
+        elif verb == "quit the grant":
+            interrupted = members.pop(0)
+            assert cohort.hand_on(KEY, holder, keeper.now)
+            what = partial(cohort.quit, KEY, interrupted, keeper.now)
+        place = interrupted_at(moments, what)
+        if place is None:
+            break
+        places += 1
+        if isinstance(interrupted, Member):
+            cohort.quit(KEY, interrupted, keeper.now)
+        for each in (granted, interrupted):
+            cohort.over(KEY, each)
+        keeper.pass_time(CHECK)
+        for member in members:
+            keeper.pass_time(CHECK)
+            told = [each for each in member.told if each is not None]
+            assert [member.news] == told[:1], place
+            cohort.quit(KEY, member, keeper.now)
+            cohort.over(KEY, member)
+        assert not cohort._lines, place  # pyright: ignore[reportPrivateUsage]
+    assert places > 5
 
 
 def test_a_line_is_checked_while_it_has_members_and_no_longer(cohort: Cohort, keeper: Keeper) -> None:
@@ -114,7 +203,79 @@ def test_a_line_is_checked_while_it_has_members_and_no_longer(cohort: Cohort, ke
     for _ in range(3):
         keeper.pass_time(CHECK)
         assert len(keeper.agenda) == 1
-    assert second.news == [], "the leader asks the server meanwhile"
+    assert second.told == [], "the leader asks the server meanwhile"
     cohort.quit(KEY, second, keeper.now)
     keeper.pass_time(CHECK)
     assert keeper.agenda == []
+
+
+TURN = Turn(b"o", 2, 1000.0, 0)
+
+
+def told(news: Turn, *, awake: bool) -> Waiting:
+    """A member that was given these news, and has seen them or has not even been woken."""
+    member = Waiting()
+    member.news, member.awake = news, awake
+    return member
+
+
+def states() -> list[tuple[str, str, str, tuple[str, ...], bool]]:
+    """Every state in which an interrupt could leave a line: who leads and whether it knows, who has the grant and
+    whether it knows, whom the deque has, and whether the keeper was to look."""
+    deques = [
+        each for size in range(4) for each in itertools.product(("in line", "known", "leader", "holder"), repeat=size)
+    ]
+    return [
+        (leader, batch, holder, queue, timed)
+        for leader, batch, holder, queue, timed in itertools.product(
+            ("none", "asleep", "awake"),
+            ("none", "open", "closed"),
+            ("tenure", "asleep", "awake"),
+            deques,
+            (False, True),
+        )
+        if (holder == "tenure" or batch != "none")
+        and ("leader" not in queue or leader != "none")
+        and ("holder" not in queue or holder != "tenure")
+        and queue.count("leader") <= 1
+        and queue.count("holder") <= 1
+    ]
+
+
+def test_a_check_of_the_keeper_mends_every_state() -> None:
+    """Afterwards all that have news know them, and a line with members has a leader, or has one when the window
+    closes."""
+    for state in states():
+        leads, kind, holds, queue, timed = state
+        keeper = Keeper()
+        runtime: Any = SimpleNamespace(clock=lambda keeper=keeper: keeper.now, keeper=keeper)
+        cohort, line = Cohort(runtime), Line()
+        cohort._lines[KEY] = line  # pyright: ignore[reportPrivateUsage]
+        leader = None if leads == "none" else told(LEAD, awake=leads == "awake")
+        holder: Any = tenure(keeper) if holds == "tenure" else told(TURN, awake=holds == "awake")
+        line.leader = leader
+        if kind != "none":
+            line.batch = Batch(tenure(keeper), keeper.now + (0.005 if kind == "open" else -0.005))
+            line.batch.holder = holder
+        standing: dict[str, Any] = {"leader": leader, "holder": holder}
+        for what in queue:
+            line.members.append(Waiting() if what == "in line" else standing.get(what) or told(TURN, awake=True))
+        waiting: list[Any] = [member for member in line.members if member.news is None]
+        if timed and line.batch is not None and line.members:
+            cohort._time(KEY, line)  # pyright: ignore[reportPrivateUsage]
+        cohort._check(KEY, line)  # pyright: ignore[reportPrivateUsage]
+        if queue:
+            for each in (leader, holder if kind != "none" else None):
+                assert not isinstance(each, Waiting) or each.awake or each.told, state
+        if kind == "open" and leader is None:
+            assert not any(member.told for member in waiting), f"{state}: the window is open"
+        keeper.pass_time(CHECK)
+        if not waiting:
+            assert not line.members or leader is not None or kind == "open", state
+        elif leader is None:
+            assert set(waiting[0].told) == {LEAD}, state
+            assert line.leader is waiting[0], state
+        if kind == "none" and leader is None and not waiting:
+            assert not cohort._lines, state  # pyright: ignore[reportPrivateUsage]
+        assert all(member.told == [] for member in waiting[1:]), state
+        assert not [member for member in waiting if not member.told] or keeper.agenda, f"{state}: nothing checks it"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdtight import Severity
+from holdtight.base.operations import ReplicaSeen, SentinelSeen
 from holdtight.core.doctor_replication import judge
-from holdtight.stores.boundary import ReplicaSeen, SentinelSeen
 
 MASTER = ("10.0.0.1", 6379)
 SENTINELS = [SentinelSeen(f"s{number}:26379", "", MASTER, 5.0, 3, ()) for number in range(3)]

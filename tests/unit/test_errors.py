@@ -86,6 +86,7 @@ MADE: dict[str, Callable[[], LockError]] = {
     "not owner": lambda: NotOwner.on("release", "orders", LossReason.EXPIRED),
     "not owner, why unknown": lambda: NotOwner.on("release", "orders", None),
     "unavailable": lambda: Unavailable.because("orders", "redis://a", "connection refused", 2.0),
+    "too few acks": lambda: Unavailable.unacknowledged("orders", "redis://a", "1 of 2 replicas acknowledged", 2.0),
     "quorum": lambda: QuorumNotReached("'orders': 1 of 3", name="orders", nodes={"a": "yes", "b": "no"}),
     "drift": lambda: ClockDrift.on("orders", 1.0, 1.2),
     "memory": lambda: OutOfMemory.because("orders", "redis://a", "OOM command not allowed"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from holdtight.keeper.connection import BATCH, UNDER_WAY
+from holdtight.keeper.batches import BATCH
+from holdtight.keeper.charges import DeferredUndo, HandedOn
+from holdtight.keeper.connection import UNDER_WAY
 from holdtight.keeper.keeper import SLICE
 from holdtight.keeper.schedule import Backlog
-from tests.unit.keeping import Charge, Place, Still, due, sent
+from tests.unit.keeping import Charge, Link, Place, Still, due, sent
 
 
 def test_ten_thousand_charges_go_out_in_batches_of_12(keeper: Still) -> None:
@@ -77,6 +79,111 @@ def test_a_batch_that_is_not_answered_is_given_up_although_a_later_one_is_young(
     assert not link.closed
     keeper.turn(1003.5)
     assert link.closed
+
+
+def test_a_server_that_answers_earlier_batches_is_not_silent_about_later_ones(keeper: Still) -> None:
+    place = Place()
+    due(keeper, *[Charge(place, interval=10.0) for _ in range(BATCH)])
+    link = keeper.connected(place)
+    due(keeper, *[Charge(place, interval=0.5) for _ in range(BATCH)])
+    assert len(link.writes) == 2
+    for moment in (1000.4, 1000.8, 1001.2):  # replies come, and the second batch is behind them
+        keeper.now = moment
+        keeper.hears(place, *[1] * 3)
+        keeper.turn()
+    assert not link.closed
+    keeper.turn(1001.8)
+    assert link.closed, "half a second without an answer"
+
+
+def test_an_undo_and_a_check_after_a_hand_over_make_the_connection_no_less_patient(keeper: Still) -> None:
+    """Otherwise a short pause of the server would make all leases on the connection Unknown, and all would be renewed
+    again."""
+
+    class Undo(Charge, DeferredUndo): ...
+
+    class Check(Charge, HandedOn): ...
+
+    place = Place()
+    due(keeper, *(kind(place, interval=0.4) for kind in (Undo, Check)), Charge(place, interval=10.0))
+    link = keeper.connected(place)
+    assert sum(map(len, link.writes)) == 3
+    keeper.turn(1001.9)
+    assert not link.closed
+    keeper.turn(1002.0)
+    assert link.closed
+
+
+# A request counts from when it is made: the server refuses one that comes more than two seconds later.
+
+
+class Dated(Charge):
+    """Notes the moment that its latest request counts from. Making the first one may take long."""
+
+    since = 0.0
+    takes = 0.0
+
+    def request(self, now: float) -> bytes | None:
+        self.since = now
+        self.keeper.now += self.takes
+        self.takes = 0.0
+        return super().request(now)
+
+    def __init__(self, place: Place, keeper: Still) -> None:
+        super().__init__(place)
+        self.keeper = keeper
+
+
+def connected(keeper: Still, place: Place) -> Link:
+    due(keeper, Charge(place, interval=12))
+    link = keeper.connected(place)
+    keeper.hears(place, 1)
+    keeper.turn()
+    link.writes.clear()
+    return link
+
+
+def test_requests_count_from_when_they_are_made_and_not_from_when_the_turn_began(keeper: Still) -> None:
+    """The turn began with other work that took long, or in which the process was stopped."""
+    place = Place()
+    connected(keeper, place)
+    charge = Dated(place, keeper)
+    keeper.add(charge, keeper.now - charge.interval)
+
+    def take_long(now: float) -> None:
+        keeper.now += 3.0
+
+    keeper.at(keeper.now, take_long)
+    keeper.turn()
+    assert charge.since == keeper.now
+
+
+@pytest.mark.parametrize("at", [0, 5, BATCH + 5, 199])
+def test_requests_that_were_made_before_the_process_was_stopped_are_made_again(keeper: Still, at: int) -> None:
+    place = Place()
+    connected(keeper, place)
+    charges = [Dated(place, keeper) for _ in range(200)]
+    charges[at].takes = 4.0
+    for charge in charges:
+        keeper.add(charge, keeper.now - charge.interval)
+    begins(keeper)
+    keeper.turn(keeper.now + 4)
+    assert sent(place).count(b"x") == 200
+    assert {charge.since for charge in charges} == {keeper.now}
+
+
+def test_a_keeper_that_makes_requests_slowly_sends_what_it_has(keeper: Still) -> None:
+    place = Place()
+    link = connected(keeper, place)
+    charges = [Dated(place, keeper) for _ in range(200)]
+    for charge in charges:
+        charge.takes = 0.02
+        keeper.add(charge, keeper.now - charge.interval)
+    begins(keeper)
+    keeper.turn(keeper.now + 4)
+    assert BATCH < len(link.writes[0]) < 100
+    first = [charge for charge in charges if charge.since][: len(link.writes[0])]
+    assert all(keeper.now - charge.since < 2.0 for charge in first)
 
 
 # A late keeper sends larger batches.

@@ -1,4 +1,4 @@
-"""Everything on a server is asked about at once when the server was replaced, or the keeper had to connect anew."""
+"""The keeper renews all leases of a server at once when the server was replaced, or when it had to connect again."""
 
 from __future__ import annotations
 
@@ -74,6 +74,44 @@ def test_a_server_that_was_replaced_is_asked_about_everything_at_once(keeper: St
     assert len(sent(other)) == 3
     keeper.hears(place, 1, 1, 1)
     assert keeper.statistics()["away"] == 0
+
+
+def test_a_connection_that_ends_while_all_leases_are_asked_about_is_made_again_at_once(keeper: Still) -> None:
+    place = Place()
+    charges = kept(keeper, place)
+    keeper.hurry(place)  # type: ignore[arg-type]
+    keeper.turn()
+    place.link.broken = BROKEN
+    keeper.hears(place)
+    keeper.turn()
+    keeper.connected(place)
+    keeper.turn()
+    assert [charge.log[2:] for charge in charges] == [["request", "unanswered reset", "request"]] * 3
+
+
+def test_nothing_is_sent_on_a_connection_that_was_cut_before_the_hurry(keeper: Still) -> None:
+    place = Place()
+    charges = kept(keeper, place)
+    place.link.broken = BROKEN
+    keeper.hurry(place)  # type: ignore[arg-type]
+    keeper.turn()
+    keeper.connected(place)
+    keeper.turn()
+    assert [charge.log[2:] for charge in charges] == [["request"]] * 3
+
+
+def test_what_waits_for_a_server_that_has_nothing_any_more_goes_where_it_belongs_now(keeper: Still) -> None:
+    old, new = Place(), Place("b")
+    charges = [Charge(old, name=f"{number}") for number in range(3)]
+    due(keeper, *charges)  # the connection is being made
+    for charge in charges:
+        charge.place = new
+    keeper.leave(old)  # type: ignore[arg-type]
+    keeper.turn()
+    keeper.connected(new)
+    keeper.turn()
+    assert [charge.log for charge in charges] == [["request"]] * 3
+    assert len(sent(new)) == 3
 
 
 def test_a_charge_that_pauses_after_a_failure_is_sent_once_when_it_is_hurried(keeper: Still) -> None:

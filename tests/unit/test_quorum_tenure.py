@@ -273,8 +273,34 @@ def test_set_terms_sets_the_time_left_and_never_adds(locks: Any) -> None:
 # The breaker
 
 
+class Node:
+    """What the breaker has told of it."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def made(self) -> None:
+        self.told.append("up")
+
+    def not_made(self, cause: str) -> None:
+        self.told.append(cause)
+
+
+def test_a_node_counts_as_down_while_the_breaker_skips_it() -> None:
+    node = Node()
+    breaker = Breaker(node)
+    breaker.failed(1000.0, "first")
+    breaker.worked()
+    assert node.told == [], "one failure is forgiven"
+    breaker.failed(1000.0, "first")
+    breaker.failed(1000.0, "second")
+    breaker.worked()
+    breaker.worked()
+    assert node.told == ["second", "up"]
+
+
 def test_one_failure_is_forgiven_and_more_are_left_alone_for_a_while() -> None:
-    breaker = Breaker()
+    breaker = Breaker(Node())
     breaker.failed(1000.0, "gone")
     assert not breaker.is_open(1000.0)
     assert not breaker.is_open(999.9), "the caller may have read the clock just before it failed"
@@ -290,7 +316,7 @@ def test_one_failure_is_forgiven_and_more_are_left_alone_for_a_while() -> None:
 
 
 def test_the_end_of_one_connection_is_one_failure() -> None:
-    breaker, connection = Breaker(), object()
+    breaker, connection = Breaker(Node()), object()
     for _ in range(100):
         breaker.failed_once(1000.0, "gone", connection)
     assert not breaker.is_open(1000.0)

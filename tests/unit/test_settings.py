@@ -95,9 +95,8 @@ def test_what_only_a_quorum_uses_is_checked_all_the_same(argument: str, value: o
 @pytest.mark.parametrize(
     ("argument", "value"),
     [
-        ("acks", 1),
         ("target", ["redis://a", "redis+sentinel://h:26379/mymaster", "redis://c"]),
-        ("target", "redis+cluster://h:7000"),
+        ("target", ["redis://a", "redis+cluster://h:7000", "redis://c"]),
         ("target", ["redis://a", "embedded://", "redis://c"]),
     ],
     ids=str,
@@ -105,6 +104,18 @@ def test_what_only_a_quorum_uses_is_checked_all_the_same(argument: str, value: o
 def test_what_is_not_built_yet_is_refused_and_not_ignored(argument: str, value: object) -> None:
     with pytest.raises(NotSupported, match=argument):
         opened(**{argument: value})
+
+
+@pytest.mark.parametrize("target", ["memory://", "embedded://", ["redis://a", "redis://b", "redis://c"]], ids=str)
+def test_acks_are_refused_where_nothing_replicates(target: Any) -> None:
+    with pytest.raises(NotSupported, match="acks"):
+        opened(target=target, acks=1)
+    assert opened(target=target, acks=0).acks == 0
+
+
+def test_acks_cross_processes_with_the_settings() -> None:
+    settings = opened(acks=2)
+    assert pickle.loads(pickle.dumps(settings)).acks == 2
 
 
 def test_credentials_given_apart_replace_those_of_the_url() -> None:

@@ -25,7 +25,7 @@ class Usage:
 
 @pytest.fixture(autouse=True)
 def usage(monkeypatch: pytest.MonkeyPatch) -> Usage:
-    """No thread has asked yet, and the processor is ours, however busy the machine is."""
+    """No thread has used a spin wait yet, and the counters show no preemption, however busy the machine is."""
     monkeypatch.setattr(spin, "_latest", [0])
     found = Usage()
     monkeypatch.setattr("resource.getrusage", lambda who: found)
@@ -33,7 +33,7 @@ def usage(monkeypatch: pytest.MonkeyPatch) -> Usage:
 
 
 class NodeConnection:
-    """A `recv`, and a poll object, for which the answer is there after so many looks."""
+    """A `recv`, and a poll object, that have the answer after a given number of polls."""
 
     def __init__(self) -> None:
         self.after = 0

@@ -1,4 +1,4 @@
-"""What a newcomer meets: what completion shows, and what a habit from another library gets."""
+"""What completion shows, and the hints for names and arguments of other libraries."""
 
 from __future__ import annotations
 

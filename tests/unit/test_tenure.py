@@ -1,4 +1,4 @@
-"""The state of one grant: when it is lost, who is told of that, what is asked of the server."""
+"""The state of one grant: when it is lost, how that is reported, and which requests it makes."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_a_mistake_in_the_environment_is_named() -> None:
         parse(None, env={"REDIS_URL": "redis://h:x"})
 
 
-# Every one of these has the secret somewhere, often by a mistake in escaping it: no error may show it.
+# Each of these contains the secret, often because it is not escaped: no error may show it.
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [

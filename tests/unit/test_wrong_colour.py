@@ -1,4 +1,4 @@
-"""Slips between the two colours: `with` for `async with`, and a forgotten `await`. Each says what is meant."""
+"""Mistakes between the two colours: `with` for `async with`, a forgotten `await`. Each error names the right word."""
 
 from __future__ import annotations
 
@@ -133,8 +133,10 @@ def test_a_task_shows_which_call_it_runs_and_can_be_cancelled() -> None:
         lock = locks.lock("a")
         async with lock:
             task = asyncio.create_task(lock.acquire())
+            assert "AsyncLock.acquire" in repr(task)
             await asyncio.sleep(0)
             assert "AsyncLock.acquire" in repr(task)
+            assert bool(task.get_coro()), "it was not forgotten: it has begun"
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

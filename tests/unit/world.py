@@ -1,4 +1,4 @@
-"""One client with a clock of its own, whose keeper and callback thread only write down what they are told."""
+"""One client with its own clock, whose keeper and callback thread only record what they are told."""
 
 from __future__ import annotations
 

@@ -52,8 +52,9 @@ QUORUM = [
     "EVAL resign 1 ht:{a} OWNER",
 ]
 """What undoes goes out with its script until the node has shown that it knows it."""
-UNASKED = [f"EVAL withdraw 4 {KEYS} OWNER MARKER"]
-"""Of a node that was not connected to before the release: a vote that came late would be refused."""
+UNASKED = [f"EVAL withdraw 4 {KEYS} OWNER MARKER !"]
+"""Of a node that was not connected to before the release: a vote that came late would be refused. With `!` it answers
+whether there was a vote."""
 
 
 def words_of(raw: bytes) -> list[bytes]:

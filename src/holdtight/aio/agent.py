@@ -9,17 +9,20 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from holdtight.aio.connection import Connection
 from holdtight.aio.driver import Driver
 from holdtight.aio.locks import AsyncLocks
+from holdtight.aio.quiet import Pulse, QuietDriver
 from holdtight.aio.transport import Transport
 from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step
 from holdtight.base.values import Claim, Denied, Grant, Kind, LossReason, Owner, Verdict, Wait
 from holdtight.core.contend import Answer, Asking, Granted, abandon, acquire
-from holdtight.core.ending import adopt, release, turned
-from holdtight.core.patience import patience
+from holdtight.core.ending import adopt, release, sweep, turned
+from holdtight.core.patience import SHORTEST_PATIENCE, patience
 from holdtight.errors import LeaseLost
 from holdtight.keeper.charges import look_after
 from holdtight.stores.boundary import Prepared
+from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["Agent", "Attempt", "Held", "Taken"]
 
@@ -56,10 +59,13 @@ class _Question:
         self.valid = prepared.valid
         self.max_waiters = prepared.max_waiters
         self.attempt_step = prepared.attempt_step
-        self.touch_request = prepared.touch_request
         self.holder_step = prepared.holder_step
         self.is_passing = prepared.is_passing
         self.meaning = prepared.meaning
+
+    def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
+        request: bytes = self._acting.touch_request(self._prepared, owner, inbox)
+        return request
 
     def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step:
         step: Step = self._acting.leave_step(self._prepared, owner)
@@ -97,41 +103,102 @@ class _Ending:
         return step
 
 
-class _QuietDriver(Driver):
-    """Leaves nothing to the keeper: an undo that cannot be sent now is left to the ttl and the heartbeat."""
-
-    def _defer(self, step: Step) -> None: ...
-
-
 class Attempt:
     """One acquisition, which may wait. `keep()` ends its claim to undo anything."""
 
-    def __init__(self, agent: "Agent", prepared: Any, asking: Asking, repeatable: bool) -> None:
+    def __init__(
+        self,
+        agent: "Agent",
+        claim: Claim,
+        owner: Owner,
+        *,
+        wait: float = 0.0,
+        stay: bool = False,
+        repeatable: bool = True,
+        holding: Sequence[Held] = (),
+        who: str = "",
+    ) -> None:
+        """`holding`: grants that count when a deadlock is looked for. `stay`: the place stays when the wait ends."""
+        self.owner = owner
+        self.wait = wait
         self._agent = agent
-        self._prepared = prepared
-        self._driver = _QuietDriver if repeatable else Driver
-        self.asking = asking
+        self._claim = claim
+        self._stay = stay
+        self._repeatable = repeatable
+        self._holding = holding
+        self._who = who
+        self._prepared = agent.prepared(claim)
+        self._started = agent.clock()
+        self._keeps = False
+        self._asking: Asking | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it may stand in line."""
+        return self.wait != 0 or self._stay
 
     def keep(self) -> None:
         """The place in line stays, even if the task that waits is cancelled: the owner asks elsewhere."""
-        self.asking.keeps = True
+        self._keeps = True
+        if self._asking is not None:
+            self._asking.keeps = True
 
-    @property
-    def waiting(self) -> bool:
-        return self.asking.in_line
+    def touch_step(self) -> Step:
+        """Keeps the place in line for a whole heartbeat from now on, and rings nobody."""
+        request = self._plan().question.touch_request(self.owner, b"")
+        return Step(request, None, lambda reply, sent: reply, patience=LONGEST_PATIENCE)
+
+    def _plan(self) -> Asking:
+        """The acquisition as the wait loop knows it. A first answer that grants needs none."""
+        if self._asking is not None:
+            return self._asking
+        locks = self._agent.locks
+        settings, clock = locks.settings, locks.place.clock
+        self._asking = asking = Asking(
+            question=_Question(self._agent, self._prepared) if self._repeatable else self._prepared,
+            owner=self.owner,
+            server=locks.place.display,
+            started=self._started,
+            wait=self.wait,
+            connect_timeout=settings.connect_timeout,
+            retry=settings.retry,
+            clock=clock,
+            check_open=locks.check_open,
+        )
+        asking.stays, asking.keeps = self._stay, self._keeps
+        if self._holding and self.wait:
+            from holdtight.core.deadlock import Watch
+
+            owners = [each.owner for each in self._holding]
+            asking.watch = Watch(
+                locks.waits,
+                Wait(self.owner, self._claim.name, self._who, self._claim.label),
+                lambda: owners,
+                started=self._started,
+                after=settings.deadlock_after,
+                clock=clock,
+                tally=locks.deadlocks,
+            )
+        return asking
+
+    def _driver(self, transport: Transport, connection: Connection | None) -> Driver:
+        if not self._repeatable:
+            return Driver(transport, connection)
+        return QuietDriver(transport, connection, self._agent.pulse)
 
     async def run(self) -> Taken:
         """Raises as `acquire` of a lock does, and Kept if the wait ends in line and the place stays."""
-        agent, asking = self._agent, self.asking
+        agent, prepared, wait = self._agent, self._prepared, self.wait
         agent.locks.check_open()
         transport = agent.locks.transport()
         connection = transport.ready()
         answer: Answer | None = None
         limit = 0
         if connection is not None:
-            now = asking.clock()
-            queue = asking.wait != 0 or asking.stays
-            step = asking.question.attempt_step(asking.owner, now=now, patience=asking.patience(now), queue=queue)
+            now = agent.clock()
+            left = wait if not wait else max(self._started + wait - now, SHORTEST_PATIENCE)
+            longest = patience(prepared, left, agent.locks.settings.connect_timeout)
+            step = prepared.attempt_step(self.owner, now=now, patience=longest, queue=self.waits)
             limit = step.limit
             try:
                 answer = await transport.perform(connection, step)
@@ -139,15 +206,15 @@ class Attempt:
                 answer = failure
             except BaseException:
                 with self._driver(transport, connection) as driver:
-                    await driver.run(abandon(asking, limit))
+                    await driver.run(abandon(self._plan(), limit))
                 raise
-            if isinstance(answer, Grant) and asking.clock() - answer.sent < asking.question.valid:
+            if isinstance(answer, Grant) and agent.clock() - answer.sent < prepared.valid:
                 return Taken(answer.fence, answer.sent, answer.expired is not None)
         try:
-            with self._driver(transport, connection) as driver:
-                granted = await driver.run(acquire(asking, answer, limit))
+            with agent.pulse, self._driver(transport, connection) as driver:
+                granted = await driver.run(acquire(self._plan(), answer, limit))
         except (LinkDown, ServerSaid) as error:
-            raise agent.locks.meaning(error, asking.question.claim.name) from error
+            raise agent.locks.meaning(error, self._claim.name) from error
         assert isinstance(granted, Granted)
         return Taken(granted.grant.fence, granted.grant.sent, granted.grant.expired is not None)
 
@@ -158,22 +225,24 @@ class Agent:
     def __init__(self, locks: AsyncLocks) -> None:
         self.locks = locks
         self.acting: Any = locks.place.acting
-        self._shapes: dict[Claim, Any] = {}
+        self.clock = locks.place.clock
+        self.pulse = Pulse(self.clock)
+        self._shapes: dict[tuple[Any, ...], Any] = {}
 
     def fresh_owner(self) -> Owner:
         return self.locks.client.owner()
 
-    def _prepared(self, claim: Claim) -> Any:
-        key = claim._replace(name="")
+    def prepared(self, claim: Claim) -> Any:
+        key = claim[1:]  # all but the name
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= MOST_SHAPES:
                 self._shapes.clear()
-            shape = self._shapes[key] = self.locks.store.shape(key)
+            shape = self._shapes[key] = self.locks.store.shape(claim._replace(name=""))
         return shape.prepare(claim.name)
 
     def _of(self, held: Held, ttl: float = ANY_TTL) -> Prepared:
-        prepared: Prepared = self._prepared(Claim(held.name, ttl, None, held.kind, held.n, held.n))
+        prepared: Prepared = self.prepared(Claim(held.name, ttl, None, held.kind, held.n, held.n))
         return prepared
 
     def valid(self, ttl: float) -> float:
@@ -181,57 +250,16 @@ class Agent:
         valid: float = self.locks.store.drift.valid(ttl)
         return valid
 
-    def attempt(
-        self,
-        claim: Claim,
-        owner: Owner,
-        *,
-        wait: float = 0.0,
-        stay: bool = False,
-        repeatable: bool = True,
-        holding: Sequence[Held] = (),
-        who: str = "",
-    ) -> Attempt:
-        """`holding`: grants that count when a deadlock is looked for. `stay`: the place stays when the wait ends."""
-        locks = self.locks
-        prepared = self._prepared(claim)
-        started = locks.place.clock()
-        asking = Asking(
-            question=_Question(self, prepared) if repeatable else prepared,
-            owner=owner,
-            server=locks.place.display,
-            started=started,
-            wait=wait,
-            connect_timeout=locks.settings.connect_timeout,
-            retry=locks.settings.retry,
-            clock=locks.place.clock,
-            check_open=locks.check_open,
-        )
-        asking.stays = stay
-        if holding and wait:
-            from holdtight.core.deadlock import Watch
-
-            owners = [each.owner for each in holding]
-            asking.watch = Watch(
-                locks.waits,
-                Wait(owner, claim.name, who, claim.label),
-                lambda: owners,
-                started=started,
-                after=locks.settings.deadlock_after,
-                clock=locks.place.clock,
-                tally=locks.deadlocks,
-            )
-        return Attempt(self, prepared, asking, repeatable)
-
     async def take(self, claim: Claim, owner: Owner, **how: Any) -> Taken:
-        return await self.attempt(claim, owner, **how).run()
+        return await Attempt(self, claim, owner, **how).run()
 
-    async def leave(self, claim: Claim, owner: Owner) -> None:
-        """Ends the owner's place in line, by way of whichever connection it waits; never a grant."""
-        prepared = self._prepared(claim)
+    async def leave(self, claim: Claim, owner: Owner, *, granted_too: bool = False) -> None:
+        """Ends the owner's place in line, by way of whichever connection it waits. A grant ends only with
+        `granted_too`: that is for an owner that is at its end, and may have been granted without being told."""
+        prepared = self.prepared(claim)
 
         def plan() -> Plan[None]:
-            step: Step = self.acting.quit_step(prepared, owner)
+            step: Step = prepared.sweep_step(owner) if granted_too else self.acting.quit_step(prepared, owner)
             yield step
 
         await self.locks.run(plan(), claim.name)
@@ -269,29 +297,51 @@ class Agent:
     async def release(self, held: Held) -> LossReason | None:
         """Returns None if it was held and is released, else why it was not."""
         prepared = self._of(held)
+        transport: Transport = self.locks.transport()
+        connection = transport.ready()
+        first: LinkDown | None = None
+        answer: Any = None
+        if connection is not None:  # the usual case takes one round trip and no plan
+            try:
+                answer = await transport.perform(connection, self.acting.release_step(prepared, held.owner, held.fence))
+            except LinkDown as down:
+                first = down
+            except ServerSaid as said:
+                raise self.locks.meaning(said, held.name) from said
+        if answer == 1:
+            return None
+        if isinstance(answer, Denied):
+            lost = LossReason.TAKEN if answer.holder else LossReason.EXPIRED
+            return LossReason.FORCED if answer.forced else lost
         ending: Any = _Ending(self, prepared, held.fence)
-        reason = await self.locks.run(release(ending, held.owner, marker=0), held.name)
-        if ending.handed_on:
+        reason = None
+        if answer == 2:
+            await self.locks.run(sweep(ending, held.owner), held.name)
+        elif answer is None:
+            reason = await self.locks.run(release(ending, held.owner, marker=0, first=first), held.name)
+        if answer == 3 or ending.handed_on:
             place = self.locks.place
             look_after(place, prepared, self.fresh_owner(), place.clock())
         return reason
 
     async def downgrade(self, held: Held, ttl: float, label: str | None) -> Taken:
         """Turns a writer's grant into a reader's, with a higher fence. Raises LeaseLost. Safe to repeat."""
-        prepared = self._prepared(Claim(held.name, ttl, label, Kind.SHARED))
+        prepared = self.prepared(Claim(held.name, ttl, label, Kind.SHARED))
         clock = self.locks.place.clock
         grant: Grant = await self.locks.run(
-            turned(lambda: self.acting.downgrade_step(prepared, held.owner, held.fence, now=clock()), held.name, []),
+            turned(
+                lambda: self.acting.downgrade_step(prepared, held.owner, held.fence, now=clock()), prepared.claim, []
+            ),
             held.name,
         )
         return Taken(grant.fence, grant.sent)
 
     async def adopt(self, claim: Claim, old: Owner, owner: Owner, *, repeatable: bool = True) -> Taken:
         """Takes over a detached grant. Raises LeaseLost. A repeatable owner may ask again after a failure."""
-        prepared = self._prepared(claim)
+        prepared = self.prepared(claim)
         clock = self.locks.place.clock
         if repeatable:
-            plan = turned(lambda: prepared.adopt_step(old, owner, now=clock()), claim.name, [])
+            plan = turned(lambda: prepared.adopt_step(old, owner, now=clock()), claim, [])
         else:
             plan = adopt(prepared, old, owner, clock=clock)
         grant: Grant = await self.locks.run(plan, claim.name)

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
@@ -48,12 +49,21 @@ class Awaited(Coroutine[Any, Any, Any]):
     def close(self) -> None:
         self._coroutine.close()
 
+    @property
+    def _has_begun(self) -> bool:
+        return inspect.getcoroutinestate(self._coroutine) != inspect.CORO_CREATED
+
     def _forgotten(self, what: str) -> str:
-        self._coroutine.close()  # the hint says what Python's warning about it would say
+        if not self._has_begun:
+            self._coroutine.close()  # the hint says what Python's warning about it would say
         name = cast(Any, self._coroutine).__name__
         return f"{name}() was not awaited, so there is no lease yet: write '{what} await ...{name}(...)"
 
     def __bool__(self) -> bool:
+        # From Python 3.13 on, the repr of a task asks whether it has a coroutine.
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        if self._has_begun or caller.f_globals.get("__name__", "").startswith("asyncio."):
+            return True
         raise TypeError(f"{self._forgotten('lease =')}'")
 
     def _enter(self, *_: Any) -> NoReturn:

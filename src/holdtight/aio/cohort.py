@@ -9,7 +9,7 @@ from holdtight.aio.lock import AsyncLock
 from holdtight.base.identity import Identity, task_identity
 from holdtight.base.runtime import Runtime
 from holdtight.clients.cohort import CohortPart
-from holdtight.clients.cohort_line import CLOSED, LEAD, Member, Turn, key_of
+from holdtight.clients.cohort_line import CLOSED, LEAD, Member, key_of
 from holdtight.clients.terms import LockTerms
 from holdtight.grants.tenure import Tenure
 
@@ -25,38 +25,35 @@ _loop_here = asyncio._get_running_loop  # pyright: ignore[reportPrivateUsage]
 class Sleeping(Member):
     """A task that waits."""
 
-    __slots__ = ("_loop", "_news", "_runtime")
+    __slots__ = ("_loop", "_runtime", "woken")
 
     def __init__(self, since: float, runtime: Runtime, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(since)
         self._runtime = runtime
         self._loop = loop
-        self._news: asyncio.Future[Turn | None] = loop.create_future()
+        self.woken: asyncio.Future[None] = loop.create_future()
 
-    def wake(self, news: Turn) -> bool:
+    def wake(self) -> bool:
         loop = self._loop
         if _loop_here() is loop:
-            if not self._news.done():
-                self._news.set_result(news)
-            return True
-        if loop.is_closed():
+            if not self.woken.done():
+                self.woken.set_result(None)
+        elif loop.is_closed():
             return False
-        self._runtime.call_soon(loop, self._set, news)
+        else:
+            self._runtime.call_soon(loop, self._set)
         return True
 
-    def _set(self, news: Turn | None = None) -> None:
-        if not self._news.done():
-            self._news.set_result(news)
+    def _set(self) -> None:
+        if not self.woken.done():
+            self.woken.set_result(None)
 
-    async def sleep(self, until: float) -> Turn | None:
+    async def sleep(self, until: float) -> None:
         timer = self._runtime.call_at(self._loop, until, self._set)
         try:
-            return await self._news
+            await self.woken
         finally:
             timer.cancel()
-
-    def sleep_on(self) -> "asyncio.Future[Turn | None]":
-        return self._news
 
 
 class AsyncCohortLock(CohortPart, AsyncLock):
@@ -78,14 +75,15 @@ class AsyncCohortLock(CohortPart, AsyncLock):
         started = clock()
         member, asks = Sleeping(started, terms.runtime, transport.loop), False
         try:
-            if locks.cohort.enter(self.line_key, member, started, self.terms.shape.max_waiters):
+            if locks.cohort.enter(self.line_key, member, started, terms.shape.max_waiters):
                 asks = True
                 return self._led(member, await super()._attempt(wait, who, or_none))
             self.waits(member)
             if wait is None and not who.stack:
-                news = await member.sleep_on()
+                await member.woken
             else:
-                news = await member.sleep(self.sleeps_until(wait, started, who))
+                await member.sleep(self.sleeps_until(wait, started, who))
+            member.awake, news = True, member.news
             if news is LEAD:
                 asks = True
                 self.waits_no_more(member)
@@ -93,16 +91,17 @@ class AsyncCohortLock(CohortPart, AsyncLock):
             now = clock()
             if news is not None and news is not CLOSED and now < news.sent + terms.valid:
                 lease = AsyncLease(self, self.tenure_of(news, deliver, now))
+                locks.cohort.take_up(self.line_key, member, lease.tenure)
                 self.take_up(member, lease, who)
                 if locks.events.active:
                     await lease.tell(locks.report_turn, lease.tenure, started)
                 return lease
+            self.give_up(member, deliver)
         except BaseException as error:
             self.give_up(member, deliver)
             if not asks:
                 self.report_left(member, wait, error)
             raise
-        self.give_up(member, deliver)
         self.waits_no_more(member)
         locks.check_open()
         return await self._now(wait, started, who)
@@ -132,7 +131,7 @@ class AsyncCohortLock(CohortPart, AsyncLock):
         lease = block.lease
         tenure = lease.tenure
         # The usual end: the next task gets it. All other cases are those of any block.
-        if tenure.entered == 1 and not lease.closed and not self.options.reentrant and self.pass_on(tenure):
+        if tenure.entered == 1 and not lease.closed and not self.terms.options.reentrant and self.pass_on(tenure):
             tenure.entered = 0
             lease.shut()
         else:

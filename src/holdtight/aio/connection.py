@@ -14,6 +14,7 @@ not run in lockstep.
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import hiredis
@@ -78,6 +79,18 @@ class Connection:
             future.set_exception(LinkDown("the connection is closed", sent=False))
         return future
 
+    def ask_all(self, requests: Sequence[bytes], patience: float) -> "asyncio.Future[list[Any]]":
+        """Sends all requests in one write. The future ends with all their replies, or with LinkDown."""
+        several = _Several(self._new_future(), len(requests))
+        deadline = self._clock() + patience
+        if not self.add(several, b"".join(requests), deadline):
+            several.set_exception(LinkDown("the connection is closed", sent=False))
+        elif self.alive:
+            for _ in requests[1:]:
+                self._pending.append(several)
+                self.deadlines.append(deadline)
+        return several.future
+
     def add(self, owed: Any, request: bytes, deadline: float) -> bool:
         """Queues a request. False if the connection is closed."""
         if not self.alive:
@@ -90,7 +103,7 @@ class Connection:
             if self._alone and len(self._pending) == 1:
                 self._flush()  # nothing else is under way: another turn of the loop would only cost time
             else:
-                self._call_soon(self._flush)
+                self._call_soon(self._end_turn)
         elif len(out) >= FLUSH_AFTER:
             self._flush()
         if deadline < self._sweep_at:
@@ -112,6 +125,8 @@ class Connection:
             return
         if self._rest:
             self._loop.add_writer(self._fd, self._writable)
+
+    _end_turn = _flush
 
     def _writable(self) -> None:
         try:
@@ -275,6 +290,29 @@ class Connection:
     def after_fork(self) -> None:
         self.alive = False
         self._link.abandon()
+
+
+class _Several:
+    """Stands in line for several replies, and makes one result of them."""
+
+    __slots__ = ("_found", "_replies", "future")
+
+    def __init__(self, future: "asyncio.Future[list[Any]]", replies: int) -> None:
+        self.future = future
+        self._replies = replies
+        self._found: list[Any] = []
+
+    def done(self) -> bool:
+        return self.future.done()
+
+    def set_result(self, reply: Any) -> None:
+        self._found.append(reply)
+        if len(self._found) == self._replies:
+            self.future.set_result(self._found)
+
+    def set_exception(self, error: LinkDown) -> None:
+        self.future.set_exception(error)
+        self.future.exception()  # marks it as retrieved: if the loop ends first, there must be no warning
 
 
 def _time_is_up(listener: "asyncio.Future[Bell | None]") -> None:

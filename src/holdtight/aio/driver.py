@@ -13,6 +13,7 @@ from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.plan import (
     UNDO_SECONDS,
+    Acks,
     Batch,
     Bell,
     Fan,
@@ -84,6 +85,8 @@ class Driver(PlanRunner):
             return self._park(wish)
         if isinstance(wish, Batch):
             return self._batch(wish)
+        if isinstance(wish, Acks):
+            return self._acks(wish)
         return self._undo(wish) if wish.undo else self._step(wish)
 
     async def _step(self, step: Step) -> Any:
@@ -91,6 +94,15 @@ class Driver(PlanRunner):
 
     async def _batch(self, batch: Batch) -> list[Any]:
         return await self._transport.perform_all(await self._connected(batch.steps[0]), batch.steps)
+
+    async def _acks(self, acks: Acks) -> int:
+        connection = self._connection
+        if connection is None or not connection.alive:
+            raise LinkDown("the connection is closed", sent=False)
+        count = await self._transport.barrier.count(acks)
+        if not connection.alive:
+            raise LinkDown("the connection broke before replicas could be asked", sent=False)
+        return count
 
     async def _connected(self, step: Step) -> Connection:
         if self._connection is None or not self._connection.alive:

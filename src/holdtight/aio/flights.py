@@ -5,72 +5,32 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from holdtight.base.callbacks import get_logger
-from holdtight.base.clock import wait_seconds
+from holdtight.aio.local_flights import LocalFlight, Registry, finish
+from holdtight.aio.looking import look
 from holdtight.base.identity import Identity, task_identity
 from holdtight.base.jobs import Peek
 from holdtight.clients.decorating import begun
-from holdtight.config.profiles import UNSET
 from holdtight.errors import FlightFailed, LockError, LockTimeout, Unavailable
 from holdtight.recipes.decorating import decorator, dressed
-from holdtight.recipes.flights import Answer, Computed, Flight, FlightTerms, Stored, current_flight, inside
+from holdtight.recipes.flights import (
+    BY_NAME,
+    Answer,
+    Computed,
+    FlightTerms,
+    Stored,
+    current_flight,
+    inside,
+    waits_for,
+)
+from holdtight.recipes.locking import job_locks
 from holdtight.recipes.names import Naming
+from holdtight.recipes.once import error_text
 
 __all__ = ["AsyncSingleFlight"]
 
 MOST_IN_BACKGROUND = 4
+TOO_LATE: Any = object()
 Compute = Callable[[], Awaitable[Any]]
-
-
-class LocalFlight(Flight):
-    """A task of its own computes, in the context of the first caller; it is cancelled when no caller waits any more."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.task: asyncio.Task[None] | None = None
-        self.computed: Computed | None = None
-        self.waiting = 0
-        self.looking = True
-        """Its first caller asks the server what there is."""
-        self._looked: asyncio.Future[None] | None = None
-
-    async def looked(self) -> None:
-        """Waits until the first caller has looked."""
-        if self._looked is None:
-            self._looked = asyncio.get_running_loop().create_future()
-        await asyncio.wait([self._looked])
-
-    def has_looked(self) -> None:
-        self.looking = False
-        if self._looked is not None:
-            _finish(self._looked)
-
-
-class Registry:
-    """The flights of one client that are under way, by event loop and name."""
-
-    def __init__(self) -> None:
-        self._flights: dict[tuple[asyncio.AbstractEventLoop, str], LocalFlight] = {}
-        self.in_background: set[asyncio.Task[None]] = set()
-
-    def join(self, name: str) -> tuple[LocalFlight, bool]:
-        """The flight of this name, and whether the caller has just begun it."""
-        key = asyncio.get_running_loop(), name
-        found = self._flights.get(key)
-        if found is not None and (found.task is None or not found.task.get_loop().is_closed()):
-            return found, False
-        made = self._flights[key] = LocalFlight(name)
-        return made, True
-
-    def end(self, flight: LocalFlight) -> None:
-        key = asyncio.get_running_loop(), flight.name
-        if self._flights.get(key) is flight:
-            del self._flights[key]
-
-    def close(self) -> None:
-        for task in list(self.in_background):
-            if not task.get_loop().is_closed():
-                task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 class AsyncSingleFlight:
@@ -79,10 +39,10 @@ class AsyncSingleFlight:
     def __init__(self, locks: Any, name: Any, options: dict[str, Any], given: dict[str, Any]) -> None:
         self._locks = locks
         self._name = name
-        self._options = options
         self._terms = FlightTerms(locks, **given)
-        locks.lock("any name", **options)  # wrong options show at decoration
+        self._lock_of = job_locks(locks, options, name)
         self._registry: Registry = locks.flights(Registry)
+        self._wait = waits_for(locks, options)
 
     def __call__(self, function: Any) -> Any:
         return decorator("single_flight", self._wrap, awaits=True)(function)
@@ -93,9 +53,25 @@ class AsyncSingleFlight:
 
     def _wrap(self, function: Any) -> Any:
         naming, run, terms = Naming(self._name, function), self._locks.run, self._terms
+        join = self._registry.join
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._get(naming.of(args, kwargs), lambda: _begun(function, *args, **kwargs))
+            name = naming.of(args, kwargs)
+            until = None if self._wait is None else self._until(name)
+            flight, mine = join(name)
+            if mine:
+                return await self._begin(flight, lambda: _begun(function, *args, **kwargs), until)
+            simply = self._wait is None and flight.joinable and current_flight.get() is None
+            if simply:  # for ever, and without harm to another flight
+                # Many calls come at once. A coroutine of its own for each would cost more than all else.
+                waiter = flight.new_waiter()
+                try:
+                    got: Answer | None = await waiter
+                finally:
+                    self._leave(flight)
+                if got is not None:
+                    return got.give()
+            return await self._get(name, lambda: _begun(function, *args, **kwargs), early=simply)
 
         async def refresh(*args: Any, **kwargs: Any) -> Any:
             return await self._refresh(naming.of(args, kwargs), lambda: _begun(function, *args, **kwargs))
@@ -115,49 +91,47 @@ class AsyncSingleFlight:
 
         return dressed(call, function, naming, refresh=refresh, invalidate=invalidate, expire=expire, peek=peek)
 
-    async def _get(self, name: str, compute: Compute) -> Any:
-        until, registry = self._until(name), self._registry
-        waited = False
+    async def _get(self, name: str, compute: Compute, early: bool = False) -> Any:
+        until, registry = None if self._wait is None else self._until(name), self._registry
         while True:
             flight, mine = registry.join(name)
             if mine:
-                found = await self._first_look(flight)
-                stale = None if found.fresh else found.answer
-                if found.fresh or found.failure is not None:
-                    registry.end(flight)
-                    flight.has_looked()
-                    return self._decided(name, found).give()
-                flight.absent = stale is None
-                if stale is not None and self._terms.in_background:
-                    self._in_background(flight, compute, stale)
-                    flight.has_looked()
-                    return stale.give()
-                return await self._first(flight, self._fly(flight, compute, stale, until))
-            if flight.looking and not waited:
-                # Many tasks that come at once: one looks. If it finds nothing, all wait for the flight; otherwise each
-                # looks for itself, since what was found may be older than this call.
-                waited = True
-                await flight.looked()
-            elif flight.absent and not flight.landing:
-                got = await self._wait_for(flight, until)
+                return await self._begin(flight, compute, until)
+            if flight.joinable:
+                got = await self._wait_for(flight, until, early)
                 if got is not None:
                     return got.give()
-            else:
-                found = await self._look(name)
-                if found.answer is not None or found.failure is not None:
-                    return self._decided(name, found).give()
-                if flight.task is not None:
-                    await self._wait_for(flight, until)
-                elif flight.looking:
-                    await flight.looked()
+                early = True
+                continue
+            found = await self._look(name)
+            if found.answer is not None or found.failure is not None:
+                return self._decided(name, found).give()
+            await self._wait_for(flight, until)
 
-    async def _first_look(self, flight: LocalFlight) -> Stored:
+    async def _begin(self, flight: LocalFlight, compute: Compute, until: float | None) -> Any:
+        """The first caller: looks what there is, and begins to compute if it must."""
+        registry = self._registry
         try:
-            return await self._look(flight.name)
+            found = await self._look(flight.name)
         except BaseException:
-            self._registry.end(flight)
-            flight.has_looked()
+            registry.end(flight)
+            flight.has_found(None)
             raise
+        if found.fresh or found.failure is not None:
+            registry.end(flight)
+            answer = self._decided(flight.name, found)
+            flight.has_found(answer)
+            return answer.give()
+        stale = found.answer
+        if stale is None:
+            flight.absent = True
+            return await self._first(flight, self._fly(flight, compute, None, until))
+        if not self._terms.in_background:
+            flight.has_found(stale)
+            return await self._first(flight, self._fly(flight, compute, stale, until))
+        self._in_background(flight, compute, stale)
+        flight.has_found(stale)
+        return stale.give()
 
     @staticmethod
     def _decided(name: str, found: Stored) -> Answer:
@@ -170,21 +144,23 @@ class AsyncSingleFlight:
             flight, mine = self._registry.join(name)
             if mine:
                 return await self._first(flight, self._fly(flight, compute, None, until, force=True))
-            if flight.looking:
-                await flight.looked()
-            else:
-                await self._wait_for(flight, until)
+            await self._wait_for(flight, until)
 
     def _until(self, name: str) -> float | None:
-        wait = self._options.get("wait", UNSET)
-        limit = self._locks.lock(name, **self._options).terms.wait if wait is UNSET else wait_seconds(wait)
+        wait = self._wait
+        limit = self._lock_of(name).terms.wait if wait is BY_NAME else wait
         return None if limit is None else self._locks.place.clock() + limit
 
     def _left(self, until: float | None) -> float | None:
         return None if until is None else max(0.0, until - self._locks.place.clock())
 
     async def _look(self, name: str) -> Stored:
+        values = self._terms.values_of(name)
         try:
+            replies = await look(self._locks, values.quick_look, name)
+            hit = None if replies is None else self._terms.hit(values, replies)
+            if hit is not None:
+                return hit
             found: Stored = await self._locks.run(self._terms.look(name), name)
             return found
         except Unavailable:
@@ -192,51 +168,65 @@ class AsyncSingleFlight:
                 raise
             return Stored(None, False, 0.0, None)
 
-    async def _wait_for(self, flight: LocalFlight, until: float | None) -> Answer | None:
-        """What another task has computed; None if this one must start again."""
-        flight.check_join()
+    async def _wait_for(self, flight: LocalFlight, until: float | None, early: bool = False) -> Answer | None:
+        """What another task has found or computed; None if this one must start again."""
+        if flight.over:
+            return None
+        if current_flight.get() is not None:
+            flight.check_join()
         late = flight.landing
         place, started = self._locks.place, self._locks.place.clock()
-        if not await self._await(flight, until):
+        got = await self._await(flight, until, early)
+        if got is TOO_LATE:
             raise LockTimeout.after(flight.name, place.clock() - started, None, 0)
-        return None if late or flight.computed is None else flight.computed.all
+        return None if late else got
 
     async def _first(self, flight: LocalFlight, flying: Any) -> Any:
         """Begins the flight, and waits for it as its first caller."""
-        flight.task = asyncio.create_task(flying, name=f"holdtight-flight-{flight.name}")
-        flight.has_looked()
+        self._start(flight, flying, f"holdtight-flight-{flight.name}")
         await self._await(flight, None)
         if flight.computed is None:
             raise asyncio.CancelledError
         return flight.computed.own.give()
 
-    async def _await(self, flight: LocalFlight, until: float | None) -> bool:
-        """False if the time came first. The last caller that leaves cancels the flight."""
-        task = flight.task
-        assert task is not None
-        loop, runtime = asyncio.get_running_loop(), self._locks.place.runtime
+    def _start(self, flight: LocalFlight, flying: Any, name: str) -> "asyncio.Task[None]":
+        registry = self._registry
+        task = flight.task = asyncio.create_task(flying, name=name)
+        flight.looking = False
+
+        def ended(task: "asyncio.Task[None]") -> None:  # also of one that was cancelled before it ran
+            registry.end(flight)
+            flight.has_landed()
+
+        task.add_done_callback(ended)
+        return task
+
+    async def _await(self, flight: LocalFlight, until: float | None, early: bool = False) -> Any:
+        """What the waiters get, or TOO_LATE."""
+        loop, waiter = asyncio.get_running_loop(), flight.new_waiter(early)
         me = flight.joined()
-        flight.waiting += 1
-        due = loop.create_future()
-        timer = None if until is None else runtime.call_at(loop, until, _finish, due)
+        timer = None if until is None else self._locks.place.runtime.call_at(loop, until, finish, waiter, TOO_LATE)
         try:
-            await asyncio.wait([task, due], return_when=asyncio.FIRST_COMPLETED)
+            return await waiter
         finally:
             if timer is not None:
                 timer.cancel()
             flight.left(me)
-            flight.waiting -= 1
-            if not flight.waiting and not task.done():
-                task.cancel()
-                self._registry.end(flight)
-        return task.done()
+            self._leave(flight)
+
+    def _leave(self, flight: LocalFlight) -> None:
+        """The last caller that leaves cancels the flight."""
+        flight.waiting -= 1
+        if not flight.waiting and flight.task is not None and not flight.task.done():
+            flight.task.cancel()
+            self._registry.end(flight)
 
     def _in_background(self, flight: LocalFlight, compute: Compute, stale: Answer) -> None:
         tasks = self._registry.in_background
         if len(tasks) >= MOST_IN_BACKGROUND:
             self._registry.end(flight)
             return
-        task = flight.task = asyncio.create_task(self._fly(flight, compute, stale, None), name="holdtight-refresh")
+        task = self._start(flight, self._fly(flight, compute, stale, None), "holdtight-refresh")
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
@@ -249,15 +239,13 @@ class AsyncSingleFlight:
         except Exception as error:
             flight.computed = Computed(Answer(error=error), None)
             if stale is not None:
-                get_logger().warning("flight %r was not refreshed: %s", flight.name, error)
-        finally:
-            self._registry.end(flight)
+                self._locks.report_refresh_failed(self._lock_of(flight.name), b"", error_text(error))
 
     async def _computed(
         self, flight: LocalFlight, compute: Compute, stale: Answer | None, until: float | None, force: bool
     ) -> Computed:
         name = flight.name
-        lock = self._locks.lock(name, **self._options)
+        lock = self._lock_of(name)
         lease = await lock.try_acquire()
         if lease is None:
             if stale is not None:
@@ -278,7 +266,7 @@ class AsyncSingleFlight:
             landed = None if force or lease.degraded else await self._landed(flight)
             return landed or await self._compute(flight, lease, compute, stale)
         finally:
-            flight.entries = []
+            flight.entries = ()
             who.leave_block(lease.block_key)
             with suppress(LockError):  # a loss changes nothing: the server has refused the value then
                 await lease.leave()
@@ -309,13 +297,11 @@ class AsyncSingleFlight:
         flight.landing, name = True, flight.name
         if lease.degraded:
             return self._terms.unstored(name, outcome)
-        computed: Computed = await self._locks.run(self._terms.land(name, lease.tenure.owner, outcome, stale), name)
+        owner = lease.tenure.owner
+        computed: Computed = await self._locks.run(self._terms.land(name, owner, outcome, stale), name)
+        if computed.failed is not None:
+            self._locks.report_refresh_failed(self._lock_of(name), owner, computed.failed)
         return computed
-
-
-def _finish(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 async def _begun(function: Any, *args: Any, **kwargs: Any) -> Any:

@@ -56,6 +56,8 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
     __slots__ = ()
 
     _locks: "AsyncLocks"
+    driver: type[Driver] = Driver
+    """Runs its plans."""
 
     # Acquiring.
 
@@ -133,19 +135,13 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             return await self._slowly(asking, who, transport, connection, down, marker_for(limit))
         except BaseException as error:
             asking = self.asking(owner, wait, started, or_none=or_none)
-            with Driver(transport, connection) as driver:
+            with self.driver(transport, connection) as driver:
                 await driver.run(abandon(asking, marker_for(limit)))
             locks.report_failure(self.terms, asking, error)
             raise
         if reply.__class__ is not bytes:
-            answer: Answer | None
-            if isinstance(reply, Exception):
-                said = ServerSaid(str(reply))
-                answer = None if said.word == "NOSCRIPT" else said  # nothing has run: start afresh
-            else:
-                answer = locks.store.read_attempt(reply, started)
             asking = self.asking(owner, wait, started, who, or_none=or_none)
-            return await self._slowly(asking, who, transport, connection, answer)
+            return await self._slowly(asking, who, transport, connection, self._understood(reply, started))
         fence = int(reply)
         client.lead = fence / 1e6 - started
         if clock() - started >= prepared.valid:  # this process was paused: the plan asks again
@@ -187,7 +183,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         try:
             if first is None and not limit:
                 locks.check_open()  # after a request was sent, the plan checks this, so that it can undo the request
-            with Driver(transport, connection) as driver:
+            with self.driver(transport, connection) as driver:
                 granted = await driver.run(acquire(asking, first, limit))
         except BaseException as error:
             degrades = may_degrade(locks.settings, error)
@@ -198,14 +194,15 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         if granted is None:
             locks.report_failure(self.terms, asking, None)
             return None
-        lease = self.granted(transport, asking.owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
-        await lease.tell(locks.report_grant, lease.tenure, asking, granted.grant)
+        grant = granted.grant
+        lease = self.granted(transport, asking.owner, grant.fence, grant.sent, granted.marker, who, grant.acks)
+        await lease.tell(locks.report_grant, lease.tenure, asking, grant)
         return lease
 
     def granted(
-        self, transport: Transport, owner: Owner, fence: int, sent: float, marker: int, who: Identity
+        self, transport: Transport, owner: Owner, fence: int, sent: float, marker: int, who: Identity, acks: int = 0
     ) -> AsyncLease:
-        tenure = Tenure(self.terms, self.prepared, transport.deliver, owner, fence, sent, marker)
+        tenure = self.new_tenure(transport.deliver, owner, fence, sent, marker, acks)
         lease = AsyncLease(self, tenure)
         self.terms.runtime.keeper.add(tenure, sent)
         if self.terms.unusual:
@@ -247,7 +244,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         locks = self._locks
         marker = locks.marker_of(tenure)
         try:
-            with Driver(transport) as driver:
+            with self.driver(transport) as driver:
                 reason = await driver.run(release(self.prepared, tenure.owner, marker=marker, first=first))
         except (LinkDown, ServerSaid) as error:
             raise locks.report_no_release(self.prepared, tenure, error, marker) from error
@@ -271,7 +268,8 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         except BaseException as error:
             self.not_downgraded(tenure, error)
             raise
-        return lock.granted(self._locks.transport(), tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
+        here, who = self._locks.transport(), identity()
+        return lock.granted(here, tenure.owner, grant.fence, grant.sent, tenure.marker, who, grant.acks)
 
     async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         loop = asyncio.get_running_loop()

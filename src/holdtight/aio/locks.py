@@ -1,7 +1,7 @@
 """`AsyncLocks`: a client for asyncio code."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +10,6 @@ from holdtight.aio.awaiting import gives_a_lease
 from holdtight.aio.backend import backend_of
 from holdtight.aio.driver import Driver
 from holdtight.aio.jobs import AsyncJobs
-from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
 from holdtight.aio.multi import AsyncMulti
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     import ssl
     from typing import Never, Unpack
 
+    from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
     from holdtight.aio.quorum_driver import FanDriver
     from holdtight.base.operations import AuditRecord, Finding
     from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
@@ -44,12 +44,12 @@ R = TypeVar("R")
 
 
 class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
-    """A client for asyncio code: locks on one server or a quorum. Works on several event loops, also at the same time.
-    Make one and keep it: `await aclose()` it at the end, or use it in an `async with`.
+    """A client for asyncio code: locks on one server, a cluster or a quorum. Works on several event loops, also at the
+    same time. Make one and keep it: `await aclose()` it at the end, or use it in an `async with`.
 
     Options:
-        target: where the locks are: a URL (of one server, or `redis+sentinel://`), a client object of redis-py or
-            valkey-py whose settings are read, or a list of either, which is a quorum.
+        target: where the locks are: a URL (of one server, `redis+sentinel://` or `redis+cluster://`), a client object
+            of redis-py or valkey-py whose settings are read, or a list of either, which is a quorum.
             Default: $HOLDTIGHT_URL, then $REDIS_URL.
         namespace: the prefix of every key. Clients exclude each other within one namespace only. Default "ht".
         ttl: how long the server keeps a lock whose holder has died. A live holder renews it every third of that time.
@@ -58,7 +58,9 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         label: a text for people who inspect a lock or read an error about it. Default None.
         profiles: a mapping from name patterns such as "orders:*" to `Profile`: other values for these names. Default
             None.
-        acks: not built yet; anything but 0 raises NotSupported.
+        acks: how many replicas must have a grant, and each renewal, before it counts. With too few the grant is given
+            back and tried again, at last Unavailable. Makes a failover lose fewer grants, not none. On one server,
+            Sentinel and a cluster. Default 0: replicas are not asked.
         on_unavailable: what to do when the server cannot be reached. "raise" raises Unavailable; "local" gives a lock
             of this process only; "open" gives the lock without asking anybody. `lease.degraded` tells. Default "raise".
         drift: how far clocks may diverge while a lease runs, as a `Drift`. The holder relies on the ttl less that.
@@ -88,12 +90,63 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         ...             print(lease.name, lease.lost)
         >>> asyncio.run(main())
         order:42 False
+
+        >>> # Every verb that asks the server is awaited.
+        >>> async def verbs():
+        ...     locks = AsyncLocks("memory://")
+        ...     lock = locks.lock("order:42")
+        ...     lease = await lock.acquire(wait=5)
+        ...     print(await lock.locked(), await lock.try_acquire(), (await lock.inspect()).waiting)
+        ...     await lease.renew("1m")
+        ...     text = await lease.detach("5s")
+        ...     async with await locks.adopt(text) as lease:
+        ...         print(await lease.wait_lost(0.01))
+        ...     async with lock.hold(wait=5):
+        ...         print([info.name async for info in locks.list("order:*")])
+        ...     both = await locks.multi("a", "b").acquire()
+        ...     await both.release()
+        ...     async with locks.rwlock("book").write() as writing:
+        ...         await writing.downgrade()
+        ...     async with locks.semaphore("printers", permits=2):
+        ...         print((await locks.inspect("printers")).locked)
+        ...     stuck = await lock.acquire()
+        ...     record = await locks.force_release("order:42", reason="hangs")
+        ...     print(record == (await locks.audit())[0], await stuck.wait_lost(5), await locks.doctor())
+        ...     async with locks.leader("poller") as term:
+        ...         await term.proclaim("10.0.0.5:80")
+        ...         await term.resign()
+        ...
+        ...     @locks.synchronized("order:{number}")
+        ...     async def ship(number):
+        ...         return f"order {number} ships"
+        ...
+        ...     print(await ship(42))
+        ...
+        ...     @locks.once("billing:{month}", at_least="1h")
+        ...     async def bill(month):
+        ...         return f"{month} is billed"
+        ...
+        ...     print(await bill("May"))
+        ...
+        ...     @locks.single_flight("report:{number}", ttl=60)
+        ...     async def report(number):
+        ...         return number * 2
+        ...
+        ...     print(await report(21))
+        ...     await locks.aclose()
+        >>> asyncio.run(verbs())
+        True None 0
+        False
+        ['order:42']
+        True
+        True True []
+        order 42 ships
+        May is billed
+        42
     """
 
     public = (*BaseLocks.public, "aclose")
     lock_type = AsyncLock
-    rwlock_type = AsyncReadWriteLock
-    semaphore_type = AsyncSemaphore
 
     def __init__(
         self,
@@ -127,16 +180,27 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
 
     @property
     def cohort_lock_type(self) -> Any:
-        from holdtight.aio.cohort import AsyncCohortLock  # loaded with the first lock object that needs it
+        return self._backend.cohort_lock_type()
 
-        return AsyncCohortLock
+    @property
+    def rwlock_type(self) -> Any:
+        from holdtight.aio.kinds import AsyncReadWriteLock
+
+        return AsyncReadWriteLock
+
+    @property
+    def semaphore_type(self) -> Any:
+        return self._backend.semaphore_type()
 
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
-        self._backend = backend_of(self.place)
+        self._backend = backend_of(self.place, settings, self)
         self.lock_type = self._backend.lock_type
         self.open_loops(self.place, settings.connect_timeout)
-        self._watch(partial(let_go, self._transports), "use an async with block, call aclose()")
+        self._watch(partial(let_go, self._transports, self._backend.homes), "use an async with block, call aclose()")
+
+    def _others(self) -> Iterable[PerLoop]:
+        return self._backend.homes()
 
     def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
         return self._backend.new_transport(self.place, loop, connect_timeout=self.settings.connect_timeout)
@@ -155,17 +219,20 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
 
     async def aclose(self) -> None:
         """Closes the connections. Waiting tasks get the RuntimeError that new calls get, at once; a connection attempt
-        under way has its two seconds to end. Unfinished requests are undone. Held leases stay: they are renewed and can
-        be released."""
+        under way has its two seconds to end. Unfinished requests are undone. Refreshes of `single_flight` in the
+        background are cancelled, and have two seconds to end. Held leases stay: they are renewed and can be
+        released."""
         if self.closed:
             return
         self._close()
         self.refuse_waiters()
         try:
+            if self._flights is not None:
+                await self._flights.ended()
             if self._stand_in is not None:
                 await self._stand_in.aclose()
             connection = self.transport().ready()
-            if connection is not None and self.client.recorded_until:
+            if connection is not None and self.client.recorded_until and self.place.record_is_idle:
                 self.client.recorded_until = 0.0
                 asked = connection.ask(self.store.removal_request(), 0.5)
                 asked.add_done_callback(ignore)
@@ -176,10 +243,7 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
     def discard(self) -> None:
         """Closes when the loops run no more, as at the end of a test. Sends nothing to the server."""
         self._close()
-        for transport in self._transports:
-            transport.close()
-        self._transports = []
-        self.latest = None
+        self.discard_loops()
 
     def _driver(self) -> "Driver | FanDriver":
         return self._backend.driver(self.transport())
@@ -196,7 +260,7 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         self,
         name: str,
         **options: "Unpack[LockOptions]",
-    ) -> AsyncReadWriteLock:
+    ) -> "AsyncReadWriteLock":
         """Returns a read-write lock: its `.read()` and its `.write()` each return a lock. Readers share it, a writer
         excludes all others; first come, first served. The options are those of `lock`, and the defaults of both.
 
@@ -211,7 +275,7 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         *,
         permits: int,
         **options: "Unpack[LockOptions]",
-    ) -> AsyncSemaphore:
+    ) -> "AsyncSemaphore":
         """Returns a semaphore: at most `permits` are held at a time. Every request brings its own limit; the server
         stores none. The options are those of `lock`, except `reentrant`.
 
@@ -294,6 +358,7 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
 
     async def bless(self) -> dict[str, str]:
         """For a quorum: the operator vouches that no lease was held when the nodes last started, so they vote at once.
+        Each node keeps a record of it: see `audit`.
 
         Returns the outcome of each node. Raises QuorumNotReached unless a majority confirms, NotSupported without a
         quorum or its restart guard.
@@ -315,8 +380,9 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         self.place.check_supports("adopt", detached.name)
         lock = self.lock(detached.name, ttl=ttl, label=label, cohort=False)
         owner = self.client.owner()
-        grant = await self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
-        lease = lock.granted(self.transport(), owner, grant.fence, grant.sent, 0, identity())
+        plan = adopt(lock.prepared, detached.owner, owner, clock=self.place.clock, acks=self.place.acks)
+        grant = await self.run(plan, detached.name)
+        lease = lock.granted(self.transport(), owner, grant.fence, grant.sent, 0, identity(), grant.acks)
         self.events.refresh()
         await lease.tell(self.report_quick_grant, lease.tenure, grant.sent)
         return lease

@@ -167,13 +167,14 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator, AsyncOnly):
         locks = self._locks
         locks.check_open()
         owner = locks.client.owner()
-        plan = at_once(locks.store.several([part.prepared for part in self.parts]), owner, clock=locks.place.clock)
+        several = locks.store.several([part.prepared for part in self.parts])
+        plan = at_once(several, owner, clock=locks.place.clock, acks=locks.place.acks)
         grants = await locks.run(plan, self.name)
         if grants is None:
             return None
         leases: list[AsyncLease] = []
         for part, grant in zip(self.parts, grants, strict=True):
-            lease = part.granted(locks.transport(), owner, grant.fence, grant.sent, 0, who)
+            lease = part.granted(locks.transport(), owner, grant.fence, grant.sent, 0, who, grant.acks)
             leases.append(lease)
             who.enter_block(part.key, lease)
         try:

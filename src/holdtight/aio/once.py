@@ -4,6 +4,7 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any
 
+from holdtight.aio.looking import look
 from holdtight.base.jobs import Run, Skipped
 from holdtight.clients.decorating import begun
 from holdtight.errors import LockError, LockTimeout
@@ -14,7 +15,7 @@ __all__ = ["once"]
 
 
 def once(locks: Any, options: dict[str, Any], given: dict[str, Any]) -> Callable[[Any], Any]:
-    locks.lock("any name", **options)  # wrong options show at decoration
+    # Wrong options show at decoration.
     Once(locks, options, lambda: None, **{**given, "name": "any name", "per": None})
 
     def wrap(function: Any) -> Any:
@@ -41,7 +42,7 @@ async def _call(locks: Any, call: OnceCall, function: Any, args: Any, kwargs: An
     job = call.once
     skipped = call.within_itself()
     if skipped is None and call.recorded:
-        skipped = await locks.run(call.look(), call.name)
+        skipped = await _look(locks, call)
     if skipped is not None:
         return await _skip(job, skipped)
     lease: Any = None
@@ -76,3 +77,13 @@ async def _call(locks: Any, call: OnceCall, function: Any, args: Any, kwargs: An
 async def _skip(job: Once, skipped: Skipped) -> Any:
     told = job.skip(skipped)
     return await told if isawaitable(told) else told
+
+
+async def _look(locks: Any, call: OnceCall) -> Skipped | None:
+    """Whether the record alone decides."""
+    records = call.records
+    replies = await look(locks, records.looks, call.name)
+    if replies is not None:
+        return call.decided(records.read_look(replies))
+    skipped: Skipped | None = await locks.run(call.look(), call.name)
+    return skipped

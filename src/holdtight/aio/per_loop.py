@@ -1,7 +1,7 @@
 """A client's connections, one for each event loop that it is used on."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from holdtight.aio.transport import Transport
 from holdtight.stores.boundary import Place
@@ -52,14 +52,22 @@ class PerLoop:
     def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
         return Transport(self.place, loop, connect_timeout=self._connect_timeout)
 
+    def _others(self) -> "Iterable[PerLoop]":
+        """Of a client of a cluster: the connections to its servers."""
+        return ()
+
     def abandon_loops(self) -> None:
         """In a forked child: each connection has already abandoned its socket, sending nothing."""
         self._transports.clear()
         self.latest = None
+        for each in self._others():
+            each.abandon_loops()
 
     def refuse_waiters(self) -> None:
         for transport in list(self._transports):
             _on_its_loop(transport, transport.refuse)
+        for each in self._others():
+            each.refuse_waiters()
 
     def close_loops(self) -> None:
         """Connections of other loops are closed on those loops, soon."""
@@ -67,6 +75,20 @@ class PerLoop:
         self.latest = None
         for transport in transports:
             _on_its_loop(transport, transport.close)
+        for each in self._others():
+            each.close_loops()
+
+    def discard_loops(self) -> None:
+        """Closes connections whose loops run no more."""
+        transports, self._transports = self._transports, []
+        self.latest = None
+        for transport in transports:
+            transport.close()
+        for each in self._others():
+            each.discard_loops()
+
+    def let_go(self) -> None:
+        let_go(list(self._transports))
 
 
 def _on_its_loop(transport: Transport, what: Callable[[], None]) -> None:
@@ -83,8 +105,10 @@ def _on_its_loop(transport: Transport, what: Callable[[], None]) -> None:
             what()  # its loop was closed just now
 
 
-def let_go(transports: list[Transport]) -> None:
+def let_go(transports: list[Transport], others: "Callable[[], Iterable[PerLoop]]" = tuple) -> None:
     """Called by a finalizer after the client was dropped: closes the connections, each on its loop."""
+    for each in others():
+        each.let_go()
     for transport in transports:
         if transport.loop.is_closed():
             transport.let_go()

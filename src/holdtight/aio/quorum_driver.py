@@ -61,7 +61,7 @@ class QuorumTransport(Transport):
         self.nodes = [
             NodeTransport(node, index, loop, connect_timeout=connect_timeout) for index, node in enumerate(place.nodes)
         ]
-        self.breakers = [Breaker() for _ in place.nodes]
+        self.breakers = [Breaker(node) for node in place.nodes]
         self.connections: tuple[NodeConnection, ...] = ()
         """The connections to all nodes. The tuple is replaced only when one of them changes."""
         self.inbox_args = InboxArgs(())

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import hiredis
 
@@ -12,6 +13,10 @@ from holdtight.base.process import start_thread
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import record_request
 from holdtight.stores.redis.script import is_unknown, with_script_body
+from holdtight.stores.times import LONGEST_PATIENCE
+
+if TYPE_CHECKING:
+    from holdtight.aio.barrier import Barrier
 
 __all__ = ["Transport", "ignore"]
 
@@ -30,11 +35,27 @@ class Transport:
         self.closed = False
         self._connect_timeout = connect_timeout
         self._connecting: asyncio.Future[Connection] | None = None
+        self._late: _Opened | None = None
+        """A link that was opened after the client was closed, for a task that was not done: it ends with this."""
         self.wanted = 0
         """The number of tasks that wait for the connection."""
+        self._barrier: Barrier | None = None
         self.pauses: set[asyncio.Future[Any]] = set()
         """Futures of tasks that wait, but not on the connection: `refuse` ends them."""
         place.pausing.add(self)
+
+    @property
+    def barrier(self) -> "Barrier":
+        """Counts replicas, on another connection to the same server."""
+        if self._barrier is None:
+            from holdtight.aio.barrier import Barrier  # for clients with `acks`
+
+            self._barrier = Barrier(type(self)(self.place, self.loop, connect_timeout=self._connect_timeout))
+        return self._barrier
+
+    @property
+    def _counting(self) -> bool:
+        return self._barrier is not None and self._barrier.in_use
 
     def ready(self) -> Connection | None:
         """The connection if it exists and is alive."""
@@ -81,22 +102,20 @@ class Transport:
         future.add_done_callback(self._connected)
 
         def connect() -> None:
-            link: Link | None = None
+            opened = _Opened()
             error: Exception | None = None
             try:
-                link = self.place.open(self._connect_timeout)
+                opened.link = self.place.open(self._connect_timeout)
             except Exception as raised:
                 error = raised
-            try:
-                self.loop.call_soon_threadsafe(self._settle, future, link, error)
-            except RuntimeError:  # the loop is closed
-                if link is not None:
-                    link.close()
+            with suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(self._settle, future, opened, error)
 
         start_thread(connect, "holdtight-connect")
         return future
 
-    def _settle(self, future: "asyncio.Future[Connection]", link: Link | None, error: Exception | None) -> None:
+    def _settle(self, future: "asyncio.Future[Connection]", opened: "_Opened", error: Exception | None) -> None:
+        link, opened.link = opened.link, None
         if link is not None and self.closed and not self.wanted:
             link.close()
             link, error = None, LinkDown("the client was closed", sent=False)
@@ -105,6 +124,8 @@ class Transport:
             future.set_exception(error)
             ignore(future)  # waiting tasks get the error; if the loop ends first, there must be no warning
             return
+        if self.closed:  # the loop may end before the last task has closed it
+            self._late, opened.link = opened, link
         self.connection = self._connection(link)
         future.set_result(self.connection)
         if self.place.client.known:
@@ -128,14 +149,25 @@ class Transport:
         reply = await connection.ask(request, step.patience)
         if isinstance(reply, hiredis.ReplyError):
             if not is_unknown(reply):
-                raise self._said(connection, reply)
+                raise self.refusal(connection, reply)
             sent = self.place.clock()
             reply = await connection.ask(with_script_body(request), step.patience)
             if isinstance(reply, hiredis.ReplyError):
-                raise self._said(connection, reply)
+                raise self.refusal(connection, reply)
         return step.read(reply, sent)
 
-    def _said(self, connection: Connection, reply: Exception) -> LinkDown | ServerSaid:
+    def send(self, connection: Connection, request: bytes) -> None:
+        """Sends a request whose answer no task waits for."""
+
+        def answered(future: "asyncio.Future[Any]") -> None:
+            ignore(future)
+            said = None if future.cancelled() or future.exception() else future.result()
+            if isinstance(said, hiredis.ReplyError) and is_unknown(said):
+                connection.ask(with_script_body(request), LONGEST_PATIENCE).add_done_callback(ignore)
+
+        connection.ask(request, LONGEST_PATIENCE).add_done_callback(answered)
+
+    def refusal(self, connection: Connection, reply: Exception) -> LinkDown | ServerSaid:
         said = str(reply)
         if not self.place.doubt(said):
             return ServerSaid(said)
@@ -167,13 +199,13 @@ class Transport:
 
     def rest(self) -> None:
         """Called when a task is done. Once the client is closed, the connection stays only for tasks that are not."""
-        if self.closed and self.connection is not None and self.connection.idle:
+        if self.closed and self.connection is not None and self.connection.idle and not self._counting:
             self.close()
 
     @property
     def in_use(self) -> bool:
         """A task waits on the connection, or a reply is owed."""
-        return self.connection is not None and not self.connection.idle
+        return self._counting or (self.connection is not None and not self.connection.idle)
 
     def let_go(self) -> None:
         """After the client was dropped: closes as soon as the connection is not in use."""
@@ -212,12 +244,24 @@ class Transport:
 
     def close(self) -> None:
         self.refuse()
+        if self._barrier is not None:
+            self._barrier.close()
         if self.connection is not None:
             if self.loop.is_closed():
                 self.connection.discard()
             else:
                 self.connection.close()
             self.connection = None
+
+
+class _Opened:
+    """A new link on its way to its loop. A loop that ends before it takes the link drops it, which closes it."""
+
+    link: Link | None = None
+
+    def __del__(self) -> None:
+        if self.link is not None:
+            self.link.close()
 
 
 def _end_pause(over: "asyncio.Future[Any]") -> None:

@@ -1,5 +1,7 @@
 """A circuit breaker for one node of a quorum."""
 
+from typing import Protocol
+
 from holdtight.base.clock import Backoff
 from holdtight.base.plan import LinkDown, ServerSaid
 
@@ -8,11 +10,19 @@ __all__ = ["Breaker"]
 _PROBES = Backoff(first="50ms", cap="1s")
 
 
+class Reached(Protocol):
+    """A node, as the breaker reports it: down while the breaker skips it."""
+
+    def made(self) -> None: ...
+    def not_made(self, cause: str) -> None: ...
+
+
 class Breaker:
     """Skips a node for a while after repeated failures, then lets one probe decide. It saves time; it never changes
     the size of the majority."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: Reached) -> None:
+        self._node = node
         self._failures = 0
         self._closed_at = 0.0
         self._last: object = None
@@ -24,7 +34,11 @@ class Breaker:
         self._failures += 1
         self._cause, self._refused = cause, refused
         # One failure does not open the breaker, not even for a caller that read the clock earlier.
-        self._closed_at = 0.0 if self._failures == 1 else now + _PROBES.pause(self._failures - 1)
+        if self._failures == 1:
+            self._closed_at = 0.0
+            return
+        self._closed_at = now + _PROBES.pause(self._failures - 1)
+        self._node.not_made(cause)
 
     def failed_once(self, now: float, cause: str, what: object, *, refused: bool = False) -> None:
         """As `failed`, but counts one broken connection (`what`) once, however many requests report it."""
@@ -37,7 +51,10 @@ class Breaker:
         return ServerSaid(self._cause) if self._refused else LinkDown(self._cause or "it cannot be reached", sent=False)
 
     def worked(self) -> None:
-        self._failures = 0
+        if self._failures:
+            before, self._failures = self._failures, 0
+            if before > 1:
+                self._node.made()
 
     def is_open(self, now: float) -> bool:
         return self._failures > 0 and now < self._closed_at

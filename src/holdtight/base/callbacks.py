@@ -37,7 +37,7 @@ class _CallbackThread:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]]] = queue.SimpleQueue()
         self._starting = threading.RLock()  # re-entrant: a signal handler may interrupt its owner
-        self._seat = threading.Lock()  # of the one thread, which may run although an interrupt left `_thread` None
+        self._seat = threading.Lock()  # held by the running thread; an interrupt may have left `_thread` None
         self._thread: threading.Thread | None = None
 
     def tell(self, function: Callable[..., object], *args: Any) -> None:

@@ -1,8 +1,18 @@
-"""How messages of errors are put together."""
+"""Builds the messages of errors."""
 
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["EXPLAIN", "lock_named", "pointed", "seconds_text", "skipped_text", "then"]
+__all__ = [
+    "EXPLAIN",
+    "cycle_text",
+    "lock_named",
+    "no_majority_text",
+    "pointed",
+    "seconds_text",
+    "skipped_text",
+    "then",
+]
 
 EXPLAIN = "python -m holdtight explain"
 """The command that prints the section of docs/errors.md about a code: see explain.py."""
@@ -32,10 +42,40 @@ def seconds_text(value: float) -> str:
 
 
 def skipped_text(skipped: Any) -> str:
-    """What a `Skipped` of a job says."""
+    """The message for a `Skipped` of a job."""
     whom = f" by {skipped.holder}" if skipped.holder else ""
-    said = f"it is running{whom}. That run is enough, or wait for it (wait=...)."
+    said = f"it is running{whom}. To wait for that run, pass wait=...."
     if skipped.why == "done":
         left = f" It may run again in {seconds_text(skipped.retry_in)}." if skipped.retry_in else ""
         said = f"it has been started{whom}.{left}"
     return f"job {skipped.name!r} skipped: {said}"
+
+
+def cycle_text(name: str, members: list[str], waited: float) -> str:
+    """The message of a DeadlockDetected. The first member is the one that gets the error."""
+    lines = [f"  {member}" for member in members]
+    lines[0] += "  <- this one"
+    how = "Each of these waits for the next, and the last for the first" if lines[1:] else "It waits for itself"
+    return (
+        f"deadlock: lock {name!r} would never be acquired (waited {seconds_text(waited)}). {how}:\n"
+        + "\n".join(lines)
+        + "\n"
+        "This wait was ended so that the others can go on: release what you hold, then try again. To avoid it, "
+        "take locks in the same order everywhere, take them all at once with multi(), or use reentrant=True where "
+        "a holder enters again."
+    )
+
+
+def no_majority_text(name: str | None, nodes: Mapping[str, str], majority: int, waited: float | None) -> str:
+    spent = f" after {seconds_text(waited)}" if waited is not None else ""
+    said = "".join(f"\n  {node}: {answer}" for node, answer in nodes.items())
+    advice = ""
+    if any("restart guard" in answer for answer in nodes.values()):
+        advice = (
+            " A node that has just started votes once max_ttl has passed; if no lock can have been held when it "
+            "started, bless() the quorum."
+        )
+    return (
+        f"{lock_named(name)}no majority{spent}: {majority} of {len(nodes)} nodes must vote for it, and too few could."
+        f"{said}\nWhether the lock is free is not known. Bring the nodes back, then try again.{advice}"
+    )

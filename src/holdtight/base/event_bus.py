@@ -19,7 +19,7 @@ _DEBUG, _INFO, _WARNING = 10, 20, 30  # the values of logging, which may not be 
 _LEVELS = dict.fromkeys(
     (
         *("Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"),
-        *("HeldLong", "Forced", "NodeDown", "FailedOver"),
+        *("HeldLong", "Forced", "NodeDown", "FailedOver", "RefreshFailed"),
     ),
     _WARNING,
 ) | {"NodeUp": _INFO}
@@ -29,11 +29,11 @@ _LEVELS = dict.fromkeys(
 class Events:
     """The type of `locks.events`. While nothing listens, `loud` is False and the hot path creates no events.
 
-    A recorder (ops/recorder.py) is no subscriber: it gets tuples, which cost a tenth of an event, and it leaves `loud`
-    alone, because a caller that is loud takes no short cuts. `active` is True if anything listens or records."""
+    A recorder (ops/recorder.py) is not a subscriber. It gets tuples, which cost a tenth of an event. It does not set
+    `loud`, because loud callers skip some fast paths. `active` is True if anything listens or records."""
 
     record: Callable[[tuple[Any, ...]], None] | None = None
-    """Takes a record, whose forms are in base/records.py; None if nothing records."""
+    """Called with each record (base/records.py has their forms); None if nothing records."""
 
     def __init__(self, tell: Callable[..., None] = tell) -> None:
         self._tell = tell
@@ -92,13 +92,13 @@ class Events:
         self.emit(KeeperLate("", "", by))
 
     def tell_node(self, node: str, cause: str | None) -> None:
-        """Called where connections are made: the server `node` is down for a `cause`, or up again (None)."""
+        """Called by the code that connects. The server `node` is down because of `cause`; None means up again."""
         from holdtight.events import NodeDown, NodeUp
 
         self.emit_later(NodeUp("", "", node) if cause is None else NodeDown("", "", node, cause))
 
     def tell_failover(self, server: str, by: str) -> None:
-        """Called where servers are followed: `by` has replaced `server`."""
+        """Called by the code that follows failovers: `by` has replaced `server`."""
         from holdtight.events import FailedOver
 
         self.emit_later(FailedOver("", "", server, by))

@@ -83,7 +83,7 @@ METHODS: dict[str, dict[str, str]] = {
         "reacquire": "renewal is automatic; lease.renew() sets the time left to the ttl again",
         "owned": "ask the lease: not lease.lost, or lease.check(), which raises",
         "unlock": "lease.release(), or a with block",
-        "reset": "locks.inspect(name) shows the holder; the lock is free when its ttl ends",
+        "reset": "locks.inspect(name) shows the holder; locks.force_release(name, reason=...) takes the lock from it",
         "read_lock": "locks.rwlock(name).read()",
         "write_lock": "locks.rwlock(name).write()",
     },

@@ -34,8 +34,8 @@ Key = tuple[object, str]
 
 
 class OwnKey(tuple[object, str]):
-    """The key of the block of one lease (`with lease`). Equal to the lock's key, so that the block counts as one on
-    that lock; found by identity, so that only this lease leaves it."""
+    """The key of a `with lease` block. It equals the lock's key, so that the block counts as a block on that lock. It
+    is compared by identity when the block ends, so that only this lease can leave it."""
 
     __slots__ = ()
 
@@ -46,10 +46,12 @@ def is_of(entered: Key, key: Key) -> bool:
 
 
 class Identity:
-    __slots__ = ("_shared", "grants", "stack", "task")
+    __slots__ = ("_shared", "asks", "grants", "stack", "task")
 
     def __init__(self, task: Any = None) -> None:
         self.task = task
+        self.asks: Any = None
+        """The owner of the latest acquisition of blocking code. After an interrupt the lock withdraws it."""
         self._shared = False
         """Leases refer to this identity, so it must not be reused for another task."""
         self.stack: list[tuple[Key, Any]] = []
@@ -154,8 +156,8 @@ class _Threads(threading.local):
 
 
 class _End:
-    """Finalized with its thread. A block may outlive the thread, in a suspended generator, but no code can leave it:
-    watch its lease."""
+    """Finalized when its thread ends. A block in a suspended generator may outlive the thread, but no code can leave
+    that block any more: from then on its lease is watched."""
 
     __slots__ = ("_identity",)
 

@@ -12,8 +12,8 @@ class Skipped(NamedTuple):
 
     Options:
         name: the name of the lock.
-        why: "running" while another call is at it, "done" if one has started within `at_least`, or for this occurrence.
-        holder: that other call: its host, pid, label and fence, as far as they are known.
+        why: "running" while another call runs, "done" if one has started within `at_least`, or for this occurrence.
+        holder: the other call: its host, pid, label and fence, as far as they are known.
         since: when that call started, in seconds of the server's time of day; None if it is not known.
         retry_in: seconds until the record of that call ends; None if there is no record.
     """
@@ -28,7 +28,7 @@ class Skipped(NamedTuple):
         return False
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, as `json.dumps` takes them."""
+        """The fields, in a form that `json.dumps` accepts."""
         from holdtight.base.showing import plain
 
         found: dict[str, Any] = plain(self)
@@ -36,7 +36,7 @@ class Skipped(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The last run of a job of `once`, as its record tells it.
+    """The last run of a job under `once`, from its record.
 
     Options:
         state: "running", "done" if it returned, "failed" if it raised, was cancelled or killed, or lost its lease.
@@ -46,7 +46,7 @@ class Run(NamedTuple):
         fence: the fence of its lease.
         started: when it started, in seconds of the server's time of day.
         seconds: how long it ran; None if that is not known.
-        error: the exception as "module.Type: text", or why there is none; None unless it failed.
+        error: for a failed run the exception as "module.Type: text", or why there is none; otherwise None.
     """
 
     state: Literal["running", "done", "failed"]
@@ -59,7 +59,7 @@ class Run(NamedTuple):
     error: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, as `json.dumps` takes them."""
+        """The fields, in a form that `json.dumps` accepts."""
         from holdtight.base.showing import plain
 
         found: dict[str, Any] = plain(self)
@@ -70,7 +70,7 @@ class Peek(NamedTuple):
     """What `single_flight` has stored.
 
     Options:
-        value: the value; for an exception that is an answer (`negative`), that exception.
+        value: the value, or the exception that is stored as an answer (`negative`).
         age: seconds since it was computed, by the server's clock.
         state: "fresh", or "stale" once its ttl is over.
     """
@@ -100,7 +100,7 @@ class Leadership(NamedTuple):
     since: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, as `json.dumps` takes them."""
+        """The fields, in a form that `json.dumps` accepts."""
         from holdtight.base.showing import plain
 
         found: dict[str, Any] = plain(self)

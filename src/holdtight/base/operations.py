@@ -1,29 +1,30 @@
-"""What operators read: audit records, and the findings of `doctor`. Loaded when one of them is needed."""
+"""Values for operators: audit records, findings of `doctor`, and what the code behind them passes around. Loaded on
+first use."""
 
 import enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from holdtight.base.values import Holder, Kind
+from holdtight.base.values import Holder, Kind, Owner
 
-__all__ = ["AuditRecord", "Finding", "Severity"]
+__all__ = ["Around", "AuditRecord", "Finding", "ForcedRelease", "ReplicaSeen", "SentinelSeen", "Severity"]
 
 
 class AuditRecord(NamedTuple):
-    """What an operator did to a lock, from `force_release` and `audit`. `as_dict()` gives what JSON takes.
+    """What an operator did to a lock, from `force_release` and `audit`. `as_dict()` returns what JSON can encode.
 
     Options:
         id: unique to this act; on a quorum the same on all nodes.
         at: when it was done, in seconds of the server's time of day.
-        action: "force_release".
-        name: the lock's name.
-        kind: what was held.
+        action: "force_release", or "bless" for nodes of a quorum that an operator vouched for.
+        name: the lock's name; empty if the act is not about a lock.
+        kind: what was held; None if nothing was.
         holders: those that lost it, each a `Holder`.
         fence: higher than every fence that they had, and lower than that of the next holder. It belongs to no holder:
             an operator may claim it at the resource, to shut out what the old holders still send.
         next: the owner that was given the lock in the same step; None if there was no waiter.
         by: who did it.
         reason: why.
-        host: the machine on which it was asked for.
+        host: the machine that asked for it.
         pid: the process there.
     """
 
@@ -41,7 +42,7 @@ class AuditRecord(NamedTuple):
     pid: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, as `json.dumps` takes them."""
+        """The fields, in a form that `json.dumps` accepts."""
         return _plain(self)
 
 
@@ -54,7 +55,7 @@ class Severity(enum.Enum):
 
 
 class Finding(NamedTuple):
-    """Something that `doctor` found. `as_dict()` gives what JSON takes.
+    """Something that `doctor` found. `as_dict()` returns what JSON can encode.
 
     Options:
         id: which finding it is, such as "EVICTION".
@@ -77,7 +78,7 @@ class Finding(NamedTuple):
         return f"{self.severity.value} {self.id}{where}: {self.seen}. {self.means}. {self.change}."
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, as `json.dumps` takes them."""
+        """The fields, in a form that `json.dumps` accepts."""
         return _plain(self)
 
 
@@ -86,3 +87,43 @@ def _plain(value: Any) -> dict[str, Any]:
 
     found: dict[str, Any] = plain(value)
     return found
+
+
+class ForcedRelease(NamedTuple):
+    """The result of a forced release at the moment `at` (seconds, server's time). `owners` lost the lock; it is empty
+    if none of the named owners held it. `more`: dead waiters remain to be swept."""
+
+    at: float
+    fence: int
+    next: Owner | None
+    owners: tuple[Owner, ...]
+    more: bool
+
+
+class SentinelSeen(NamedTuple):
+    """A Sentinel, as `doctor` sees it; `cause` says why it could not be asked. `sentinels` is the number of
+    Sentinels that it knows, itself included."""
+
+    endpoint: str
+    cause: str
+    master: tuple[str, int] | None
+    down_after: float
+    sentinels: int
+    replicas: tuple[tuple[str, int], ...]
+
+
+class ReplicaSeen(NamedTuple):
+    """A replica, as `doctor` sees it: its INFO, and how far its clock is ahead of ours."""
+
+    server: str
+    cause: str
+    info: dict[str, str]
+    offset: float
+
+
+class Around(Protocol):
+    """What was seen of the servers around one server; complete once `done`."""
+
+    done: bool
+    sentinels: list[SentinelSeen]
+    replicas: list[ReplicaSeen]

@@ -1,13 +1,14 @@
 """Theory of operation.
 
-Pure code that neither blocks nor awaits decides what a lock does. That code uses six terms:
+Pure code that neither blocks nor awaits decides what a lock does. That code uses seven terms:
 
 Step   one request to one server, as data: the bytes before and after the sender's inbox, and how
        to read the reply. An operation that needs one round trip *is* a Step.
 Fan    Steps to the nodes of a quorum, one for each, sent at once.
 Batch  Steps to one server, sent in one write. For requests that only read.
+Acks   wait until replicas have every write that the server has confirmed to this plan; the result is their number.
 Park   sleep until a bell rings for this owner, or until a moment on the place's clock.
-Plan   a generator that yields Steps, Fans, Batches and Parks, receives their results, and returns its own.
+Plan   a generator that yields Steps, Fans, Batches, Acks and Parks, receives their results, and returns its own.
 Bell   the result of a Park that was rung; it is None when the time came instead.
 
 A *driver* (one blocking, one asyncio) runs a plan. Its duties:
@@ -23,6 +24,9 @@ A *driver* (one blocking, one asyncio) runs a plan. Its duties:
 - It sends a Fan to all nodes at once and ends it when the outcome is certain or the patience is over. A `LinkDown`
   stands in for a node that cannot be asked or does not answer in time; the driver drains later replies. It hands to
   the keeper each Step with `undo=True` that a node did not get.
+- It counts Acks after every write that the server has confirmed to the plan: on the plan's own connection, or on
+  another one to the same server after a later write. If the plan's connection breaks meanwhile, the driver throws a
+  `LinkDown`: another server may have counted.
 - It ends a Park with a `LinkDown` when the client is closed, also if it was closed earlier: waiting plans check that.
 - It keeps a bell that rings during a Step with `aside=True` for the next Park: such a Step says nothing about the
   bell's lock. A Park whose time has already come still checks for a bell.
@@ -32,15 +36,17 @@ nothing has run, so the connection sends the request again with the script's bod
 deferred undos, which are safe to repeat.
 
 The usual cases are *fast paths*: the lock objects send the request themselves and use neither a plan nor a driver,
-which would cost more than the rest of the call. There are three kinds:
+which would cost more than the rest of the call. There are four kinds:
 
 - `_attempt` and `_give_back_at_once` (sync/lock.py, sync/release.py, aio/lock.py): a free lock, and its release. The
   drop-in has its own (compat/sync.py, compat/aio.py).
 - `_briefly` (sync/lock.py): a blocking caller that was queued parks once. If its bell rings before the first heartbeat
-  is due, the caller confirms. No other wait for a server's lock is outside the loop in core/contend.py; asyncio code
-  has no such path.
+  is due, the caller confirms. asyncio code has no such path. Every other wait at a server runs in the loop of
+  core/contend.py. Members of a cohort wait inside their process, without a server (clients/cohort_line.py).
 - `_attempt` and `_resign_at_once` of quorum locks (sync/quorum_lock.py, aio/quorum_lock.py): one request to every node,
   decided from the raw replies of a majority.
+- `look` (sync/looking.py, aio/looking.py): reads the record or the stored value of a job. Any unusual reply goes to the
+  plan, which asks again.
 
 A fast path handles success and never loops. It passes almost any other outcome to the plan as the plan's first answer,
 with the latest arrival of the request if its reply is missing; the plan continues from there. When a fast path is
@@ -54,6 +60,8 @@ from typing import Any, NamedTuple, TypeVar
 from holdtight.base.values import Owner
 
 __all__ = [
+    "SLOT_LEFT",
+    "Acks",
     "Batch",
     "Bell",
     "Fan",
@@ -63,11 +71,13 @@ __all__ = [
     "Plan",
     "ServerSaid",
     "Step",
+    "TooFewAcks",
     "Wish",
     "client_closed",
 ]
 
 UNDO_SECONDS = 1.0
+SLOT_LEFT = "its slot has left the server that granted it before replicas could be asked"
 
 
 class LinkDown(Exception):
@@ -78,7 +88,8 @@ class LinkDown(Exception):
         self.cause = cause
         self.sent = sent
         self.stale = stale
-        """The connection had been idle and may have died long ago: one more try is fair."""
+        """The connection had been idle and may have died long ago, or our map of a cluster may be old: one more try is
+        justified."""
         self.silent = silent
         """Nothing broke, but no answer came in time."""
 
@@ -99,6 +110,17 @@ class NoQuorum(LinkDown):
         self.answered = answered
 
 
+class TooFewAcks(LinkDown):
+    """The server has granted the lock, but too few replicas have the grant."""
+
+    def __init__(self, count: int, needed: int) -> None:
+        super().__init__(too_few(count, needed), sent=False)
+
+
+def too_few(count: int, needed: int) -> str:
+    return f"{count} of {needed} replicas acknowledged"
+
+
 class ServerSaid(Exception):
     """An error reply, in the server's words."""
 
@@ -110,7 +132,7 @@ class ServerSaid(Exception):
 class Step:
     """One request. `packed(inbox)` goes on the wire; `read(reply, sent)` turns the reply into a value."""
 
-    __slots__ = ("after", "aside", "before", "limit", "otherwise", "patience", "read", "script", "undo")
+    __slots__ = ("after", "aside", "before", "limit", "node", "otherwise", "patience", "read", "script", "undo")
 
     persistence = 5.0
     """Seconds for which the keeper tries a deferred undo before it leaves the rest to the ttl."""
@@ -140,7 +162,9 @@ class Step:
         self.otherwise = otherwise
         """Sent instead when the connection of the plan's earlier Steps is gone."""
         self.aside = aside
-        """Sent by an owner that waits in line, but about something else."""
+        """Sent by an owner that waits in line, but not about the lock that it waits for."""
+        self.node: Any = None
+        """On a cluster: returns the server to ask, for a request that no key routes."""
         self.limit = limit
         """For a request that takes something: the latest arrival, in the server's ms, rounded up. A withdrawal marker
         must outlive it."""
@@ -161,7 +185,7 @@ class Fan(NamedTuple):
     far: a value, a LinkDown, a ServerSaid, or None if there is none yet. `read` makes the outcome from the answers.
     """
 
-    steps: "Sequence[Step | None]"
+    steps: Sequence[Step | None]
     certain: Callable[[list[Any]], bool]
     read: Callable[[list[Any]], Any]
     patience: float
@@ -180,6 +204,33 @@ class Batch(NamedTuple):
     steps: Sequence[Step]
 
 
+class Acks(NamedTuple):
+    """Ends when `needed` replicas have it, or after `seconds`."""
+
+    needed: int
+    seconds: float
+    steps_for: Callable[[float], Sequence[Step]]
+    node: Any = None
+    """On a cluster: the server that has the name, whose replicas count. It must be the one that granted."""
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The Steps to send in one write. The last one counts; at least one of the others must change something."""
+        return self.steps_for(self.seconds)
+
+    @staticmethod
+    def counted(values: Sequence[Any]) -> int:
+        """Reads the number of replicas from the results of the steps. Raises ServerSaid if no step changed anything,
+        and LinkDown if the slot has left its server on a cluster: the next try goes to another server."""
+        *marked, count = values
+        if isinstance(count, ServerSaid):
+            raise count
+        if not any(each is True for each in marked):
+            said = next((each for each in marked if isinstance(each, ServerSaid)), ServerSaid("nothing was marked"))
+            raise LinkDown(str(said), sent=False, stale=True) if said.word in ("MOVED", "ASK") else said
+        return int(count)
+
+
 class Park(NamedTuple):
     """`touch(inbox)` is the heartbeat that keeps the owner's place in line meanwhile; None if it is not in line."""
 
@@ -195,5 +246,5 @@ class Bell(NamedTuple):
 
 
 R = TypeVar("R")
-Wish = Step | Fan | Batch | Park
+Wish = Step | Fan | Batch | Acks | Park
 Plan = Generator[Wish, Any, R]

@@ -6,7 +6,7 @@ __all__ = ["PublicClient", "PublicLease", "PublicLock", "PublicReadWriteLock"]
 
 
 class Missing:
-    """A method that other libraries have. To use it raises an AttributeError that says what it is called here."""
+    """A method that other libraries have. Using it raises an AttributeError that says what to use here instead."""
 
     __slots__ = ("_called", "_word")
 

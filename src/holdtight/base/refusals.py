@@ -7,21 +7,6 @@ __all__ = ["NOT_ON_A_QUORUM"]
 # Clients and their targets.
 
 
-def not_built_yet(argument: str) -> NotSupported:
-    return NotSupported(
-        f"{argument} is not built yet in this version; it is refused rather than ignored, so that no lock promises "
-        "less than you asked for"
-    )
-
-
-def target_not_built_yet(target: object) -> NotSupported:
-    return NotSupported(
-        f"target: {type(target).__name__} is not built yet in this version; one server (redis://, rediss://, unix://, "
-        "valkey://, valkeys://, embedded://), Sentinel (redis+sentinel://), a list of servers (a quorum) and memory:// "
-        "are"
-    )
-
-
 def drop_in_target(server: str) -> NotSupported:
     return NotSupported(
         f"a lock on {server}: the drop-in does not support clients of a cluster; a client of one server is supported, "
@@ -50,16 +35,51 @@ def max_connections_on_a_quorum() -> NotSupported:
     )
 
 
+def service_on_a_cluster() -> NotSupported:
+    return NotSupported(
+        "the lock service does not run on a cluster: it acts for its clients by one connection to one server, "
+        "which has all of their locks. Give it one server, or Sentinel; programs that need a cluster use the library"
+    )
+
+
+def history_on_a_cluster() -> NotSupported:
+    return NotSupported(
+        "history.install() does not support a cluster: the page of the lock service shows the history, and the service "
+        "does not run on a cluster. Metrics and events have the same facts"
+    )
+
+
+def acks_without_replicas(server: str) -> NotSupported:
+    return NotSupported(
+        f"acks is for servers with replicas, and {server} has none. Use acks=0 there; where a lost server must not "
+        "lose a lock, use Sentinel with acks, or a quorum"
+    )
+
+
+def acks_on_a_quorum() -> NotSupported:
+    return NotSupported(
+        "acks is not for a quorum: its nodes are independent servers, and a majority of them has every grant already. "
+        "Use acks=0"
+    )
+
+
+def acks_in_the_service() -> NotSupported:
+    return NotSupported(
+        "acks is not built for the lock service; it is refused rather than ignored, so that no lock promises less than "
+        "you asked for. Give the service a client with acks=0"
+    )
+
+
 def service_on_a_quorum() -> NotSupported:
     return NotSupported(
-        "the lock service cannot run on a quorum: its sessions would have no home there. Give it one server, and let "
-        "programs that need a quorum use the library"
+        "the lock service cannot run on a quorum: the nodes share no data, so they cannot keep sessions. Give it one "
+        "server, and let programs that need a quorum use the library"
     )
 
 
 def history_on_a_quorum() -> NotSupported:
     return NotSupported(
-        "history.install() needs one server: a history on the nodes of a quorum would have no one order"
+        "history.install() needs one server: a history on the nodes of a quorum would have no single order"
     )
 
 

@@ -1,7 +1,7 @@
 """What people and programs read of values, events and errors: tables, log lines, plain dictionaries.
 
-Loaded with the first client (see clients/loading.py), not with the package. Whatever is shown is ASCII, so that no
-terminal and no log file is too old for it.
+Loaded with the first client (see clients/loading.py), not with the package. All output is ASCII, so that
+every terminal and every log file can show it.
 """
 
 import enum
@@ -22,19 +22,22 @@ _AS_THEY_ARE = frozenset({str, int, bool})
 
 
 def plain(value: Any) -> Any:
-    """The value as `json.dumps` takes it."""
+    """The value in a form that `json.dumps` accepts."""
     if value is None or value.__class__ in _AS_THEY_ARE:
         return value
     if isinstance(value, enum.Enum):
         return value.value
     if hasattr(value, "_asdict"):  # a named tuple
-        return {word: plain(each) for word, each in value._asdict().items()}
+        return {
+            word: each if each is None or each.__class__ in _AS_THEY_ARE else plain(each)
+            for word, each in zip(value._fields, value, strict=True)
+        }
     if isinstance(value, (tuple, list)):
         return [plain(each) for each in cast(Any, value)]
     if isinstance(value, dict):
         return {str(word): plain(each) for word, each in cast(Any, value).items()}
     if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no word for it
+        return None  # JSON has no infinity and no NaN
     return value
 
 
@@ -128,6 +131,7 @@ _LINES = {
     "KeeperLate": "keeper late by %(late)s: leases are renewed too late, and will be lost if that goes on",
     "Forced": f"forced %(name)s: %(reason)s, by %(by)s, {_WHOSE}",
     "HeldLong": f"held %(name)s for %(held)s, and it is still renewed: does its body hang? {_WHOSE}",
+    "RefreshFailed": "refresh of %(name)s failed, its stale value stays: %(error)s, owner %(owner)s",
     "Lost": f"lost %(name)s: %(reason)s after %(held)s, {_WHOSE}",
     "Released": f"released %(name)s after %(held)s, {_WHOSE}",
     "Detached": f"detached %(name)s after %(held)s, {_WHOSE}",
@@ -145,16 +149,18 @@ _EXTRA = {
     },
     "seconds": "lock_waited",
     "cause": "lock_reason",
+    "error": "lock_reason",
 }
-"""The fields of a log record, by those of the event. Flat and few: a log has one column for each."""
+"""Maps the fields of an event to those of a log record, which are flat and few: a log has one column for each."""
 _OWNER_SHOWN = 11
-"""So many characters of an owner tell the client: they hold its id."""
+"""The number of characters of an owner that hold the id of its client."""
 _SECONDS = frozenset({"waited", "seconds", "held", "late", "remaining"})
 
 
 def log_line(event: "Event") -> tuple[str, dict[str, str], dict[str, Any]]:
-    """The template of the line, which is the same for all events of a kind; what it is filled with; and `extra`, whose
-    words have a prefix because a log record has a `name` of its own. `extra` has what applies, as JSON takes it."""
+    """Returns the template of the line, which all events of a kind share, its values, and `extra` for the log record.
+    The keys of `extra` have a prefix, because a log record has a `name` of its own. Fields that are empty are left
+    out."""
     fields = event_dict(event)
     filled = {word: _in_a_line(word, getattr(event, word, value)) for word, value in fields.items()}
     extra = {_EXTRA[word]: value for word, value in fields.items() if word in _EXTRA and value not in (None, "")}

@@ -11,7 +11,6 @@ __all__ = [
     "Claim",
     "Denied",
     "ForcedOut",
-    "ForcedRelease",
     "Grant",
     "Guarded",
     "Holder",
@@ -161,7 +160,7 @@ class Claim(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A holder of a lock, as seen from outside. `as_dict()` gives what JSON takes.
+    """A holder of a lock, as seen from outside. `as_dict()` returns what JSON can encode.
 
     Options:
         owner: the id of the acquisition.
@@ -171,7 +170,7 @@ class Holder(NamedTuple):
         label: the text that it gave.
         since: when it acquired, in seconds of the server's time of day; None if that is not known.
         expires_in: seconds until the server frees the lock unless it is renewed.
-        entered: how often it is entered, of this client's own leases; None for others.
+        entered: how many times this client has entered it; None for holders of other clients.
         kind: what it holds.
         n: the number of permits, of a semaphore.
         waits_for: the name of the lock that its thread or task waits for while it holds this one in a block; None if it
@@ -200,7 +199,7 @@ class Holder(NamedTuple):
         return f"{who}{label}{left}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, as `json.dumps` takes them."""
+        """The fields, in a form that `json.dumps` accepts."""
         return _plain(self)
 
 
@@ -227,12 +226,12 @@ class Waiter(NamedTuple):
     n: int = 1
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, as `json.dumps` takes them."""
+        """The fields, in a form that `json.dumps` accepts."""
         return _plain(self)
 
 
 class LockInfo(NamedTuple):
-    """The state of one name, from `inspect`. `print()` shows it as a table, `as_dict()` gives what JSON takes.
+    """The state of one name, from `inspect`. `print()` shows it as a table, `as_dict()` returns what JSON can encode.
 
     Options:
         name: the lock's name.
@@ -241,7 +240,7 @@ class LockInfo(NamedTuple):
         waiters: its waiters in order, each a `Waiter`; a few hundred at most.
         waiting: the length of the whole line.
         fence: the last fence that was given under this name, if the server still knows it.
-        nodes: of a quorum: each node's answer, and whether its restart guard keeps it from voting.
+        nodes: on a quorum, each node's answer, and whether its restart guard keeps it from voting.
     """
 
     name: str
@@ -251,14 +250,14 @@ class LockInfo(NamedTuple):
     waiting: int = 0
     fence: int | None = None
     nodes: dict[str, str] | None = None
-    """Of a quorum: each node's answer, and whether its restart guard keeps it from voting."""
+    """On a quorum: each node's answer, and whether its restart guard keeps it from voting."""
 
     @property
     def locked(self) -> bool:
         return bool(self.holders)
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, as `json.dumps` takes them."""
+        """The fields, in a form that `json.dumps` accepts."""
         return _plain(self)
 
     def __str__(self) -> str:
@@ -295,7 +294,7 @@ class Member(NamedTuple):
         return f"{place}{who}{label} holds {self.holds!r} and waits for {self.waits_for!r}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, as `json.dumps` takes them."""
+        """The fields, in a form that `json.dumps` accepts."""
         return _plain(self)
 
 
@@ -305,10 +304,12 @@ class Grant(NamedTuple):
     fence: int
     sent: float
     expired: Owner | None = None
+    acks: int = 0
+    """How many replicas have it; 0 if nobody asked them."""
 
 
 class Denied(NamedTuple):
-    """Another owner holds it; we are not in line. `look`: the store keeps no line, ask again after so many seconds."""
+    """Another owner holds it; we are not in line. `look`: seconds until the next attempt, if the store has no line."""
 
     holder: Owner | None
     left: float
@@ -326,27 +327,16 @@ class Queued(NamedTuple):
     look: float
 
 
-class Late(NamedTuple):
+class Late:
     """The request arrived after its `not_after` and did nothing. The reply taught us the server's clock; ask again."""
 
 
-class Withdrawn(NamedTuple):
+class Withdrawn:
     """A withdrawal marker made the server refuse the request."""
 
 
 class ForcedOut(Withdrawn):
     """A node of a quorum refuses this owner: an operator has released its lock by force."""
-
-
-class ForcedRelease(NamedTuple):
-    """A forced release was done at `at` (seconds, server's time), and these owners lost the lock: none if none of those
-    named held it. `more`: dead waiters remain to be swept."""
-
-    at: float
-    fence: int
-    next: Owner | None
-    owners: tuple[Owner, ...]
-    more: bool
 
 
 class Guarded(NamedTuple):

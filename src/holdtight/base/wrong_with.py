@@ -1,6 +1,6 @@
-"""`with` where `async with` is meant, and the other way round: both say which word and which client is meant.
+"""Errors for `with` where `async with` is meant, and the other way round. They name the right word and client.
 
-Type checkers do not see these methods, so that they flag such a block too.
+Type checkers do not see these methods, so they flag such a block too.
 """
 
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -9,7 +9,7 @@ __all__ = ["AsyncOnly", "BlockingOnly"]
 
 
 class AsyncOnly:
-    """A base of what is for asyncio."""
+    """Base of the classes for asyncio."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class AsyncOnly:
 
 
 class BlockingOnly:
-    """A base of what is for blocking code."""
+    """Base of the classes for blocking code."""
 
     __slots__ = ()
 

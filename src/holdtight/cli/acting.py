@@ -6,7 +6,7 @@ import click
 
 from holdtight import AuditRecord, Finding, Severity
 from holdtight.cli.exits import UNAVAILABLE
-from holdtight.cli.listing import NAME
+from holdtight.cli.names import NAME
 from holdtight.cli.options import common, of, say
 from holdtight.cli.printing import plain, print_json, print_json_array
 from holdtight.cli.rows import aligned, holder_text

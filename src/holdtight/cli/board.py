@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 from holdtight import LockInfo, Locks
@@ -48,9 +49,16 @@ class Board:
     def waiting(self) -> int:
         return sum(info.waiting for info in self.infos.values())
 
-    def rows(self) -> list[Row]:
-        shown = (info for info in self.infos.values() if self.filter in info.name)
-        return sorted(map(row_of, shown), key=SORTS[self.sort])
+    @property
+    def shown(self) -> list[LockInfo]:
+        """The locks that the filter lets through."""
+        return [info for info in self.infos.values() if self.filter in info.name]
+
+    def rows(self, first: int = 0, end: int | None = None) -> list[Row]:
+        """Those from `first` to before `end`, in order."""
+        if self.sort == "name":  # the usual order needs no rows beyond those that are seen
+            return list(map(row_of, sorted(self.shown, key=attrgetter("name"))[first:end]))
+        return sorted(map(row_of, self.shown), key=SORTS[self.sort])[first:end]
 
     def waits(self) -> Iterator[str]:
         """`web-9:14 -> order:42 -> web-3:811`, a line for each holder that waits; a circle is marked."""

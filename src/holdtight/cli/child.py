@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from holdtight.base.clock import boottime
 
@@ -122,14 +121,18 @@ class Child:
         the first process of a container may never do so: on Linux those are left out."""
         if not self.send(0):
             return False
-        states = [_state(path) for path in Path("/proc").glob("[0-9]*/stat")]
+        try:
+            states = [_state(pid) for pid in os.listdir("/proc") if pid.isdecimal()]
+        except OSError:  # this is no Linux
+            return True
         return not states or any(group == self.pid and state not in "ZX" for group, state in states)
 
 
-def _state(path: Path) -> tuple[int, str]:
+def _state(pid: str) -> tuple[int, str]:
     """The process group and the state of a process; 0 and X if it is gone."""
     try:
-        _, _, fields = path.read_text("utf-8", "replace").rpartition(") ")
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            _, _, fields = file.read().rpartition(") ")
         state, _, group, *_ = fields.split()
         return int(group), state
     except (OSError, ValueError):
@@ -150,7 +153,7 @@ class Guardian:
             try:
                 os.setsid()
                 os.dup2(read, 0)
-                script = str(Path(__file__).with_name("guardian.py"))
+                script = os.path.join(os.path.dirname(__file__), "guardian.py")
                 os.execv(sys.executable, [sys.executable, "-I", "-S", script])
             finally:
                 os._exit(1)

@@ -13,6 +13,7 @@ NOT_PERMITTED = 77
 
 _CODES: dict[type[BaseException], int] = {
     errors.LockTimeout: NOT_ACQUIRED,
+    errors.JobSkipped: NOT_ACQUIRED,
     errors.QueueFull: NOT_ACQUIRED,
     errors.DeadlockDetected: NOT_ACQUIRED,
     errors.ClockDrift: NOT_ACQUIRED,

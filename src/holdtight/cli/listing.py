@@ -1,47 +1,14 @@
-"""`holdtight ls`, and what completes a name on the shell's line."""
+"""`holdtight ls`."""
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
-from holdtight import LockError
 from holdtight.cli.options import common, of
 from holdtight.cli.printing import plain, print_json_array
 from holdtight.cli.rows import COLUMNS, SORTS, Row, aligned, row_of
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-__all__ = ["NAME", "ls"]
-
-COMPLETE_SECONDS = 0.3
-MOST_COMPLETIONS = 100
-
-
-class _Name(click.ParamType[str]):
-    """The name of a lock, completed from those that are in use."""
-
-    name = "name"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-        from click.shell_completion import CompletionItem
-
-        if any(sign in incomplete for sign in "*?["):
-            return []
-        try:
-            settings = of(ctx)
-            settings.timeout = COMPLETE_SECONDS
-            with settings.locks() as locks:
-                found = [
-                    info.name for info, _ in zip(locks.list(f"{incomplete}*"), range(MOST_COMPLETIONS), strict=False)
-                ]
-        except (LockError, click.ClickException, TypeError, ValueError):
-            return []
-        return [CompletionItem(name) for name in sorted(found)]
-
-
-NAME = _Name()
+__all__ = ["ls"]
 
 
 @click.command(

@@ -7,7 +7,7 @@ import click
 from holdtight import LockInfo, Locks
 from holdtight.cli.exits import NOT_ACQUIRED
 from holdtight.cli.graph import graph as lines_of
-from holdtight.cli.listing import NAME
+from holdtight.cli.names import NAME
 from holdtight.cli.options import DURATION, common, of, say
 from holdtight.cli.printing import plain, print_json
 

@@ -1,6 +1,5 @@
 """The verbs, and the way from an exception to one line on stderr and an exit code."""
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -16,22 +15,24 @@ __all__ = ["run_cli"]
 
 
 _VERBS = {
-    "run": "run",
-    "sem": "run",
-    "ls": "listing",
-    "show": "looking",
-    "top": "top",
-    "wait": "looking",
-    "release": "acting",
-    "audit": "acting",
-    "doctor": "acting",
-    "bench": "bench",
-    "demo": "demo",
-    "serve": "serve",
-    "token": "serve",
-    "explain": "looking",
+    "run": ("run", "Run a command while holding a lock."),
+    "sem": ("run", "Run a command while holding a permit of a semaphore."),
+    "lead": ("run", "Run a command on one host; the next takes over."),
+    "ls": ("listing", "List locks that are held or waited for."),
+    "show": ("looking", "Show who holds a lock, and who waits for it."),
+    "top": ("top", "Watch locks that are held or waited for."),
+    "wait": ("looking", "Wait until a lock is free, or held, without taking it."),
+    "release": ("acting", "Take a lock away from a holder that hangs."),
+    "audit": ("acting", "Show what operators did, newest first."),
+    "doctor": ("acting", "Look for settings of the server that harm locks."),
+    "bench": ("bench", "Measure how fast locks are here."),
+    "demo": ("demo", "Show what a lock is good for, in ten seconds."),
+    "serve": ("serve", "Serve locks over HTTP, and a page that shows them."),
+    "token": ("serve", "Make a token for the lock service."),
+    "explain": ("looking", "Say what an error means and what to do about it."),
 }
-"""Each verb and its module, which is loaded when the verb is asked for: `run` should start soon."""
+"""Each verb with its module, which is loaded when the verb is asked for (`run` should start soon), and its short help:
+click would cut the first sentence of the long one."""
 
 
 class _Verbs(click.Group):
@@ -41,7 +42,9 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
             return None
-        command: click.Command = getattr(import_module(f"holdtight.cli.{_VERBS[cmd_name]}"), cmd_name)
+        module, short = _VERBS[cmd_name]
+        command: click.Command = getattr(import_module(f"holdtight.cli.{module}"), cmd_name)
+        command.short_help = short
         return command
 
 
@@ -57,12 +60,16 @@ Examples:
   holdtight run nightly -- ./job.sh        one host at a time runs the job
   holdtight run -n nightly -- ./job.sh     skip it where it runs elsewhere (exit 75)
   holdtight sem -p 3 encode -- ./encode.sh at most three at a time
+  holdtight lead poller -- ./poll.sh       one host runs it, another takes over when that ends
 """,
 )
 @click.version_option(__version__, prog_name="holdtight")
 @common
 def cli() -> None:
-    """Distributed locks on Redis and Valkey."""
+    """Distributed locks on Redis and Valkey.
+
+    Name the server with --url or $HOLDTIGHT_URL. D is a duration: 250ms, 5s, 2m, 1h, or a number of seconds.
+    """
 
 
 def run_cli(arguments: Sequence[str] | None = None) -> int:
@@ -83,8 +90,7 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
         print(error.format_message(), file=sys.stderr)
         return USAGE
     except click.ClickException as error:
-        hint = " (put -- before the command)" if isinstance(error, click.NoSuchOption) else ""
-        return _failed(settings, "USAGE", error.format_message() + hint, USAGE)
+        return _failed(settings, "USAGE", error.format_message() + _hint(error), USAGE)
     except LockError as error:
         return _failed(settings, error.code, str(error), exit_code(error), error)
     except (TypeError, ValueError) as error:
@@ -93,9 +99,19 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
         return _failed(settings, "INTERNAL", f"{type(error).__name__}: {error}", OURS, error)
 
 
+def _hint(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption):
+        return " (put -- before the command)"
+    if isinstance(error, click.MissingParameter) and error.param is not None and error.param.name == "command":
+        return " As in: holdtight run nightly -- ./job.sh"
+    return ""
+
+
 def _failed(settings: Common, code: str, text: str, status: int, error: Exception | None = None) -> int:
     text = " ".join(text.split())
     if settings.json:
+        import json
+
         print(json.dumps({"error": code, "message": text}), file=sys.stderr)
     else:
         print(f"holdtight: {text}", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -100,7 +99,8 @@ def _read_urls(context: click.Context, param: click.Parameter, value: str | None
     if value is None:
         return
     try:
-        of(context).urls = Path(value).read_text("utf-8").split()
+        with open(value, encoding="utf-8") as file:
+            of(context).urls = file.read().split()
     except (OSError, UnicodeError) as error:
         raise click.BadParameter(f"cannot read {value}: {error}", context, param) from error
     if not of(context).urls:
@@ -139,7 +139,7 @@ def common(command: F) -> F:
             metavar="D",
             expose_value=False,
             callback=_keep("timeout"),
-            help="How long connecting may take (2s).",
+            help="How long connecting may take (2s); an answer may take 2s more.",
         ),
         click.option(
             "--namespace",

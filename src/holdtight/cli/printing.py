@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from typing import Any
 
 import click
@@ -21,9 +22,9 @@ def print_json(value: Any) -> None:
 
 
 def print_json_array(values: Any) -> None:
-    """One element a line, each as soon as it is known."""
+    """One element a line, as they become known. `echo` would flush after each."""
     before = "["
     for value in values:
-        click.echo(f"{before}\n{json.dumps(value)}", nl=False)
+        sys.stdout.write(f"{before}\n{json.dumps(value)}")
         before = ","
     click.echo("[]" if before == "[" else "\n]")

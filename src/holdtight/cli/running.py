@@ -1,46 +1,55 @@
-"""What `holdtight run` does between the grant and the command's end: passes signals on, watches the lease, and ends the
-command before another holder can have the lock.
+"""What `holdtight run` does from its place in line to the command's end: a signal ends the wait or goes to the command;
+the lease is watched, and the command ended before another holder can have the lock.
 
-One loop waits for a pipe. Signal handlers and the lease's `on_lost` write to it; nothing else happens outside the loop.
+The main thread waits for a pipe. Signal handlers, the thread that asks for the lock, and the lease's `on_lost` write to
+it. No handler raises: an exception between the grant and the next statement would leave a lock that nobody gives back.
 """
 
 import os
 import select
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 from holdtight.base.clock import boottime
 from holdtight.cli.child import Child, Guardian, Terminal
+from holdtight.keeper.keeper import keeper
 
-__all__ = ["Ended", "Running", "Waiting", "end_by"]
+__all__ = ["Ended", "Running", "Signals", "end_by"]
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that end `run` while it waits for the lock."""
-PASSED_ON = (*ENDING, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP)
+PASSED_ON = (*ENDING, signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP)
+ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Those that ask the command to end."""
 LOOKS = 12
 """How often in a ttl the loop looks how much of the lease is left."""
 MOMENT = 0.1
 """Seconds that processes of the group have to end with the command before they count as left behind."""
+MOST_UNDOING = 2.0
+"""Seconds that undoing may take after a signal. What is not undone then ends by itself."""
 KILL_EARLY = 0.05
 """Seconds before the deadline at which `--on-lost kill` kills: a process needs a moment to die."""
 
 
-class Ended(BaseException):
-    """A signal that ends `run` while it waits for the lock. No Exception, so that nothing on the way catches it."""
+class Ended(Exception):
+    """A signal has ended `run` before the command was started. `lease` came all the same, and is to be given back."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, lease: Any = None) -> None:
         super().__init__(number)
         self.number = number
+        self.lease = lease
 
 
 def end_by(number: int) -> None:
-    """Ends this process by that signal, so that its parent sees the usual status."""
+    """Ends this process by that signal, so that its parent sees the usual status. The client is closed: what the keeper
+    still has to undo, such as a place in line, comes first."""
+    _finish_undoing()
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -48,29 +57,88 @@ def end_by(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-class Waiting:
-    """While the caller waits for the lock, a signal raises Ended in it."""
+def _finish_undoing() -> None:
+    if not keeper().running:
+        return
+    until, begun = boottime() + MOST_UNDOING, threading.Event()
+    keeper().run_soon(begun.set)  # after what it was asked before
+    begun.wait(MOST_UNDOING)
+    while keeper().statistics()["connections"] and boottime() < until:
+        time.sleep(0.002)
 
-    def __enter__(self) -> None:
-        self._before = {number: signal.getsignal(number) for number in ENDING}
-        for number, before in self._before.items():
-            if before is not signal.SIG_IGN:  # as under nohup, and in the background of a script
-                signal.signal(number, self._end)
 
-    def _end(self, number: int, frame: FrameType | None) -> None:
-        for each, before in self._before.items():
-            if before is not signal.SIG_IGN:
-                signal.signal(each, signal.SIG_IGN)  # leaving the line takes a moment, and one end is enough
-        raise Ended(number)
+class Signals:
+    """Notes the signals that arrive, from before the wait for the lock until it is given back."""
+
+    def __init__(self) -> None:
+        self.arrived: list[int] = []
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self.wake, self.ring = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(self.ring, False)
+        signal.set_wakeup_fd(self.ring, warn_on_full_buffer=False)
+        self.note(ENDING)
+        return self
+
+    def note(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            before = signal.getsignal(number)
+            self._before.setdefault(number, before)
+            if before is not signal.SIG_IGN or number == signal.SIGCHLD:  # ignored: under nohup, or by a script's &
+                signal.signal(number, self._arrives)
+
+    def _arrives(self, number: int, frame: FrameType | None) -> None:
+        self.arrived.append(number)
 
     def __exit__(self, *error: object) -> None:
+        signal.set_wakeup_fd(-1)
         for number, before in self._before.items():
-            if before is not signal.SIG_IGN:
-                signal.signal(number, before)
+            signal.signal(number, before)
+        # The pipe stays: the lease, which another thread watches, may still write to it.
 
+    def pause(self, seconds: float | None) -> None:
+        """Waits until something happens, or for so many seconds."""
+        select.select([self.wake], [], [], seconds)
+        with suppress(BlockingIOError):
+            os.read(self.wake, 512)
 
-def _wake(ring: int, lease: object) -> None:
-    os.write(ring, b"\0")
+    def tell(self, *news: object) -> None:
+        """Something has happened. Called in any thread."""
+        with suppress(BlockingIOError):
+            os.write(self.ring, b"\0")
+
+    def check(self, lease: Any) -> None:
+        """Raises Ended if a signal has come."""
+        for number in self.arrived:
+            raise Ended(number, lease)
+
+    def while_waiting(self, acquire: Callable[[], Any], stop: Callable[[], None]) -> Any:
+        """What `acquire` returns, which runs in a thread. After a signal `stop` ends it, and this raises Ended."""
+        answers: list[tuple[Any, BaseException | None]] = []
+
+        def ask() -> None:
+            try:
+                answers.append((acquire(), None))
+            except BaseException as error:
+                answers.append((None, error))
+            self.tell()
+
+        threading.Thread(target=ask, name="holdtight-run", daemon=True).start()
+        stopped = 0
+        while not answers:
+            if self.arrived and not stopped:
+                stop()
+            elif len(self.arrived) > stopped > 0:
+                break  # a second signal: its sender does not want to wait for an answer of the server
+            stopped = len(self.arrived)
+            self.pause(None)
+        lease, error = answers[0] if answers else (None, None)
+        self.check(lease)
+        if error is not None:
+            raise error
+        return lease
 
 
 class Running:
@@ -82,6 +150,7 @@ class Running:
         child: Child,
         guardian: Guardian,
         terminal: Terminal,
+        signals: Signals,
         *,
         ttl: float,
         on_lost: str,
@@ -89,11 +158,15 @@ class Running:
         say: Callable[[str], None],
     ) -> None:
         self._lease, self._child, self._guardian, self._terminal = lease, child, guardian, terminal
+        self._signals = signals
         self._ttl, self._on_lost, self._kill_after, self._say = ttl, on_lost, kill_after, say
         self._notice = kill_after if on_lost == "term" else min(KILL_EARLY, ttl / 20)
         """Seconds before the lease ends at which the command is told to end."""
+        self.started = False
+        """Whether the command could be started."""
+        self.asked_to_end = False
+        """Whether a signal that asks a program to end has come, and was passed on."""
         self._foreground = False
-        self._arrived: list[int] = []
         self._told = False
         self._kill_at = float("inf")
         self._warned = False
@@ -105,42 +178,28 @@ class Running:
 
     def __call__(self, environment: dict[str, str]) -> int:
         """Runs the command to its end. Returns its exit code as a shell would."""
-        wake, ring = os.pipe()
-        os.set_blocking(wake, False)
-        os.set_blocking(ring, False)
-        before = {number: signal.getsignal(number) for number in (*PASSED_ON, signal.SIGCHLD)}
-        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+        self._signals.note((*PASSED_ON, signal.SIGCHLD))
+        self._lease.on_lost(self._signals.tell)
         try:
-            for number, handler in before.items():
-                if handler is not signal.SIG_IGN or number == signal.SIGCHLD:
-                    signal.signal(number, self._note)
-            self._lease.on_lost(partial(_wake, ring))
-            return self._run(environment, wake)
+            return self._run(environment)
         finally:
-            signal.set_wakeup_fd(-1)
-            for number, handler in before.items():
-                signal.signal(number, handler)
             if self._foreground:
                 self._terminal.give(os.getpgrp())
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._arrived.append(number)
-
-    def _run(self, environment: dict[str, str], wake: int) -> int:
+    def _run(self, environment: dict[str, str]) -> int:
         self._tell_guardian()
         self._foreground = self._terminal.ours
         why = self._child.start(environment, foreground=self._foreground)
+        self.started = not why
         if why:
             self._say(why)
         while True:
             status = self._status()
             if status is not None:
                 break
-            self._look_at_the_lease()
-            select.select([wake], [], [], self._pause())
-            with suppress(BlockingIOError):
-                os.read(wake, 512)
             self._pass_on()
+            self._look_at_the_lease()
+            self._signals.pause(self._pause())
         left = self._end_group() if self._told else not self._group_ends(boottime() + MOMENT)
         self._guardian.dismiss()
         if left:
@@ -173,17 +232,18 @@ class Running:
             self._terminal.give(os.getpgrp())
             os.kill(os.getpid(), signal.SIGSTOP)
             # The shell has continued us, in the foreground or in the background.
-            self._arrived = [number for number in self._arrived if number != signal.SIGCONT]
+            self._signals.arrived = [number for number in self._signals.arrived if number != signal.SIGCONT]
             if self._terminal.ours:
                 self._terminal.give(self._child.pid)
             self._child.send(signal.SIGCONT)
         return None
 
     def _pass_on(self) -> None:
-        arrived, self._arrived = self._arrived, []
+        arrived, self._signals.arrived = self._signals.arrived, []
         for number in arrived:
             if number == signal.SIGCHLD:
                 continue
+            self.asked_to_end = self.asked_to_end or number in ASKING
             if number == signal.SIGCONT and self._foreground and self._terminal.ours:
                 self._terminal.give(self._child.pid)
             self._child.send(number)

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -16,10 +15,7 @@ EVERY = 1.0
 
 
 @contextmanager
-def shown_while_waiting(locks: Locks, name: str, *, quiet: bool) -> Generator[None]:
-    if quiet or not sys.stderr.isatty():
-        yield
-        return
+def shown_while_waiting(locks: Locks, name: str) -> Generator[None]:
     over = threading.Event()
     thread = threading.Thread(target=_show, args=(locks, name, over), daemon=True)
     thread.start()

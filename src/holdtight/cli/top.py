@@ -175,15 +175,15 @@ class Screen:
 
         if self._detail:
             return Group(Text(self._detail), Text("any key: back", style="dim"))
-        rows, circles = self._board.rows(), waits(self._board)[:5]
-        self._at = max(0, min(self._at, len(rows) - 1))
+        count, circles = len(self._board.shown), waits(self._board)[:5]
+        self._at = max(0, min(self._at, count - 1))
         room = max(1, height - 5 - len(circles))
-        first = max(0, min(self._at - room + 1, len(rows) - room)) if self._at >= room else 0
+        first = max(0, min(self._at - room + 1, count - room)) if self._at >= room else 0
         table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
         for column in COLUMNS:
             right = column in ("AGE", "QUEUE", "OLDEST")
             table.add_column(column, no_wrap=True, justify="right" if right else "left", overflow="ellipsis")
-        for number, row in enumerate(rows[first : first + room], first):
+        for number, row in enumerate(self._board.rows(first, first + room), first):
             name, kind, holder, age, left, queue, oldest = texts(row)
             cells = (name, kind, holder, age, f"{self._bar(row)} {left}", queue, oldest)
             table.add_row(*map(Text, cells), style="reverse" if number == self._at else "")

@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holdtight.base import process
 from holdtight.base.event_bus import Events
@@ -54,8 +54,8 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
     _finalizer: "weakref.finalize[..., object] | None" = None
     lock_type: Any
     cohort_lock_type: Any
-    rwlock_type: ClassVar[Any]
-    semaphore_type: ClassVar[Any]
+    rwlock_type: Any
+    semaphore_type: Any
 
     def _open(self, settings: Settings) -> None:
         refuse_monkey_patches()
@@ -321,6 +321,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         made = type(self).__new__(type(self))
         made._open(settings or self.settings)
         made.events = self.events
+        made.place.share_events(self.events)
         return made
 
     def _entered(self) -> dict[str, int]:
@@ -338,9 +339,6 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         if self._cohort is not None:
             prepared = self._cohort.inspected(prepared, self)
         return self.verbs.look(self.place, prepared, self._entered())
-
-    def _bless(self) -> Plan[dict[str, str]]:
-        return self.verbs.bless(self.place)
 
     def check_open(self) -> None:
         """Raises RuntimeError on a closed client. Called before acquiring only: a closed client may still release."""

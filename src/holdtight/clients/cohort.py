@@ -35,7 +35,7 @@ class CohortPart(BaseLock):
     def tenure_of(self, turn: Turn, deliver: Deliver, now: float) -> Tenure:
         terms = self.terms
         owner, fence, sent, marker = turn
-        tenure = Tenure(terms, self.prepared, deliver, owner, fence, sent, marker)
+        tenure = self.new_tenure(deliver, owner, fence, sent, marker, self._locks.settings.acks)
         tenure.since = now
         if terms.max_hold is not None:
             tenure.hold_until = now + terms.max_hold
@@ -43,10 +43,9 @@ class CohortPart(BaseLock):
         return tenure
 
     def take_up(self, member: Member, lease: BaseLease, who: "Identity") -> None:
-        """The lease of a member that was handed the grant: it is renewed from now on, and may be passed on."""
+        """The lease of a member that was handed the grant is renewed from now on."""
         tenure, terms = lease.tenure, self.terms
         self.waits_no_more(member)
-        self._locks.cohort.take_up(self.line_key, member, tenure)
         terms.runtime.keeper.add(tenure, tenure.since)
         if terms.max_hold is not None or terms.options.reentrant:
             self.see_to(lease, who)
@@ -68,13 +67,11 @@ class CohortPart(BaseLock):
         now = terms.clock()
         if now >= tenure.deadline or tenure.reason is not None or tenure.epoch != process.current.epoch:
             return False
-        tenure.ended = True
         cohort: Cohort = self._locks.cohort
         if cohort.hand_on(self.line_key, tenure, now):
             if self._locks.events.active:
                 self._locks.report_release(tenure)
             return True
-        tenure.ended = False
         return False
 
     def waits(self, member: Member) -> None:
@@ -98,17 +95,18 @@ class CohortPart(BaseLock):
         cohort: Cohort = self._locks.cohort
         turn = cohort.quit(self.line_key, member, self.terms.clock())
         if turn is not None:
-            self.let_go(self.tenure_of(turn, deliver, self.terms.clock()))
+            super().let_go(self.tenure_of(turn, deliver, self.terms.clock()))
+            cohort.over(self.line_key, member)
 
     def let_go(self, tenure: Tenure) -> None:
-        self.end_batch(tenure)
         super().let_go(tenure)
+        self.end_batch(tenure)
 
     def end_batch(self, tenure: Tenure) -> None:
         """The grant was released or is lost, or its holder will renew, detach or downgrade it: nobody else gets it
         here, and the next member asks the server."""
         cohort: Cohort = self._locks.cohort
-        cohort.over(self.line_key, tenure.owner)
+        cohort.over(self.line_key, tenure)
 
     def reading(self) -> Any:
         options = self.options._replace(cohort=False)

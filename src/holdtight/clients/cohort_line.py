@@ -7,8 +7,12 @@ For each name there is a Line with
 - *members*: they sleep, each until it is handed the grant, becomes the leader, or stops waiting by itself.
 
 Invariant: while there are members there is a leader, or a batch and a timer of the keeper. The timer makes the first
-member the leader once the batch's window is closed, so that no line depends on what its holder does. An interrupt
-(Ctrl-C) may break the invariant between any two steps: as long as there are members, the keeper checks it.
+member the leader once the batch's window is closed, so that no line depends on what its holder does.
+
+An interrupt (Ctrl-C) may come with any call, and only there. So every change of hands is a few assignments without a
+call between them: a member gets its `news` and the leadership or the grant at once, or nothing of these. What follows
+may be done twice: waking the member, and taking it off the line. A member with news is no longer in line, wherever it
+stands. Code that was interrupted calls `nudge`, and as long as there are members the keeper does the same now and then.
 
 Nothing here blocks or awaits, and nothing here talks to a server. A member is woken by a function of its colour.
 """
@@ -58,20 +62,30 @@ class Turn(NamedTuple):
 LEAD = Turn(b"lead", 0, 0.0, 0)
 """The news for a member that it leads from now on."""
 CLOSED = Turn(b"closed", 0, 0.0, 0)
+"""The news for a member that its client is closed."""
+GONE = Turn(b"gone", 0, 0.0, 0)
+"""Stands for news in a member that has stopped waiting."""
 
 
 class Member:
     """One caller that waits, or leads."""
 
-    __slots__ = ("owner", "since")
+    __slots__ = ("awake", "ended", "news", "owner", "since")
 
     def __init__(self, since: float) -> None:
         self.since = since
+        self.news: Turn | None = None
+        """None while it is in line."""
+        self.awake = False
+        """It has seen its news."""
+        self.ended = False
+        """It was handed the grant and has handed it on, before it had a tenure."""
         self.owner: Owner | None = None
         """Made up when an inspection lists it."""
 
-    def wake(self, news: Turn) -> bool:
-        """Ends its sleep, from any thread. False if that is impossible, because its event loop was closed."""
+    def wake(self) -> bool:
+        """Ends its sleep, from any thread; may be called again. False if that is impossible, because its event loop
+        was closed."""
         raise NotImplementedError
 
 
@@ -103,9 +117,6 @@ class Line:
 class Cohort:
     """All lines of one client."""
 
-    # An interrupt (Ctrl-C) may come after any call. So whatever removes a member from its line wakes it first, and a
-    # member that is woken, or gives up, makes sure that it has left.
-
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lines: dict[Key, Line] = {}
@@ -117,20 +128,22 @@ class Cohort:
             line = self._lines.get(key)
             if line is None:
                 line = self._lines[key] = Line()
-            open_batch = line.batch is not None and now < line.batch.until
-            if line.leader is None and not open_batch and not line.members:
+            batch = line.batch
+            is_open = batch is not None and now < batch.until
+            if line.leader is None and not is_open and not line.members:
                 line.leader = member
                 return True
             waiting = len(line.members) + (line.leader is not None)
             if waiting >= most:
                 raise QueueFull.at(key[0], waiting, most)
             line.members.append(member)
-            self._check_later(key, line)
+            if not line.checked:
+                self._check_later(key, line)
             if line.leader is None:
-                if open_batch:
-                    self._time(key, line)
-                else:
+                if not is_open:
                     self._promote(line)
+                elif not line.timed:
+                    self._time(key, line)
             return False
 
     def begin(self, key: Key, member: Member, tenure: Tenure, now: float) -> None:
@@ -142,29 +155,39 @@ class Cohort:
             line = self._lines.get(key)
             if line is None or line.leader is not member:
                 return
+            batch = Batch(tenure, until)
+            line.batch = batch  # no call between these two
             line.leader = None
-            line.batch = Batch(tenure, until)
-            if line.members:
+            if line.members and not line.timed:
                 self._time(key, line)
 
-    def hand_on(self, key: Key, tenure: Tenure | Member, now: float) -> bool:
-        """Hands the grant of this holder to the first member. False if there is none, or the batch is over: then the
-        holder must release the grant, and call `over`."""
+    def hand_on(self, key: Key, holder: Tenure | Member, now: float) -> bool:
+        """Hands the grant of this holder to the first member and ends the holder. False if there is no member, or the
+        batch is over: then the holder must release the grant, and call `over`."""
         with self._lock:
             line = self._lines.get(key)
-            batch = line.batch if line is not None else None
-            if line is None or batch is None or batch.holder is not tenure:
+            if line is None:
+                return False
+            batch = line.batch
+            if batch is None or batch.holder is not holder:
                 return False
             owner, fence, sent, marker = batch.turn
-            if now < batch.until and fence < batch.last:
-                turn = batch.turn = Turn(owner, fence + 1, sent, marker)
-                members = line.members
+            members = line.members
+            if now < batch.until and fence < batch.last and members:
+                turn = Turn(owner, fence + 1, sent, marker)
                 while members:
-                    member = batch.holder = members[0]
-                    awake = member.wake(turn)
+                    member = members[0]
+                    if member.news is None:
+                        # No call until the member is woken: an interrupt must not split these (decision 0033).
+                        member.news = batch.turn = turn
+                        batch.holder = member
+                        holder.ended = True
+                        if member.wake():
+                            members.popleft()
+                            return True
+                        batch.holder = holder
+                        holder.ended = False
                     members.popleft()
-                    if awake:
-                        return True
             batch.until = 0.0
             return False
 
@@ -172,11 +195,8 @@ class Cohort:
         """The member that was handed the grant has a tenure for it."""
         with self._lock:
             line = self._lines.get(key)
-            if line is not None:
-                if line.batch is not None and line.batch.holder is member:
-                    line.batch.holder = tenure
-                if line.leader is member or (line.members and line.members[0] is member):
-                    self._strike(key, line, member)
+            if line is not None and line.batch is not None and line.batch.holder is member:
+                line.batch.holder = tenure
 
     def has(self, key: Key, tenure: Tenure) -> bool:
         """Whether the grant of a batch is with this tenure."""
@@ -184,73 +204,87 @@ class Cohort:
             line = self._lines.get(key)
             return line is not None and line.batch is not None and line.batch.holder is tenure
 
-    def over(self, key: Key, owner: Owner) -> None:
-        """The grant of this owner will not be passed on."""
+    def over(self, key: Key, holder: Tenure | Member) -> None:
+        """The grant of this holder will not be passed on."""
         with self._lock:
             line = self._lines.get(key)
-            if line is not None and line.batch is not None and line.batch.turn.owner == owner:
-                self._end(key, line)
+            if line is not None and line.batch is not None and line.batch.holder is holder:
+                line.batch = None
+                if line.leader is None:
+                    self._promote(line)
+                self._tidy(key, line)
 
     def quit(self, key: Key, member: Member, now: float) -> Turn | None:
         """The member gives up, in whatever state it is. If it has the grant and nobody takes that over, returns its
-        turn: the caller must then release the grant."""
+        turn: the caller must then release the grant, and call `over`."""
         with self._lock:
+            if member.news is None:
+                member.news = GONE
             line = self._lines.get(key)
             if line is None:
                 return None
-            self._strike(key, line, member)
-            if line.batch is None or line.batch.holder is not member:
-                return None
-            turn = line.batch.turn
-            if self.hand_on(key, member, now):
-                return None
-            self._end(key, line)
-            return turn
+            if member in line.members:
+                line.members.remove(member)
+            if line.leader is member:
+                line.leader = None
+            if line.batch is not None and line.batch.holder is member and not self.hand_on(key, member, now):
+                return line.batch.turn
+            self._mend(key, line)
+            self._tidy(key, line)
+            return None
+
+    def nudge(self, key: Key) -> None:
+        """Restores the invariant, should an interrupt have broken it."""
+        with self._lock:
+            line = self._lines.get(key)
+            if line is not None:
+                self._mend(key, line)
+                self._tidy(key, line)
 
     def close(self) -> None:
         """Wakes all members: their client is closed."""
         with self._lock:
             for line in self._lines.values():
                 for member in list(line.members):
-                    member.wake(CLOSED)
+                    if member.news is None:
+                        member.news = CLOSED
+                    member.wake()
 
-    def _strike(self, key: Key, line: Line, member: Member) -> None:
-        """Removes a member from the line, and from its head."""
-        if member in line.members:
-            line.members.remove(member)
-        if line.leader is member:
-            line.leader = None
-            if line.batch is None or self._runtime.clock() >= line.batch.until:
+    def _promote(self, line: Line) -> None:
+        members = line.members
+        while members:
+            member = members[0]
+            if member.news is None:
+                member.news = LEAD  # no call between these two
+                line.leader = member
+                if member.wake():
+                    members.popleft()
+                    return
+                line.leader = None
+            members.popleft()
+
+    def _tidy(self, key: Key, line: Line) -> None:
+        if line.batch is None and line.leader is None and not line.members and self._lines.get(key) is line:
+            del self._lines[key]
+
+    def _mend(self, key: Key, line: Line) -> None:
+        """Wakes the leader and the member that was handed the grant, if they do not know it yet. If there is no leader,
+        the first member becomes the leader, or will when the window closes."""
+        batch = line.batch
+        for told in (line.leader, batch.holder if batch is not None else None):
+            if isinstance(told, Member) and told.news is not None and not told.awake:
+                told.wake()
+        if line.leader is None:
+            if batch is None or self._runtime.clock() >= batch.until:
                 self._promote(line)
             else:
                 self._time(key, line)
-        self._tidy(key, line)
-
-    def _end(self, key: Key, line: Line) -> None:
-        line.batch = None
-        if line.leader is None:
-            self._promote(line)
-        self._tidy(key, line)
-
-    def _promote(self, line: Line) -> None:
-        while line.members:
-            member = line.leader = line.members[0]
-            awake = member.wake(LEAD)
-            line.members.popleft()
-            if awake:
-                return
-            line.leader = None
-
-    def _tidy(self, key: Key, line: Line) -> None:
-        if line.batch is None and line.leader is None and not line.members:
-            self._lines.pop(key, None)
 
     def _time(self, key: Key, line: Line) -> None:
         if not line.timed and line.batch is not None and line.members:
+            due = max(self._runtime.clock(), line.batch.until) + PAUSE
+            self._runtime.keeper.at(due, lambda when: self._look(key, line))
             line.timed = True
-            self._runtime.keeper.at(
-                max(self._runtime.clock(), line.batch.until) + PAUSE, lambda when: self._look(key, line)
-            )
 
     def _look(self, key: Key, line: Line) -> None:
         with self._lock:
@@ -263,21 +297,18 @@ class Cohort:
                 self._time(key, line)  # another batch, meanwhile
 
     def _check_later(self, key: Key, line: Line) -> None:
-        if not line.checked:
-            self._runtime.keeper.at(self._runtime.clock() + CHECK, lambda when: self._check(key, line))
-            line.checked = True
+        self._runtime.keeper.at(self._runtime.clock() + CHECK, lambda when: self._check(key, line))
+        line.checked = True
 
     def _check(self, key: Key, line: Line) -> None:
-        """Restores the invariant, should an interrupt have broken it. Runs in the keeper, which gets no interrupt."""
+        """As `nudge`, in the keeper, which gets no interrupts."""
         with self._lock:
             line.checked = False
-            if not line.members:
-                return
-            if line.leader in line.members:  # it was to be woken
-                line.leader = None
-            if line.leader is None and (line.batch is None or self._runtime.clock() >= line.batch.until):
-                self._promote(line)
-            self._check_later(key, line)
+            if line.members:
+                self._mend(key, line)
+            if line.members:
+                self._check_later(key, line)
+            self._tidy(key, line)
 
     # For inspections.
 
@@ -289,6 +320,8 @@ class Cohort:
         with self._lock:
             for key, line in self._lines.items():
                 for member in line.members if key[0] == name else ():
+                    if member.news is not None:
+                        continue
                     member.owner = member.owner or locks.client.owner()
                     since = locks.client.server_time(member.since)
                     found.append(Waiter(owner_text(member.owner), label=key[2], since=since))

@@ -7,6 +7,7 @@ that is held when the server goes away is not affected: it is lost at its deadli
 
 from typing import TYPE_CHECKING, Any
 
+from holdtight.base.plan import TooFewAcks
 from holdtight.base.values import Owner
 from holdtight.errors import Unavailable
 from holdtight.grants.tenure import Tenure, Terms
@@ -20,8 +21,10 @@ __all__ = ["end_open_tenure", "may_degrade", "open_tenure", "stand_in_settings"]
 
 
 def may_degrade(settings: "Settings", error: BaseException) -> bool:
-    """Only failures to connect or to answer count, never an error reply about the lock."""
-    return settings.on_unavailable != "raise" and isinstance(error, Unavailable)
+    """Only failures to connect or to answer count, never an error reply about the lock, nor replicas that are slow."""
+    if settings.on_unavailable == "raise" or not isinstance(error, Unavailable):
+        return False
+    return not isinstance(error.__cause__, TooFewAcks)  # the server answers, and others may hold the lock
 
 
 def stand_in_settings(locks: "BaseLocks[Any]") -> "Settings":
@@ -29,7 +32,7 @@ def stand_in_settings(locks: "BaseLocks[Any]") -> "Settings":
     from holdtight.config.targets import Memory
 
     target = Memory(f"instead of {locks.place.display}")
-    return locks.settings._replace(target=target, tls=None, profiles=(), on_unavailable="raise")
+    return locks.settings._replace(target=target, tls=None, profiles=(), on_unavailable="raise", acks=0)
 
 
 def open_tenure(lock: "BaseLock", deliver: Any, owner: Owner, now: float) -> Tenure:

@@ -27,7 +27,9 @@ _MODULES = (
     "holdtight.events",
     "holdtight.core.deadlock",
     "holdtight.core.inspect",
+    "holdtight.keeper.connection",
 )
+_OF_ACKS = ("holdtight.keeper.barrier", "holdtight.grants.acked_tenure")
 
 
 def load() -> None:
@@ -52,6 +54,9 @@ def place_of(settings: "Settings", client: "Client", here: "Runtime") -> "Place"
 
     place = open_place(settings, client, here)
     load()
+    if settings.acks:
+        for module in _OF_ACKS:
+            import_module(module)
     return place
 
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from holdtight.base import process, refusals
 from holdtight.base.callbacks import get_logger
 from holdtight.base.identity import Identity
-from holdtight.base.plan import Plan
+from holdtight.base.plan import Plan, ServerSaid
 from holdtight.base.public import PublicLock
 from holdtight.base.values import Grant, Holder, Kind, LossReason, Owner, Wait, owner_text
 from holdtight.clients.terms import LockTerms
 from holdtight.config.settings import Options
-from holdtight.core.contend import Asking
+from holdtight.core.contend import Answer, Asking
 from holdtight.core.ending import downgrade
 from holdtight.errors import DeadlockDetected, LeaseLost, LockError, LockTimeout, Unavailable
 from holdtight.grants.lease import BaseLease
-from holdtight.grants.tenure import Tenure
+from holdtight.grants.tenure import Deliver, Tenure
 from holdtight.keeper.charges import DeferredUndo, look_after
 from holdtight.stores.boundary import Prepared
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdtight.clients.client import BaseLocks
     from holdtight.core.deadlock import Watch
 
-__all__ = ["BaseLock"]
+__all__ = ["BaseLock", "restore_lock"]
 
 B = TypeVar("B", bound="BaseLock")
 
@@ -89,6 +89,14 @@ class BaseLock(PublicLock):
         place.runtime.keeper.ask(DeferredUndo(place, step))
         self.handed_on(tenure)
 
+    def call_off(self, owner: Owner | None, error: BaseException) -> None:
+        """Withdraws an owner after an interrupt in an acquisition or a release, by the keeper: the code that was
+        interrupted cannot know what the server has granted. Errors of ours come after an undo of their own."""
+        if owner is not None and not isinstance(error, LockError) and not self._locks.closed:
+            place = self._locks.place
+            place.runtime.keeper.ask(DeferredUndo(place, self.prepared.withdraw_step(owner)))
+            look_after(place, self.prepared, owner, place.clock())
+
     def handed_on(self, tenure: Tenure) -> None:
         """The release may have passed the lock to a waiter: the keeper checks later that this waiter confirms."""
         place = self._locks.place
@@ -100,7 +108,17 @@ class BaseLock(PublicLock):
             tenure.ordinal += 1
         locks: BaseLocks[Any] = self._locks
         marker = locks.store.marker_text(tenure.ordinal, locks.marker_of(tenure))
-        return downgrade(reading.prepared, tenure.owner, clock=locks.place.clock, marker=marker)
+        place = locks.place
+        return downgrade(reading.prepared, tenure.owner, clock=place.clock, marker=marker, acks=place.acks)
+
+    def new_tenure(self, deliver: Deliver, owner: Owner, fence: int, sent: float, marker: int, acks: int) -> Tenure:
+        if not acks:
+            return Tenure(self.terms, self.prepared, deliver, owner, fence, sent, marker)
+        from holdtight.grants.acked_tenure import AckedTenure
+
+        tenure = AckedTenure(self.terms, self.prepared, deliver, owner, fence, sent, marker)
+        tenure.acks = acks
+        return tenure
 
     def not_downgraded(self, tenure: Tenure, error: BaseException) -> None:
         """A refusal changes nothing. After any other error readers may already be in, so the writer's lease is lost."""
@@ -110,6 +128,14 @@ class BaseLock(PublicLock):
         else:
             reason = error.reason if isinstance(error, LeaseLost) else None
             tenure.lose(reason or LossReason.UNREACHABLE)
+
+    def _understood(self, reply: Any, sent: float) -> Answer | None:
+        """Returns None after NOSCRIPT: nothing has run, so the plan starts afresh."""
+        if isinstance(reply, Exception):
+            said = ServerSaid(str(reply))
+            return None if said.word == "NOSCRIPT" else said
+        answer: Answer = self._locks.store.read_attempt(reply, sent)
+        return answer
 
     def asking(
         self, owner: Owner, wait: float | None, started: float, who: Identity | None = None, *, or_none: bool
@@ -129,7 +155,9 @@ class BaseLock(PublicLock):
             watch=self._watch(owner, started, who) if who is not None and who.stack and wait != 0 else None,
             check_open=locks.check_open,
         )
+        asking.acks = locks.place.acks
         if who is not None:
+            who.asks = owner
             self.doubt_oneself(asking, who)
         if locks.events.active:
             locks.expect_wait(self, asking)
@@ -245,8 +273,8 @@ class BaseLock(PublicLock):
         return f"<{type(self).__name__} {self._name!r} ttl={self.options.ttl:g}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore_lock, (type(self), self._locks, self._name, self.options)
+        return restore_lock, (type(self), self._locks, self._name, self.options)
 
 
-def _restore_lock(cls: Any, locks: "BaseLocks[Any]", name: str, options: Options) -> Any:
+def restore_lock(cls: Any, locks: "BaseLocks[Any]", name: str, options: Options) -> Any:
     return cls(locks, name, locks.terms_of(options))

@@ -3,8 +3,7 @@ that. Checks what it was asked for before anything is sent.
 """
 
 import os
-import socket
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdtight.base.event_bus import Events
 from holdtight.base.records import FORCED
@@ -22,13 +21,15 @@ __all__ = ["Outside"]
 
 LONGEST_REASON = 500
 LONGEST_BY = 128
+VOUCHED = "no lease was held when the nodes last started"
 
 
-class _Terms(NamedTuple):
+class _Terms:
     """As much of a lock's terms as a record needs: its holder was another client's."""
 
-    template: str | None
-    kind: Kind
+    def __init__(self, template: str | None, kind: Kind) -> None:
+        self.template = template
+        self.kind = kind
 
 
 class Outside:
@@ -60,16 +61,11 @@ class Outside:
         self.check_open()
         from holdtight.core.force import Order
 
-        about = {
-            "id": os.urandom(16).hex(),
-            "action": "force_release",
-            "name": name,
-            "by": _operator() if by is None else by,
-            "reason": reason,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-        }
+        about = _about("force_release", name, by, reason)
         return self.verbs.force(self.place, self.lock(name).prepared, Order(about, owner), self._entered())
+
+    def _bless(self) -> "Plan[dict[str, str]]":
+        return self.verbs.bless(self.place, _about("bless", "", None, VOUCHED))
 
     def _audit(self, limit: Any, name: str | None) -> "Plan[list[AuditRecord]]":
         if isinstance(limit, bool) or not isinstance(limit, int):
@@ -135,9 +131,25 @@ def check_owner(owner: object) -> None:
         raise ValueError(f"owner={owner!r} is not the owner of a lock, as inspect() shows it")
 
 
+def _about(action: str, name: str, by: str | None, reason: str) -> dict[str, Any]:
+    """What an audit record says of the act, besides its effect."""
+    import socket
+
+    return {
+        "id": os.urandom(16).hex(),
+        "action": action,
+        "name": name,
+        "by": _operator() if by is None else by,
+        "reason": reason,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+    }
+
+
 def _operator() -> str:
     """The user of this process and the machine."""
     import getpass
+    import socket
 
     try:
         user = getpass.getuser()

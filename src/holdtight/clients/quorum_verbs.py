@@ -74,11 +74,11 @@ class QuorumVerbs(Verbs):
         )
         return doctor(case)
 
-    def bless(self, place: Place) -> Plan[dict[str, str]]:
+    def bless(self, place: Place, about: dict[str, Any]) -> Plan[dict[str, str]]:
         quorum = cast(QuorumPlace, place)
         if not any(node.client.guarded for node in quorum.nodes):
             raise refusals.nothing_to_bless()
-        return _bless(quorum)
+        return _bless(quorum, about)
 
 
 def _guarded(place: QuorumPlace, index: int, stamp: Any) -> float:
@@ -92,10 +92,10 @@ def _guarded(place: QuorumPlace, index: int, stamp: Any) -> float:
     return (since + max_ttl) / 1000 - client.server_time(place.clock()) if since else 0.0
 
 
-def _bless(place: QuorumPlace) -> Plan[dict[str, str]]:
+def _bless(place: QuorumPlace, about: dict[str, Any]) -> Plan[dict[str, str]]:
     """Sends the blessing once to every node. Raises NoQuorum unless a majority confirms it."""
     now = place.clock()
-    steps = [place.store.bless_step(index, now, LONGEST_PATIENCE) for index in range(len(place.nodes))]
+    steps = [place.store.bless_step(index, about, now, LONGEST_PATIENCE) for index in range(len(place.nodes))]
     said: list[Any] = yield Fan(steps, all_answered, list, LONGEST_PATIENCE)
     nodes = {name: "blessed" if each is True else say(each) for name, each in zip(place.names, said, strict=True)}
     if said.count(True) < place.store.majority:

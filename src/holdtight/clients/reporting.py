@@ -153,6 +153,12 @@ class Reports:
             self.events.record((DEGRADED, lock.terms, lock.name, how))
         self.events.emit(Degraded(lock.name, owner_text(owner), how, quotable(cause), **_of(lock.terms)))
 
+    def report_refresh_failed(self, lock: Any, owner: Owner, error: str) -> None:
+        """A flight has failed, and the stale value stays. Without an owner it has not begun to compute."""
+        from holdtight.events import RefreshFailed
+
+        self.events.emit(RefreshFailed(lock.name, owner_text(owner) if owner else "", error, **_of(lock.terms)))
+
     # Ending.
 
     def report_release(self, tenure: Tenure) -> None:

@@ -53,7 +53,9 @@ class LockTerms(Terms):
         self.lock_type: Any = locks.cohort_lock_type if options.cohort else locks.lock_type
         self.patience = shared(patience(shape, options.wait, locks.settings.connect_timeout))
         # Same timeout as for acquiring if that is long enough: changing the socket's timeout costs two system calls.
-        self.give_patience = self.patience if self.patience >= _ENOUGH else LONGEST_RELEASE
+        # With `acks` that is longer, and a timeout somewhat shorter than a request's stays.
+        same = self.patience >= _ENOUGH and not locks.settings.acks
+        self.give_patience = self.patience if same else LONGEST_RELEASE
         self.lane: Any = self.runtime.keeper.lane(self.interval)
         """Where the keeper has the grants; `lane_now` after a fork."""
 

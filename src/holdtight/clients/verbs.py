@@ -50,9 +50,9 @@ class Verbs:
         forgets = place.display.startswith("embedded:")
         shortest, longest = ttls_of(settings)
         case = Case([place.display], [place.examining], shortest, longest, place.clock, forgets=forgets)
-        return doctor(case._replace(around=place.look_around))
+        return doctor(case._replace(around=place.look_around, acks=settings.acks))
 
-    def bless(self, place: Place) -> Plan[dict[str, str]]:
+    def bless(self, place: Place, about: dict[str, Any]) -> Plan[dict[str, str]]:
         raise refusals.nothing_to_bless()
 
 
@@ -70,6 +70,10 @@ def ttls_of(settings: "Settings") -> tuple[float, float]:
 
 
 def verbs_of(place: Place) -> Verbs:
+    if place.topology == "cluster":
+        from holdtight.clients.cluster_verbs import ClusterVerbs
+
+        return ClusterVerbs()
     if place.topology == "quorum":
         from holdtight.clients.quorum_verbs import QuorumVerbs
 

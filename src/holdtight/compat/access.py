@@ -1,4 +1,4 @@
-"""How the drop-in connects: with the settings of the client object that it is given, on its own connections.
+"""How the drop-in connects: on its own connections, with the settings of the client object that it is given.
 
 All lock objects of a process share one `Access` per settings; it lives as long as a pool or a lock that uses it.
 """
@@ -75,8 +75,8 @@ class Access:
             return
         self._told.add(plain.key)
         get_logger().warning(
-            "lock %r is taken without a timeout: it never expires, and should its holder die, nobody gets it until the "
-            "key is deleted by hand. Give a timeout",
+            "lock %r is taken without a timeout: it never expires. If its holder dies, the lock stays held until "
+            "the key is deleted by hand. Give a timeout",
             plain.claim.name,
         )
 
@@ -141,7 +141,7 @@ _opening = threading.RLock()
 
 _NONE: tuple[Any, Any] = (lambda: None, None)
 _latest = _NONE
-"""A weak reference to the last pool that was looked up, and its Reach: nearly always the next one too."""
+"""A weak reference to the last pool that was looked up, and its Reach: the next lookup is mostly the same."""
 
 
 def _forget(pool: "weakref.ref[Any]") -> None:

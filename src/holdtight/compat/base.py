@@ -48,7 +48,7 @@ class BaseLock:
         for name in vars(cls):
             if (name in NOT_TO_BE_OVERRIDDEN or name.startswith(("lua_", "LUA_"))) and not _is_ours(cls):
                 raise TypeError(
-                    f"{cls.__name__}.{name}: this lock does not go through it, so that it would be without effect; "
+                    f"{cls.__name__}.{name}: this lock does not call it, so it would have no effect; "
                     "override acquire, release, extend or reacquire"
                 )
 
@@ -114,7 +114,7 @@ class BaseLock:
         """Seconds between two attempts."""
         seconds = self.sleep if sleep is None else sleep
         if not seconds >= 0:
-            raise ValueError(f"sleep={seconds!r} must be a number of seconds, not a negative one")
+            raise ValueError(f"sleep={seconds!r} must be a number of seconds, at least 0")
         return max(float(seconds), SHORTEST_SLEEP)
 
     def _asking(self, plain: Plain, owner: Owner, wait: float | None, sleep: Number | None, started: float) -> Asking:
@@ -138,7 +138,7 @@ class BaseLock:
         return held
 
     def _signed(self, plain: Plain, held: Held, text: bytes) -> Held:
-        """The key now has the caller's text. A late request may still set our own owner: a deferred undo removes it."""
+        """The key now holds the caller's text. A late request may still set our owner; a deferred undo removes that."""
         if held.late:
             keeper().ask(DeferredUndo(self._access.place, plain.undo_step(held.owner, until=held.late)))
         signed = Held.chosen(text, held.until)

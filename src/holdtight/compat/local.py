@@ -23,7 +23,7 @@ class Unanswered(NamedTuple):
 
 
 class Held:
-    """The grant of one acquire."""
+    """The grant of one `acquire()`."""
 
     # Every acquisition makes one: attributes that rarely change are class attributes.
     late = 0.0

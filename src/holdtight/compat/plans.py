@@ -18,7 +18,7 @@ __all__ = ["give_signed", "insist", "prolong", "sign"]
 
 MOST_TRIES = 10
 CLOCK = "its clock and ours do not agree about the age of requests"
-RESTLESS = "somebody else changes its expiry all the time"
+RESTLESS = "another client changes its expiry all the time"
 SLACK_MS = 12
 """How much an expiry may differ from the requested one: see `avoid` in plain_keep.lua."""
 
@@ -40,7 +40,7 @@ def insist(step: Step, again: Callable[[], Step | None], failed: LinkDown | None
 
 def ask(plain: Plain, held: Held, make: Callable[[], Step], known: int | None) -> Plan[tuple[Told, LinkDown | None]]:
     """Like `insist`, for requests with an arrival limit. Returns the answer, and the error of the first request if the
-    server may have carried it out. A request that arrived late is built anew."""
+    server may have carried it out. If a request arrives late, a new one is built."""
     failed: LinkDown | None = None
     for _ in range(MOST_TRIES):
         step = make()

@@ -25,7 +25,7 @@ Task = asyncio.Task[Any]
 MOST_LEFT_BEHIND = 2
 
 _comes_from: "ContextVar[tuple[weakref.ref[Task], ...]]" = ContextVar("holdtight_compat_comes_from", default=())
-"""Tasks that have used a lock: the current task last, before it the tasks that it descends from. Child tasks inherit a
+"""Tasks that have used a lock: first the ancestors of the current task, then the task itself. Child tasks inherit a
 copy."""
 
 

@@ -15,8 +15,9 @@ __all__ = ["Unsigning"]
 class Unsigning(DeferredUndo):
     """Releases a lock whose value is its owner or, if the signing succeeded, the caller's text.
 
-    Like a release, it covers the text, and deletes the cover when none of its earlier requests can arrive any more.
-    `left`: seconds for which the lock is certainly ours. Later, another caller may hold it under the same text.
+    Like a release, it replaces the text by a cover, and deletes the cover when none of its earlier requests can arrive
+    any more. `left`: seconds for which the lock is certainly ours. After that, another caller may hold it under the
+    same text.
     """
 
     def __init__(self, place: Place, plain: Plain, owner: Owner, text: bytes, left: float) -> None:

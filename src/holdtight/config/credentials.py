@@ -25,7 +25,7 @@ def check_credentials(value: object, argument: str = "credentials") -> Credentia
         return value
     if isinstance(value, str):
         if not value:
-            raise ValueError(f"{argument}: the password is empty; leave {argument} out to log in as nobody")
+            raise ValueError(f"{argument}: the password is empty; leave {argument} out to connect without a login")
         return Login(None, value)
     if isinstance(value, tuple):
         return _login_of(cast("tuple[object, ...]", value), argument)

@@ -32,8 +32,8 @@ class ClusterClient(Protocol):
 
 _OneTarget: TypeAlias = str | ServerClient | ClusterClient | targets.Target | targets.Address
 Target: TypeAlias = _OneTarget | Sequence[_OneTarget] | None
-"""A URL, a client object whose settings are read, or a list of either: a quorum. None takes $HOLDTIGHT_URL, then
-$REDIS_URL."""
+"""A URL, a client object whose settings are read, or a list of either, which is a quorum. None takes $HOLDTIGHT_URL,
+then $REDIS_URL."""
 
 _Login: TypeAlias = str | tuple[str | None, str]
 Credentials: TypeAlias = _Login | Callable[[], _Login | Awaitable[_Login]]

@@ -5,13 +5,10 @@ more fixed characters, then the one that was given first.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from holdtight.base.clock import seconds, ttl_seconds, wait_seconds
+from holdtight.base.clock import Duration, seconds, ttl_seconds, wait_seconds
 from holdtight.base.values import check_label
-
-if TYPE_CHECKING:
-    from holdtight.base.clock import Duration
 
 __all__ = ["UNSET", "Profile", "Unset", "check_profiles", "profile_for"]
 
@@ -38,9 +35,9 @@ class Profile(NamedTuple):
         renew: as for `lock`.
         max_hold: as for `lock`.
         label: as for `lock`.
-        warn_after: a lock that is held and renewed for longer is told of, once for each grant, by the event `HeldLong`
-            and a warning in the log. None means ten times the ttl.
-        cohort: as for `lock`. Other kinds of locks under such a name do without.
+        warn_after: a lock that is held and renewed for longer emits the event `HeldLong`, once for each grant, and a
+            warning in the log. None means ten times the ttl.
+        cohort: as for `lock`. It does not apply to other kinds of locks.
 
     Example:
         >>> slow = {"reports:*": Profile(ttl="2m", wait=0, label="reports")}
@@ -49,12 +46,13 @@ class Profile(NamedTuple):
         120.0
     """
 
-    ttl: "Duration | Unset" = UNSET
-    wait: "Duration | Unset | None" = UNSET
-    renew: "bool | Unset" = UNSET
-    max_hold: "Duration | Unset | None" = UNSET
-    label: "str | Unset | None" = UNSET
-    warn_after: "Duration | None" = None
+    # Not quoted: a named tuple compiles each text, which takes as long as a small module.
+    ttl: Duration | Unset = UNSET
+    wait: Duration | Unset | None = UNSET
+    renew: bool | Unset = UNSET
+    max_hold: Duration | Unset | None = UNSET
+    label: str | Unset | None = UNSET
+    warn_after: Duration | None = None
     cohort: bool = False
 
 

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     import ssl
 
     from holdtight.config.credentials import Credentials
-    from holdtight.config.targets import Address, Embedded, Memory, Quorum, Sentinel, Single
+    from holdtight.config.targets import Address, Cluster, Embedded, Memory, Quorum, Sentinel, Single
+
+    AnyTarget = Single | Embedded | Memory | Sentinel | Cluster | Quorum
+    Tls = ssl.SSLContext | None
+else:
+    AnyTarget = Tls = object  # a named tuple would compile their names, and they are loaded with the first client
 
 __all__ = ["UNSET", "Options", "Settings", "refuse_monkey_patches", "unknown_options"]
 
@@ -24,7 +29,7 @@ MOST_PERMITS = 999_999_999
 
 
 class Settings(NamedTuple):
-    target: "Single | Embedded | Memory | Sentinel | Quorum"
+    target: AnyTarget
     namespace: str
     ttl: float
     wait: float | None
@@ -35,20 +40,21 @@ class Settings(NamedTuple):
     connect_timeout: float
     retry: Backoff
     max_connections: int | None
-    tls: "ssl.SSLContext | None"
+    tls: Tls
     profiles: tuple[tuple[str, Profile], ...]
     on_unavailable: str = "raise"
     max_ttl: float | None = None
-    """Of a quorum only: the longest ttl that its clients may ask for; a restarted node is guarded for that long."""
+    """On a quorum: the longest ttl that a client may ask for. A restarted node does not vote for that long."""
     restart_guard: bool = False
     spin: bool = True
+    acks: int = 0
 
     def check_ttl(self, ttl: float) -> float:
         """Raises ValueError for a ttl above max_ttl: it would outlive the restart guard of a quorum."""
         if self.max_ttl is not None and ttl > self.max_ttl:
             raise ValueError(
                 f"ttl={ttl:g} is above max_ttl={self.max_ttl:g}: a node that restarts keeps out of votes for max_ttl, "
-                "and a longer lease would not be safe from it. Use a shorter ttl, or open every client of the quorum "
+                "and a longer lease would outlive that. Use a shorter ttl, or open every client of the quorum "
                 "with a larger max_ttl"
             )
         return ttl
@@ -107,7 +113,7 @@ class Settings(NamedTuple):
         for word, value in (("restart_guard", restart_guard), ("spin", spin)):
             if not isinstance(value, bool):
                 raise TypeError(f"{word} must be True or False, not {value!r}")
-        _check_acks(acks)
+        acknowledged = _checked_acks(acks)
         if tls is not None and not ("ssl" in sys.modules and isinstance(tls, sys.modules["ssl"].SSLContext)):
             raise TypeError(f"tls must be an ssl.SSLContext, not {type(tls).__name__}")
         place = _server(target, credentials, sentinel_credentials, tls is not None)
@@ -132,7 +138,10 @@ class Settings(NamedTuple):
             max_ttl=longest if quorum else None,
             restart_guard=quorum and bool(restart_guard),
             spin=bool(spin),
+            acks=acknowledged,
         )
+        if acknowledged:
+            _refuse_acks(place)
         made.check_ttl(made.ttl)
         if quorum and max_connections is not None:
             raise refusals.max_connections_on_a_quorum()
@@ -168,21 +177,28 @@ def _checked_choice(on_unavailable: object) -> str:
     return str(on_unavailable)
 
 
-def _check_acks(acks: object) -> None:
+def _checked_acks(acks: object) -> int:
     if isinstance(acks, bool) or not isinstance(acks, int):
         raise TypeError(f"acks must be a whole number, not {type(acks).__name__}")
     if acks < 0:
         raise ValueError(f"acks={acks} must be at least 0")
-    if acks:
-        raise refusals.not_built_yet("acks")
+    return acks
 
 
-def _server(
-    target: object, credentials: object, sentinel_credentials: object, tls: bool
-) -> "Single | Embedded | Memory | Sentinel | Quorum":
+def _refuse_acks(place: object) -> None:
+    """Raises NotSupported for a target without replicas."""
+    from holdtight.config.targets import Embedded, Memory, Quorum
+
+    if isinstance(place, Quorum):
+        raise refusals.acks_on_a_quorum()
+    if isinstance(place, (Memory, Embedded)):
+        raise refusals.acks_without_replicas(place.display())
+
+
+def _server(target: object, credentials: object, sentinel_credentials: object, tls: bool) -> AnyTarget:
     # Loaded with the first client, not with the package.
     from holdtight.config.credentials import check_credentials
-    from holdtight.config.targets import Embedded, Memory, Quorum, Sentinel, Single
+    from holdtight.config.targets import Cluster, Embedded, Memory, Quorum, Sentinel, Single
     from holdtight.config.url import parse
 
     found, login = parse(target), check_credentials(credentials)
@@ -197,7 +213,7 @@ def _server(
     if isinstance(found, Memory):
         for argument, given in (("credentials", login is not None), ("tls", tls)):
             if given:
-                raise ValueError(f"{argument}= was given for {found.display()}, which has no use for it")
+                raise ValueError(f"{argument}= was given for {found.display()}, which does not use it")
         return found
     if isinstance(found, Single):
         return Single(_with_settings(found.address, login, tls))
@@ -205,14 +221,16 @@ def _server(
         node = _with_settings(found.node, login, tls)
         sentinels = tuple(_with_settings(each, to_sentinels, tls) for each in found.sentinels)
         return Sentinel(sentinels, found.service, node)
-    if isinstance(found, Quorum):
-        nodes: list[Single] = []
-        for at, each in enumerate(found.nodes):
-            if not isinstance(each, Single):
-                raise refusals.node_of_a_quorum(at, each.display())
-            nodes.append(Single(_with_settings(each.address, login, tls)))
-        return Quorum(tuple(nodes))
-    raise refusals.target_not_built_yet(found)
+    if isinstance(found, Cluster):
+        if any(each.db for each in found.seeds):
+            raise ValueError("target: a cluster has database 0 only; leave the database out")
+        return Cluster(tuple(_with_settings(each, login, tls) for each in found.seeds))
+    nodes: list[Single] = []
+    for at, each in enumerate(found.nodes):
+        if not isinstance(each, Single):
+            raise refusals.node_of_a_quorum(at, each.display())
+        nodes.append(Single(_with_settings(each.address, login, tls)))
+    return Quorum(tuple(nodes))
 
 
 def _with_settings(given: "Address", login: "Credentials | None", tls: bool) -> "Address":
@@ -241,7 +259,7 @@ class Options(NamedTuple):
     warn_after: float | None = None
     """None for ten times the ttl."""
     template: str | None = None
-    """What events and metrics count the lock under: the pattern of its profile."""
+    """The name under which events and metrics count the lock: the job's template, else the pattern of its profile."""
     cohort: bool = False
 
     @classmethod

@@ -56,7 +56,7 @@ _IGNORED = {
 
 
 def parse(target: object = None, *, env: Mapping[str, str] = os.environ) -> Target:
-    """Resolves `target` as the table «Opening» of the public surface says. Sends nothing, reads no file."""
+    """Resolves `target`; None takes $HOLDTIGHT_URL, then $REDIS_URL. Sends nothing, reads no file."""
     if target is None:
         for name in ("HOLDTIGHT_URL", "REDIS_URL"):
             if url := env.get(name):
@@ -94,7 +94,7 @@ def _quorum(targets: list[object] | tuple[object, ...]) -> Quorum:
         if server in seen:
             raise ValueError(
                 f"target[{index}]: {node.display()} is the same server as an earlier one; a quorum's nodes "
-                "must be independent, another database of the same server is not"
+                "must be independent, and two databases of one server are not"
             )
         seen.add(server)
         nodes.append(node)
@@ -327,8 +327,8 @@ def _from_settings(connection: type, given: Mapping[str, Any], where: str) -> Ad
     for cls in connection.__mro__:
         if not _library_classes(cls) & {cls.__name__} and {"connect", "_connect"} & cls.__dict__.keys():
             raise ValueError(
-                f"{where}: its connections ({cls.__module__}.{cls.__qualname__}) are made in a way of their "
-                "own, not from settings that can be read; give a URL, or memory:// for a fake in tests"
+                f"{where}: its connections ({cls.__module__}.{cls.__qualname__}) are not made from "
+                "settings that can be read; give a URL, or memory:// for a fake in tests"
             )
     names = _library_classes(connection)
     settings = dict(given)

@@ -1,4 +1,4 @@
 """Locks in frameworks: `django`, `starlette` (FastAPI), `celery`, `apscheduler`. See docs/integrations.md.
 
-Each module imports its framework, and nothing imports the modules: a program has what it uses.
+Each module imports its framework. holdtight imports none of the modules, so a program loads only what it uses.
 """

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-untyped, misc, no-any-return, no-untyped-call"
 # pyright: basic, reportMissingTypeStubs=false
 # APScheduler 3 has no types.
-"""APScheduler 3: jobs that several schedulers have run once per firing."""
+"""APScheduler 3: a job that several schedulers share runs once per firing."""
 
 import logging
 from datetime import UTC, datetime
@@ -22,8 +22,8 @@ class OnceExecutor(ThreadPoolExecutor):
     that they share, or `add_job` with the same id in each), one of them runs each firing. The others get a `Skipped` as
     the job's value.
 
-    A firing is the job's id and the time at which it was due, not the time at which it came about. While a run is on,
-    no other scheduler starts the next one.
+    A firing is the job's id and the time at which it was due, not the time at which it started. While a run lasts, no
+    other scheduler starts the next one.
 
     Example:
         scheduler = BackgroundScheduler(executors={"default": OnceExecutor(Locks())})
@@ -39,11 +39,11 @@ class OnceExecutor(ThreadPoolExecutor):
         ttl: "Duration" = 30,
         pool_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        """`keep` is how long a firing is remembered: longer than schedulers can be late. `ttl` is the price of a crash:
-        for that long the next firing is skipped."""
+        """`keep` is how long a firing is remembered; it must be longer than schedulers can be late. `ttl` is the price
+        of a crash: if a scheduler dies in a run, the others skip firings for that long."""
         super().__init__(max_workers, pool_kwargs)
         self._locks, self._options = locks, {"at_least": keep, "ttl": ttl}
-        self._once("x", "x", lambda: None)  # tells of a wrong option, or a quorum, at once
+        self._once("x", "x", lambda: None)  # raises at once for a wrong option, or a quorum
 
     def _once(self, name: str, per: str, run: Any) -> Any:
         options: Any = self._options

@@ -39,7 +39,7 @@ class LockedTask(Task):
     lock: str | Callable[..., str] | None = None
     """The name, from the arguments of the task: a template or a callable. None for no lock."""
     on_busy: Literal["retry", "skip", "raise"] = "retry"
-    """What to do while another has the lock: back to the queue for `busy_countdown` seconds, drop the message, or fail
+    """What to do while the lock is held: return the message to the queue for `busy_countdown` seconds, drop it, or fail
     with LockTimeout. A retry counts in `request.retries`."""
     busy_countdown: float = 1
     wait: "Duration | None" = 0
@@ -49,9 +49,9 @@ class LockedTask(Task):
     once: bool = False
     """Each message runs once, also if the broker delivers it again (`acks_late`, `visibility_timeout`). A message is
     the task's id and the number of the retry. A copy that comes while the first one runs goes back to the queue, and is
-    dropped once that has returned. A run that raised, was killed or lost its lease does not count."""
+    dropped once the first one has returned. A run that raised, was killed or lost its lease does not count."""
     once_for: "Duration" = "24h"
-    """How long a message is remembered: longer than the broker can take to deliver it again."""
+    """How long a message is remembered; it must be longer than the broker can take to deliver it again."""
 
     _naming: Naming | None = None
 

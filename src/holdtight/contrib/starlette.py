@@ -56,7 +56,7 @@ def locked(name: str, **options: Any) -> Callable[[HTTPConnection], AsyncIterato
         async def pay(order_id: int, lease: Annotated[AsyncLease, Depends(locked("order:{order_id}", wait=2))]): ...
     """
     naming = Naming(name, _with_fields(name))
-    AsyncLocks("memory://").lock("x", **options)  # tells of a wrong option at once
+    AsyncLocks("memory://").lock("x", **options)  # raises at once for a wrong option
 
     async def holding(connection: HTTPConnection) -> AsyncIterator[AsyncLease]:
         locks: AsyncLocks | None = getattr(connection.app.state, "locks", None)
@@ -72,7 +72,7 @@ def locked(name: str, **options: Any) -> Callable[[HTTPConnection], AsyncIterato
 
 
 def _with_fields(template: str) -> Callable[..., None]:
-    """A function that has the fields of the template as parameters: any name may come with a request."""
+    """A function whose parameters are the fields of the template: a request may have parameters of any name."""
 
     def fields() -> None: ...
 
@@ -89,7 +89,7 @@ def _with_fields(template: str) -> Callable[..., None]:
 
 def install(app: Starlette) -> None:
     """Answers errors of locks: LockTimeout with 423 and Retry-After, QueueFull with 429, Unavailable with 503,
-    StaleFence and LeaseLost with 409. The body has the error's code; who holds the lock stays inside."""
+    StaleFence and LeaseLost with 409. The body has the error's code, but not the holder."""
     for kind in _ANSWERS:
         app.add_exception_handler(kind, _answer)
 
@@ -111,6 +111,6 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 
 def _retry_after(error: LockError) -> int:
-    """Seconds: what is left of the holder's lease if nobody renews it, at most ten."""
+    """Seconds until the holder's lease ends unless it is renewed, at most ten."""
     left = error.holder.expires_in if error.holder is not None else None
     return min(10, max(1, math.ceil(left))) if left else 1

@@ -7,22 +7,22 @@
        │  │                 │ now and then: search for a deadlock (deadlock.py) ──► Park again
        │  ├──► Denied, look ┤ Park until due, rung, or the wait ends: then once more
        │  ├──► Late ────────┤
-       │  └──► LinkDown ────┤ pause, with backoff
+       │  └──► LinkDown ────┤ pause, with backoff; also after a grant that too few replicas acknowledged (acks.py)
        └───────────────────┘
 
 One attempt, with the same owner, serves as the first request, as the confirmation of a hand-over and as the
 retry after a lost reply: the server answers all three alike. Every way of giving up withdraws: see `_undo`. On a
 quorum a round of votes (quorum.py) replaces the attempt, and its withdrawal the undo.
 
-One short wait happens before this loop: `_briefly` in sync/lock.py parks once and confirms. Everything else comes here,
-with the answer so far as the first one (base/plan.py describes all fast paths).
+`_briefly` in sync/lock.py parks once and confirms before this loop; everything else comes here, with the answer so far
+(base/plan.py has all fast paths). Members of a cohort wait for each other in their process (clients/cohort_line.py).
 """
 
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdtight.base.clock import Backoff
-from holdtight.base.plan import LinkDown, NoQuorum, Park, Plan, ServerSaid, Step, Wish
+from holdtight.base.plan import LinkDown, NoQuorum, Park, Plan, ServerSaid, Step, TooFewAcks, Wish
 from holdtight.base.values import (
     Denied,
     Grant,
@@ -35,6 +35,7 @@ from holdtight.base.values import (
     Withdrawn,
     owner_text,
 )
+from holdtight.core.acks import Acknowledging, attested
 from holdtight.core.patience import SHORTEST_PATIENCE, Bounded, patience
 from holdtight.errors import ClockDrift, LockError, LockTimeout, QueueFull, QuorumNotReached, Unavailable
 
@@ -81,7 +82,7 @@ class Granted(NamedTuple):
 
 
 class Kept(Exception):
-    """The wait has ended, and the place in line stays for a heartbeat: the same owner may ask again, also elsewhere."""
+    """The wait has ended, but the place in line stays for one heartbeat: the same owner may ask again, anywhere."""
 
     def __init__(self, queued: Queued) -> None:
         super().__init__(queued)
@@ -100,10 +101,7 @@ class Asking:
     """The latest moment at which an unanswered attempt may still arrive, in the server's ms; 0 for none."""
     pending = 0
     """The same for the attempt in progress."""
-    failures = 0
-    slow_grants = 0
-    sweeps = 0
-    position = 0
+    failures = slow_grants = sweeps = position = 0
     tell_queued: Callable[[Queued], None] | None = None
     """Called once with the first answer that puts us in line."""
     before_waiting: Callable[[Owner | None], None] | None = None
@@ -114,9 +112,10 @@ class Asking:
     """Called once with the holder's owner at `doubt_at`, if the wait still lasts."""
     doubt_at = float("inf")
     stays = False
-    """The place in line is kept when the wait ends, and the plan raises Kept."""
+    """Keep the place in line when the wait ends: the plan raises Kept."""
     keeps = False
-    """Nothing is undone from now on: the same owner asks, or will ask, elsewhere."""
+    """Undo nothing from now on: the same owner asks, or will ask, in another process."""
+    acks: Acknowledging | None = None
     longest: float | None = None
     """The patience for all further requests, set once it cannot change any more."""
 
@@ -181,6 +180,8 @@ class Asking:
         waited = self.clock() - self.started
         if isinstance(cause, NoQuorum):
             return QuorumNotReached.among(self.question.claim.name, cause.nodes, cause.majority, waited)
+        if isinstance(cause, TooFewAcks):
+            return Unavailable.unacknowledged(self.question.claim.name, self.server, cause.cause, waited)
         return Unavailable.because(self.question.claim.name, self.server, str(cause), waited)
 
 
@@ -195,6 +196,8 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
     try:
         while True:
             _refuse_if_closed(asking, answer)
+            if isinstance(answer, Grant) and asking.acks is not None:
+                answer = yield from attested(asking, answer, _undo)
             if isinstance(answer, Grant):
                 granted = _check(asking, answer)
                 if granted is not None:

@@ -48,8 +48,8 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 3.0
 MOST_WAITERS = 64
 MOST_REQUESTS = 2 * MOST_WAITERS
 MOST_PUBLISHED = 64
-"""Only the held locks that were taken last are published. Only we can see a cycle through one of the others, and after
-GRACE we end it."""
+"""A waiter publishes only the locks that it took last. Only the waiter itself can see a cycle through one of the
+others, and it ends that cycle after GRACE seconds."""
 GRACE = 5.0
 _NEVER = float("inf")
 

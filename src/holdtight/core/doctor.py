@@ -1,25 +1,25 @@
 """The plan behind `doctor`: reads what servers say about themselves, and judges what it means for locks.
 
-It never raises and leaves no key. What a server does not answer, or its user may not ask, becomes a finding too.
+It never raises and leaves no key. A server that does not answer, or a right that is missing, becomes a finding too.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from statistics import median
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from holdtight.base.operations import Finding, Severity
 from holdtight.base.plan import LinkDown, Park, Plan, ServerSaid, Step, Wish
-from holdtight.core.findings import finding
+from holdtight.core.findings import finding, online_replicas
 from holdtight.core.nodes import ask_all
 
 if TYPE_CHECKING:
-    from holdtight.stores.boundary import Around
+    from holdtight.base.operations import Around
 
-__all__ = ["Case", "doctor"]
+__all__ = ["BUDGET", "Case", "doctor"]
 
 BUDGET = 2.4
-"""Seconds for everything. What is not read by then is left out."""
+"""Seconds for the whole plan. It leaves out what it has not read by then."""
 PAGE = 500
 PINGS = 5
 LOOK = 0.02
@@ -46,15 +46,17 @@ class Examines(Protocol):
     def size_step(self) -> Step: ...
     def rights_step(self) -> Step: ...
     def records_step(self) -> Step: ...
+    def wait_step(self) -> Step: ...
     def scan_step(self, cursor: bytes) -> Step: ...
     def values_step(self, names: Sequence[str]) -> Step: ...
     def value_step(self, name: str) -> Step: ...
+    def parts(self, names: Sequence[str]) -> Iterator[Sequence[str]]: ...
     def left_step(self, names: Sequence[str]) -> Step: ...
 
 
 class Case(NamedTuple):
-    """What is to be examined. `ttl` is the shortest and `longest` the longest ttl that is configured. `guarded` tells
-    how long a node's restart guard still keeps it from voting; None without a quorum."""
+    """What `doctor` examines. `ttl` is the shortest and `longest` the longest ttl that is configured. `guarded` returns
+    the seconds for which a node's restart guard still keeps it from voting."""
 
     nodes: Sequence[str]
     examines: Sequence[Examines]
@@ -66,23 +68,24 @@ class Case(NamedTuple):
     guard: bool = True
     acks: int = 0
     forgets: bool = False
-    """The server is made to forget, as the embedded one is."""
+    """The server keeps no data by design, as the embedded one: no finding about persistence."""
     around: "Callable[[], Around | None]" = lambda: None
-    """Begins to look at the servers around this one, such as replicas; None if there are none to look at."""
+    """Starts to examine the servers around this one, such as replicas; None if there are none."""
     stamp_step: Step | None = None
     guarded: Callable[[int, Any], float] = lambda index, stamp: 0.0
 
 
-def doctor(case: Case) -> Plan[list[Finding]]:
-    exam = Exam(case)
+def doctor(case: Case, budget: float = BUDGET) -> Plan[list[Finding]]:
+    """`budget` is in seconds. A cluster examines its servers one after another and gives each a part of the whole."""
+    exam = Exam(case, budget)
     yield from exam.run()
     return exam.found
 
 
 class Exam:
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, budget: float) -> None:
         self._case = case
-        self._until = case.clock() + BUDGET
+        self._until = case.clock() + budget
         self.found: list[Finding] = []
         self._offsets: dict[int, float] = {}
         self._there: list[int] = []
@@ -129,7 +132,7 @@ class Exam:
         assert step is not None
         try:
             return [(yield step)]
-        except Exception as error:  # also of a callable that gives the password
+        except Exception as error:  # also one that a credentials callable raises
             return [error]
 
     def _ask_one(self, at: int, step: Step) -> Generator[Wish, Any, Any]:
@@ -196,6 +199,8 @@ class Exam:
             self._note("CLIENTS_NEAR_LIMIT", at, f"{clients:.0f} of at most {limit:.0f} clients are connected")
         if _number(told, "connected_slaves") and told.get("role") == "master" and not case.acks and not case.quorum:
             self._note("ASYNC_REPLICAS", at, f"it has {told['connected_slaves']} replicas")
+        if told.get("role") == "master" and online_replicas(told) < case.acks:
+            self._note("ACKS_UNREACHABLE", at, f"acks={case.acks}, and {online_replicas(told)} replicas are online")
         yield from self._memory(at, told)
         return told
 
@@ -237,6 +242,7 @@ class Exam:
             mild = {
                 "publish": "Waiters are not woken: they look now and then",
                 "subscribe": "Waiters are not woken: they look now and then",
+                "spublish": "Waiters are not woken: they look now and then",
                 "pubsub|numsub": "A killed waiter is noticed five seconds later, and may seem part of a deadlock",
             }.get(word)
             seen = f"the user may not run {word}"
@@ -248,6 +254,10 @@ class Exam:
         if isinstance(records, ServerSaid):
             means = "Errors and inspect() cannot say host and pid, and deadlocks are not found"
             self._note("RIGHT_MISSING", at, f"records: {records}", severity=Severity.WARNING, means=means)
+        if self._case.acks:
+            said = yield from self._ask_one(at, examines.wait_step())
+            if isinstance(said, ServerSaid) and not _is_passing(str(said)):
+                self._note("RIGHT_MISSING", at, f"acks: {said}")
 
     def _speed(self, at: int) -> Generator[Wish, Any, None]:
         taken: list[float] = []
@@ -257,7 +267,7 @@ class Exam:
             if said is True:
                 taken.append(self._case.clock() - begun)
             elif not isinstance(said, ServerSaid):
-                break  # silent: its time is better spent on the others
+                break  # silent: spend the time on the other servers
         limit = min(SLOW, self._case.ttl / 30)
         if taken and median(taken) > limit:
             self._note("SLOW", at, f"a request takes {median(taken) * 1000:.3g} ms, more than {limit * 1000:.3g} ms")
@@ -301,10 +311,12 @@ class Exam:
                 if isinstance(said, ServerSaid) and "WRONGTYPE" in str(said):
                     foreign.append(name)
             fence, fenced = max((fence, fenced), (found.fence, found.fenced))
-            if found.held:
-                left = yield from self._ask_one(at, examines.left_step(found.held))
+            for part in examines.parts(found.held):
+                if not part or not self._in_time:
+                    break
+                left = yield from self._ask_one(at, examines.left_step(part))
                 if isinstance(left, list):
-                    blocked = max(blocked, *zip(cast("list[float]", left), found.held, strict=True))
+                    blocked = max(blocked, *zip(cast("list[float]", left), part, strict=True))
         if foreign:
             more = f", and {len(foreign) - 1} more" if len(foreign) > 1 else ""
             self._note("FOREIGN_KEY", at, f"the key of {foreign[0]!r} holds another value{more}")
@@ -316,7 +328,7 @@ class Exam:
             self._note("FENCE_AHEAD", at, f"the fence of {fenced!r} is {ahead:.3g} s ahead of its clock")
 
     def _replication(self, around: "Around", info: dict[str, str]) -> Generator[Wish, Any, None]:
-        """Of a server with Sentinels; `info` is empty if it could not be asked."""
+        """Findings about replication; `info` is empty if the master did not answer."""
         from holdtight.core.doctor_replication import judge
 
         case = self._case

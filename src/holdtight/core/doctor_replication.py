@@ -1,18 +1,17 @@
-"""What `doctor` finds about replication and Sentinel. Pure: judges what was seen, and asks nobody."""
+"""What `doctor` finds about replication and Sentinel. Pure: it judges what was seen and sends nothing."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from holdtight.base.operations import Finding, Severity
+from holdtight.base.operations import Finding, ReplicaSeen, SentinelSeen, Severity
 from holdtight.core.findings import finding
-from holdtight.stores.boundary import ReplicaSeen, SentinelSeen
 
-__all__ = ["judge"]
+__all__ = ["SURVIVES", "judge", "lags", "of_replicas", "skews"]
 
 FAILOVER_SECONDS = 2.0
 """How long Sentinels take once they have noticed a crash."""
 SURVIVES = 2 / 3
-"""A lease that is renewed every third of its ttl has at least so much of it left at any time."""
+"""The share of its ttl that a lease has left at any time: it is renewed every third of its ttl."""
 FEW = 3
 SKEW, GREAT_SKEW = 0.1, 1.0
 LAG_SECONDS = 1
@@ -27,7 +26,8 @@ def judge(
     replicas: Sequence[ReplicaSeen],
     ttl: float,
 ) -> Iterator[Finding]:
-    """`info` is the master's INFO, `offset` its clock less ours, `min_replicas` its min-replicas-to-write if known."""
+    """`info` is the master's INFO, `offset` how far its clock is ahead of ours. `min_replicas` is its
+    min-replicas-to-write, if known."""
     told = [each for each in sentinels if not each.cause]
     yield from _sentinels(sentinels, told)
     slowest = max((each.down_after for each in told), default=0.0)
@@ -38,11 +38,19 @@ def judge(
         yield finding("NO_REPLICA", master, "it has no replica")
     elif min_replicas == "0":
         yield finding("MIN_REPLICAS", master, "min-replicas-to-write is 0")
+    yield from of_replicas(replicas)
+    yield from lags(master, info)
+    yield from skews([(master, offset), *((each.server, each.offset) for each in replicas if not each.cause)])
+
+
+def of_replicas(replicas: Sequence[ReplicaSeen]) -> Iterator[Finding]:
     yield from _priorities(replicas)
     for each in replicas:
         yield from _replica(each)
-    yield from _lags(master, info)
-    clocks = [(master, offset), *((each.server, each.offset) for each in replicas if not each.cause)]
+
+
+def skews(clocks: Sequence[tuple[str, float]]) -> Iterator[Finding]:
+    """`clocks` has each server, and how far its clock is ahead of ours."""
     for one, other in combinations(clocks, 2):
         apart = abs(one[1] - other[1])
         if apart > SKEW:
@@ -50,7 +58,7 @@ def judge(
             yield finding(
                 "CLOCK_SKEW", other[0], f"its clock and that of {one[0]} are {apart:.3g} s apart", severity=bad
             )
-            break  # one finding tells it
+            break  # one finding is enough
 
 
 def _sentinels(sentinels: Sequence[SentinelSeen], told: Sequence[SentinelSeen]) -> Iterator[Finding]:
@@ -69,7 +77,7 @@ def _priorities(replicas: Sequence[ReplicaSeen]) -> Iterator[Finding]:
     found = {each.server: each.info.get("slave_priority", "100") for each in replicas if not each.cause}
     if any(priority == "0" for priority in found.values()):
         server = next(server for server, priority in found.items() if priority == "0")
-        yield finding("REPLICA_PRIORITY", server, "replica-priority is 0: it is never promoted")
+        yield finding("REPLICA_PRIORITY", server, "replica-priority is 0: Sentinel never promotes it")
     elif len(set(found.values())) > 1:
         seen = ", ".join(f"{priority} on {server}" for server, priority in found.items())
         yield finding("REPLICA_PRIORITY", None, f"replica-priority is unequal: {seen}")
@@ -86,8 +94,8 @@ def _replica(seen: ReplicaSeen) -> Iterator[Finding]:
         yield finding("WRITABLE_REPLICA", seen.server, "replica-read-only is no")
 
 
-def _lags(master: str, info: dict[str, str]) -> Iterator[Finding]:
-    """A replica acknowledges every second what it has received; the master tells how long ago that was."""
+def lags(master: str, info: dict[str, str]) -> Iterator[Finding]:
+    """A replica acknowledges every second what it has received; INFO of the master says how long ago that was."""
     for number in range(int(info.get("connected_slaves", "0"))):
         words = [word.partition("=") for word in info.get(f"slave{number}", "").split(",")]
         fields = {word: value for word, _, value in words}

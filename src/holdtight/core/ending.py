@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step
+from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step, TooFewAcks
 from holdtight.base.values import Claim, Denied, Grant, Late, LossReason, Owner
+from holdtight.core.acks import Acknowledging, acknowledged, longest_wait
 from holdtight.errors import LeaseLost
 
 __all__ = ["Sweeping", "adopt", "downgrade", "release", "sweep", "turned"]
 
 MOST_SWEEPS = 1000
+GRANTED = 0
+"""In place of an arrival limit: the server has granted, and replicas could not be asked."""
 
 
 class Ending(Protocol):
@@ -74,7 +77,9 @@ def sweep(ending: Sweeping, owner: Owner) -> Plan[None]:
             return
 
 
-def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float]) -> Plan[Grant]:
+def adopt(
+    ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float], acks: Acknowledging | None = None
+) -> Plan[Grant]:
     """Takes over a detached grant. After a lost reply the same owner asks again and gets the same grant.
 
     On failure the plan releases what it may have got, since nobody could adopt that any more. A marker makes the
@@ -82,7 +87,7 @@ def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float
     """
     unanswered: list[int] = []
     try:
-        return (yield from turned(lambda: ending.adopt_step(old, owner, now=clock()), ending.claim.name, unanswered))
+        return (yield from turned(lambda: ending.adopt_step(old, owner, now=clock()), ending.claim, unanswered, acks))
     except LeaseLost:
         raise  # the grant is gone or another owner's: nothing to undo
     except BaseException as error:
@@ -94,26 +99,42 @@ def adopt(ending: Ending, old: Owner, owner: Owner, *, clock: Callable[[], float
         raise
 
 
-def downgrade(ending: Ending, owner: Owner, *, clock: Callable[[], float], marker: bytes = b"") -> Plan[Grant]:
+def downgrade(
+    ending: Ending,
+    owner: Owner,
+    *,
+    clock: Callable[[], float],
+    marker: bytes = b"",
+    acks: Acknowledging | None = None,
+) -> Plan[Grant]:
     """Turns a writer's grant into a reader's, under the same owner; safe to repeat. `marker` makes the server refuse
-    earlier requests of the writer. ServerSaid means that nothing has changed or will: the writer may continue."""
+    earlier requests of the writer. ServerSaid means that nothing has changed or will: the writer may continue. A
+    reader's grant that too few replicas have is released."""
     unanswered: list[int] = []
     try:
         return (
             yield from turned(
-                lambda: ending.downgrade_step(owner, now=clock(), marker=marker), ending.claim.name, unanswered
+                lambda: ending.downgrade_step(owner, now=clock(), marker=marker), ending.claim, unanswered, acks
             )
         )
-    except ServerSaid as said:
-        if unanswered:
+    except (LinkDown, ServerSaid) as said:
+        if isinstance(said, TooFewAcks) or GRANTED in unanswered:
+            try:
+                yield ending.withdraw_step(owner, marker=max(unanswered, default=0))
+            except (LinkDown, ServerSaid):
+                pass  # the ttl ends it
+        if unanswered and isinstance(said, ServerSaid):
             raise LinkDown(f"an earlier request may still arrive; the last was answered {said}", sent=True) from said
         raise
 
 
-def turned(step: Callable[[], Step], name: str, unanswered: list[int]) -> Plan[Grant]:
+def turned(
+    step: Callable[[], Step], claim: Claim, unanswered: list[int], acks: Acknowledging | None = None
+) -> Plan[Grant]:
     """Asks until the server has turned one grant into another; each request is safe to repeat.
 
-    `unanswered` always has the arrival limits of the requests that may have been sent and were not answered.
+    `unanswered` always has the arrival limits of the requests that may have been sent and were not answered, and
+    GRANTED if a grant must be released.
     """
     tries = 0
     while True:
@@ -133,12 +154,23 @@ def turned(step: Callable[[], Step], name: str, unanswered: list[int]) -> Plan[G
             raise
         unanswered.pop()
         if isinstance(answer, Grant):
-            return answer
+            if acks is None:
+                return answer
+            try:
+                count = yield from acknowledged(acks, claim.name, longest_wait(claim.ttl))
+            except LinkDown:
+                if tries >= 3:
+                    raise
+                continue
+            except ServerSaid:
+                unanswered.append(GRANTED)
+                raise
+            return answer._replace(acks=count)
         if isinstance(answer, Late):
             if tries >= 10:
                 raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
             continue
-        raise LeaseLost.because(name, _reason(answer))
+        raise LeaseLost.because(claim.name, _reason(answer))
 
 
 def _reason(answer: Any) -> LossReason:

@@ -4,7 +4,7 @@ from typing import Any
 
 from holdtight.base.operations import Finding, Severity
 
-__all__ = ["TABLE", "finding"]
+__all__ = ["TABLE", "finding", "online_replicas"]
 
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
@@ -16,7 +16,7 @@ TABLE: dict[str, tuple[Severity, str, str]] = {
         "Locks raise NotPermitted",
         "Give the user the rights that docs/permissions.md lists",
     ),
-    "NOT_KNOWN": (_NOTE, "Some checks were not made", "Look at the server's settings yourself, or give the right"),
+    "NOT_KNOWN": (_NOTE, "Some checks were not made", "Check the server's settings yourself, or grant the right"),
     "OLD_SERVER": (_ERROR, "Scripts fail there", "Upgrade to Redis 6.2 or newer, or to Valkey"),
     "RESP2_ONLY": (
         _WARNING,
@@ -37,7 +37,7 @@ TABLE: dict[str, tuple[Severity, str, str]] = {
     "CLIENTS_NEAR_LIMIT": (
         _WARNING,
         "At the limit no further process can connect, so it gets no lock",
-        "Raise maxclients, or find out who holds so many connections",
+        "Raise maxclients, or find out which programs hold the connections",
     ),
     "NO_PERSISTENCE": (
         _WARNING,
@@ -72,7 +72,7 @@ TABLE: dict[str, tuple[Severity, str, str]] = {
     "PTTL_ABOVE_TTL": (
         _WARNING,
         "If its holder is dead, the lock is blocked for that long",
-        "Look who holds it; if it is dead, release it by force",
+        "Look at the holder; if it is dead, release the lock by force",
     ),
     "FOREIGN_KEY": (
         _WARNING,
@@ -106,6 +106,11 @@ TABLE: dict[str, tuple[Severity, str, str]] = {
         "Grants that it has not received are lost if it takes over: two holders at a time",
         "Find out what keeps it: network, memory, or a replica that is still loading",
     ),
+    "ACKS_UNREACHABLE": (
+        _ERROR,
+        "The server has fewer replicas than acks asks for: every acquisition ends with Unavailable",
+        "Bring the replicas back, or ask for fewer with acks=",
+    ),
     "WRITABLE_REPLICA": (
         _ERROR,
         "A program that asks there by mistake gets locks that exclude nobody",
@@ -115,6 +120,21 @@ TABLE: dict[str, tuple[Severity, str, str]] = {
         _WARNING,
         "After a failover leases end earlier or later by that much, and fences may fall if a grant was lost",
         "Synchronise the clocks of all servers (NTP)",
+    ),
+    "FULL_COVERAGE": (
+        _NOTE,
+        "One dead shard stops all: no lock can be had on the others either",
+        "Set cluster-require-full-coverage no, on all servers",
+    ),
+    "SLOT_UNSERVED": (
+        _ERROR,
+        "No lock can be had whose name lies in such a slot",
+        "Bring its server back, or give the slots to another one",
+    ),
+    "SLOT_OPEN": (
+        _WARNING,
+        "Acquiring, releasing and readers wait until the move of the slot has ended; exclusive leases are kept",
+        "End the resharding, or undo it (CLUSTER SETSLOT ... STABLE)",
     ),
     "FEW_SENTINELS": (
         _WARNING,
@@ -140,6 +160,11 @@ TABLE: dict[str, tuple[Severity, str, str]] = {
         "Synchronise the clocks (NTP)",
     ),
 }
+
+
+def online_replicas(info: dict[str, str]) -> int:
+    """How many replicas receive what the server writes, according to its INFO."""
+    return sum(word.startswith("slave") and ",state=online," in value for word, value in info.items())
 
 
 def finding(id_: str, node: str | None, seen: str, **other: Any) -> Finding:

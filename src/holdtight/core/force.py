@@ -1,22 +1,23 @@
 """The plans behind `force_release` and `audit`.
 
-`force_release` first looks who holds the name, then names these owners and an id of its own in one request. So it never
-takes the lock from a holder that came later, also when the reply is lost and the plan asks again.
+`force_release` first reads which owners hold the name. Then one request names these owners and a fresh id. So it never
+takes the lock from a later holder, even if the reply is lost and the plan asks again.
 """
 
 import base64
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from holdtight.base.operations import AuditRecord
+from holdtight.base.operations import AuditRecord, ForcedRelease
 from holdtight.base.plan import LinkDown, Plan, Step
-from holdtight.base.values import ForcedRelease, Holder, LockInfo, Owner, owner_text
+from holdtight.base.values import Holder, LockInfo, Owner, owner_text
 from holdtight.core.ending import Sweeping, sweep
 from holdtight.core.nodes import ask_all, too_few
 
-__all__ = ["Order", "audit", "audit_quorum", "force", "force_quorum"]
+__all__ = ["Order", "audit", "audit_by_name", "audit_quorum", "force", "force_quorum"]
 
 MOST_TRIES = 3
+FIRST = b"0"
 MOST_LATE = 10
 
 
@@ -99,8 +100,8 @@ def force_quorum(
     proposal: Callable[[float], int],
     clock: Callable[[], float],
 ) -> Plan[AuditRecord | None]:
-    """Raises NoQuorum unless a majority has done it. All nodes are told one fence, so that the next grant, of whichever
-    majority, has a higher one."""
+    """Raises NoQuorum unless a majority has done it. All nodes get the same fence, so that the next grant has a higher
+    one, whichever majority gives it."""
     info = yield from look
     holders = order.held(info)
     if not holders:
@@ -138,6 +139,20 @@ def audit(forces: Forces, limit: int, name: str | None) -> Plan[list[AuditRecord
             raise
         found = yield step
     return _chosen(found, limit, name)
+
+
+def audit_by_name(survey: Any, forces: Callable[[str], Any], limit: int, name: str | None) -> Plan[list[AuditRecord]]:
+    """For a store that keeps records per name: reads those of one name, or of all names that have any."""
+    names, cursor = list[str](), b""
+    if name is not None:
+        names.append(name)
+    while name is None and cursor != FIRST:
+        cursor, some = yield survey.audited_step(cursor or FIRST)
+        names += some
+    found: list[AuditRecord] = []
+    for each in dict.fromkeys(names):
+        found += yield forces(each).audit_of_step(each, limit)
+    return _chosen(sorted(found, key=lambda record: record.at, reverse=True), limit, name)
 
 
 def audit_quorum(

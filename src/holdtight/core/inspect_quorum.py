@@ -65,7 +65,7 @@ def judge(name: str, nodes: Sequence[str], said: Sequence[Any], majority: int) -
 def records_on(
     records: Callable[[list[Owner]], Step], owners: list[Owner], count: int
 ) -> Generator[Wish, Any, list[dict[str, Any]]]:
-    """What any of `count` nodes knows of each owner."""
+    """For each owner, what the first of `count` nodes that knows it has stored."""
     step = records(owners)
     said: list[Any] = yield _all([step] * count, step.patience)
     found = [cast("list[dict[str, Any]]", each) for each in said if isinstance(each, list)]

@@ -1,8 +1,8 @@
-"""The plans behind `list`: one page of names after another, so that the caller has the first before the last is read.
+"""The plans behind `list`: one page of names after another, so that the caller gets the first before the last is read.
 
-SCAN returns every key that is there from the beginning to the end, however the table grows or shrinks meanwhile, and
-some of them twice. So a lock that is held throughout is never missed, and a set of names keeps each to one time. A
-cursor means nothing to a server that was restarted: after a broken connection the scan starts again.
+SCAN returns every key that exists from the beginning to the end of the scan, and some of them twice. So the plan never
+misses a lock that is held throughout, and a set of names drops the duplicates. A cursor means nothing to a server that
+was restarted: after a broken connection the scan starts again.
 """
 
 import re
@@ -19,13 +19,17 @@ from holdtight.core.nodes import ask_all, too_few
 __all__ = ["Listing", "QuorumListing", "literal_prefix"]
 
 AT_ONCE = 25
-"""How many names one write inspects: half a millisecond of the server's time."""
+"""How many names one write inspects by script: half a millisecond of the server's time."""
+GLANCES = 200
+"""How many names one write reads plainly, which takes as long."""
 FIRST = b"0"
 
 
 class Surveying(Protocol):
     def scan_step(self, cursor: bytes, prefix: str) -> Step: ...
     def held_step(self, names: Sequence[str]) -> Step: ...
+    def glance_steps(self, name: str) -> tuple[Step, Step]: ...
+    def glanced(self, name: str, value: Any, left: Any) -> LockInfo | None: ...
     def inspect_step(self, name: str) -> Step: ...
 
 
@@ -71,10 +75,23 @@ class Listing(BaseListing):
         return (yield from self._named((yield from self._inspected(names))))
 
     def _inspected(self, names: Sequence[str]) -> Generator[Wish, Any, list[LockInfo]]:
+        """Most locks have one holder, and nobody waits. Two plain reads show those, at a tenth of what the script costs
+        the server. The script reads the others."""
         infos: list[LockInfo] = []
-        for at in range(0, len(names), AT_ONCE):
-            steps = [self._survey.inspect_step(name) for name in names[at : at + AT_ONCE]]
+        rest: list[str] = []
+        for at in range(0, len(names), GLANCES):
+            some = names[at : at + GLANCES]
+            steps = [step for name in some for step in self._survey.glance_steps(name)]
             said: list[Any] = yield from _again(Batch(steps))
+            for name, value, left in zip(some, said[::2], said[1::2], strict=True):
+                info = self._survey.glanced(name, value, left)
+                if info is None:
+                    rest.append(name)
+                elif info.holders:
+                    infos.append(info)
+        for at in range(0, len(rest), AT_ONCE):
+            steps = [self._survey.inspect_step(name) for name in rest[at : at + AT_ONCE]]
+            said = yield from _again(Batch(steps))
             infos += [each for each in said if isinstance(each, LockInfo) and (each.holders or each.waiters)]
         return infos
 
@@ -111,7 +128,7 @@ class Listing(BaseListing):
 
 
 def _again(wish: Step | Batch) -> Generator[Wish, Any, Any]:
-    """Reads once more if the connection had died while it was idle."""
+    """Reads, and reads again if the connection had died while it was idle."""
     try:
         return (yield wish)
     except LinkDown as down:
@@ -121,8 +138,8 @@ def _again(wish: Step | Batch) -> Generator[Wish, Any, Any]:
 
 
 class QuorumListing(BaseListing):
-    """On a quorum: the names that some node has, as far as a majority holds them. A lock that is held has a vote on
-    at least one node of any majority, so the scan needs only a majority."""
+    """On a quorum: the names that a majority of nodes says are held. A held lock has a vote on at least one node of any
+    majority, so it is enough to scan a majority."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Questions to the nodes of a quorum that no vote depends on: lists, records, release by force, `doctor`."""
+"""Requests to the nodes of a quorum that are not about votes: lists, records, release by force, `doctor`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,8 +22,8 @@ def ask_all(steps: Sequence[Step | None]) -> Fan:
 def too_few(
     nodes: Sequence[str], said: Sequence[Any], majority: int, well: Callable[[Any], bool], word: str
 ) -> ServerSaid | NoQuorum:
-    """The error for answers of which no majority is `well` (`word`, for people): the refusal that a majority gave, or
-    each node's own."""
+    """The error if no majority of the answers is `well`: the refusal that a majority gave, else each node's own answer.
+    The message calls a good answer `word`."""
     refused = [each for each in said if isinstance(each, ServerSaid)]
     if len(refused) >= majority:
         return refused[0]

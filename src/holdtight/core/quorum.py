@@ -55,7 +55,7 @@ __all__ = [
 
 RELEASE_SECONDS = 2.0
 NOBODY: Owner = b""
-"""Nobody to ring: used by renewals."""
+"""In place of a waiter to ring: used by renewals."""
 MOST_LATE = 3
 LONGEST_LOOK = 2.5
 """A node forgets a waiter's inbox after five seconds."""

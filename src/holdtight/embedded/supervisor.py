@@ -82,7 +82,7 @@ class _Supervisor:
         self._home = home
         self._folder = folder
         self._idle = idle
-        self._child: subprocess.Popen[bytes] | None = None  # None: the server was there before us
+        self._child: subprocess.Popen[bytes] | None = None  # None: we took over a running server
         self._wire: Wire | None = None
         self._pid = 0
         self._connections = ""
@@ -197,7 +197,7 @@ class _Supervisor:
             return False
 
     def _end(self) -> None:
-        """Removes process and socket, whatever state the server is in."""
+        """Ends the server, in whatever state it is, and removes its socket."""
         reachable = self._home.reachable(self._folder)
         # A clean shutdown removes the file at the socket's path, which may belong to another server by now.
         if self._wire and not (reachable and self._asked_to_end(self._wire)) and self._pid:

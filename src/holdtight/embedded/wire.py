@@ -61,7 +61,7 @@ class Wire:
 
 
 def listening(address: Address) -> bool:
-    """True if a server listens at that address, even if it is too busy, or stopped, and does not answer.
+    """True if a server listens at that address, even if it does not answer because it is busy or stopped.
 
     Only a refused connection counts as no server: a second server beside a slow one would grant the same lock to two
     holders.

@@ -1,7 +1,7 @@
 """Guards that keep a holder whose lease was lost from harming a database or a Redis. See docs/fencing.md.
 
-A guard stores the highest fence that it has seen of each name. A holder claims its name first, before it reads: that
-raises the stored fence to its own, and is refused if a higher one is there.
+A guard stores the highest fence that it has seen for each name. A holder claims its name before it reads. The claim
+raises the stored fence to the holder's own, and fails if a higher one is stored.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -16,7 +16,7 @@ __all__ = ["AsyncSqlGuard"]
 
 
 async def drive(link: Any, plan: plans.Plan) -> Any:
-    """Runs a plan to its end. Verbs that ask nobody are plain functions."""
+    """Runs a plan to its end. Methods of a link that send nothing are plain functions, not coroutines."""
     try:
         action = next(plan)
         while True:
@@ -78,7 +78,7 @@ class AsyncSqlGuard(BaseGuard):
                 yield link.handle
                 await drive(link, plans.leave(link, lease))
             except BaseException as error:
-                with suppress(Exception):  # a broken connection has rolled back, and `error` says why
+                with suppress(Exception):  # a broken connection has rolled back already; `error` says why
                     await link.rollback(error)
                 raise
 

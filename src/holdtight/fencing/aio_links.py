@@ -28,7 +28,7 @@ class AsyncLink(State):
         """Raises if the transaction has failed and `is_broken` cannot tell."""
 
     async def close(self) -> None:
-        """Gives back what the link itself has taken."""
+        """Closes the connection that the link itself has opened, if any."""
 
 
 class AsyncPsycopgLink(PsycopgState, AsyncLink):
@@ -72,7 +72,7 @@ class AsyncpgLink(AsyncLink):
         return not self.is_open()
 
     async def probe(self) -> None:
-        """asyncpg does not tell whether the transaction has failed: then any statement does."""
+        """asyncpg does not say whether the transaction has failed, but then any statement raises."""
         await self.raw.execute("SELECT 1")
 
     async def begin(self) -> None:
@@ -122,7 +122,7 @@ class AsyncAlchemyLink:
 
 
 async def async_link_to(connection: object) -> Any:
-    """TypeError for what is no connection that a guard knows, or one of the other colour."""
+    """Raises TypeError for an object that is not a connection that a guard knows, or is one for blocking code."""
     driver, cls = driver_of(connection)
     raw: Any = connection
     if driver == "asyncpg" and hasattr(connection, "is_in_transaction"):

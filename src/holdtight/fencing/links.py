@@ -1,6 +1,6 @@
-"""Links: the same few verbs for every kind of blocking connection. See plans.py for who calls them.
+"""Links: the same few methods for every kind of blocking connection. The plans in plans.py call them.
 
-A driver is recognised by the module of the connection's class, so that nothing is imported that the program does not
+A driver is recognised by the module of the connection's class, so that no driver is imported that the program does not
 use.
 """
 
@@ -20,7 +20,7 @@ IDLE, IN_ERROR = 0, 3
 
 
 def driver_of(connection: object) -> tuple[str, str]:
-    """The driver and the name of the class that it brings."""
+    """The driver, and the name of its connection class."""
     for cls in type(connection).__mro__:
         package = cls.__module__.partition(".")[0]
         if package in _DRIVERS:
@@ -29,12 +29,12 @@ def driver_of(connection: object) -> tuple[str, str]:
 
 
 def rows_of(rows: Any) -> list[tuple[Any, ...]]:
-    """As tuples, whatever the program's row factory makes of them."""
+    """The rows as tuples, whatever the row factory of the program returns."""
     return [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in rows]  # pyright: ignore
 
 
 class State:
-    """What a link knows without asking the database: the same in both colours."""
+    """What a link knows without asking the database, for both colours."""
 
     dialect: Dialect
     style: Literal["?", "%s", "$", ":p"] = "%s"
@@ -44,7 +44,7 @@ class State:
         """`handle` is what the body of `under` gets."""
 
     def is_open(self) -> bool | None:
-        """Whether a transaction is open; None if nobody can tell."""
+        """Whether a transaction is open; None if the driver does not say."""
         raise NotImplementedError
 
     def is_busy(self) -> bool | None:
@@ -52,7 +52,7 @@ class State:
         return self.is_open()
 
     def is_broken(self) -> bool:
-        """Whether the transaction has failed, so that COMMIT would roll back without a word."""
+        """Whether the transaction has failed, so that COMMIT would silently roll back."""
         return False
 
     def commits_at_once(self) -> bool:
@@ -103,7 +103,7 @@ class Link(State):
         """Raises if the transaction has failed and `is_broken` cannot tell."""
 
     def close(self) -> None:
-        """Gives back what the link itself has taken."""
+        """Closes the connection that the link itself has opened, if any."""
 
 
 class SqliteLink(Link):
@@ -121,10 +121,10 @@ class SqliteLink(Link):
 
     def begin(self) -> None:
         # Deferred, it would wait for the write lock in the middle of the transaction, where SQLite may refuse to wait.
-        self.run("BEGIN IMMEDIATE", ())
+        self.raw.execute("BEGIN IMMEDIATE").close()
 
     def commit(self) -> None:
-        self.run("COMMIT", ())
+        self.raw.execute("COMMIT").close()
 
     def rollback(self, error: BaseException) -> None:
         if self.raw.in_transaction:
@@ -132,7 +132,7 @@ class SqliteLink(Link):
 
 
 class PsycopgState(State):
-    """Of all three: psycopg, its AsyncConnection, psycopg2."""
+    """For psycopg, its AsyncConnection, and psycopg2."""
 
     dialect = "postgresql"
 
@@ -215,8 +215,8 @@ class DjangoLink(Link):
         return bool(self.raw.in_atomic_block) or not self.raw.get_autocommit()
 
     def is_busy(self) -> bool:
-        """Only whether autocommit was switched off by hand: `begin` finds an atomic block around it, and knows that a
-        test case's own does not count."""
+        """Checks only whether autocommit was switched off by hand. `begin` finds an atomic block around this one, and
+        ignores that of a test case."""
         return not self.raw.get_autocommit() and not self.raw.in_atomic_block
 
     def is_broken(self) -> bool:
@@ -266,7 +266,7 @@ _DRIVERS: dict[str, Any] = {
 
 
 def link_to(connection: object) -> Link:
-    """TypeError for what is no connection that a guard knows, or one of the other colour."""
+    """Raises TypeError for an object that is not a connection that a guard knows, or is one for asyncio."""
     if isinstance(connection, str):
         return _django(connection)
     driver, cls = driver_of(connection)

@@ -1,7 +1,7 @@
-"""What a guard does, decided once: generators that yield actions on a link, and know neither driver nor colour.
+"""What a guard does, for every driver and both colours: generators that yield actions on a link.
 
-An action is the name of a method of the link (links.py, aio_links.py) and its arguments. The driver runs it, awaits it
-in asyncio, and sends back what it returned or throws in what it raised.
+An action is the name of a method of the link (links.py, aio_links.py) and its arguments. `drive` (sql.py, aio.py) runs
+the action, or awaits it, and sends back what it returned or throws in what it raised.
 """
 
 import time
@@ -57,7 +57,7 @@ def claims_of(lease: object, fence: object = None) -> Claims:
 
 
 def claim(link: Any, table: str, claims: Claims) -> Plan:
-    """In a transaction of the caller's."""
+    """Claims in a transaction of the caller."""
     if (yield Action("commits_at_once")):
         raise refusals.autocommit(claims[0][0])
     yield from _claim(link, table, claims)
@@ -74,8 +74,8 @@ def _claim(link: Any, table: str, claims: Claims) -> Plan:
 
 
 def _claim_at_once(use: Statements, name: str, fence: int) -> Plan:
-    """One statement takes the row, waits for its holder, and compares. A transaction whose reads are older than the row
-    is refused by the database itself."""
+    """One statement locks the row, waits for its holder, and compares. The database itself refuses a transaction whose
+    reads are older than the row."""
     if not (yield _run(use.claim, name, fence)):
         [[highest]] = yield _run(use.seen, name)
         raise StaleFence.below(name, fence, highest)
@@ -120,7 +120,7 @@ def _roll_back(error: BaseException) -> Plan:
     try:
         yield Action("rollback", (error,))
     except Exception:
-        pass  # a broken connection has rolled back, and `error` says why
+        pass  # a broken connection has rolled back already; `error` says why
 
 
 def leave(link: Any, lease: BaseLease) -> Plan:
@@ -188,7 +188,7 @@ IN_THE_WAY = {1213, 1020}
 
 
 def was_in_the_way(error: BaseException | None) -> bool:
-    """Whether the database refused because of another transaction, so that the same may succeed in a new one."""
+    """Whether the database refused because of another transaction: a new transaction may succeed."""
     while error is not None:
         state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
         if state in SERIALIZATION:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncRedisGuard", "RedisGuard"]
 
 BATCH = 100
-"""Keys that one prune script looks at."""
+"""Keys that one run of the prune script checks."""
 
 Command = Sequence[str | bytes | int | float]
 
@@ -31,7 +31,7 @@ def _lua(name: str) -> str:
 
 
 class _BaseGuard:
-    """What both colours share: requests and what replies mean. A request is a pair of keys and arguments."""
+    """What both colours share: the requests, as pairs of keys and arguments, and the meaning of the replies."""
 
     def __init__(self, client: Any, namespace: str = "ht") -> None:
         """`client` is a client of redis-py or valkey-py for the server that has the data."""
@@ -62,7 +62,7 @@ class _BaseGuard:
         return keys, args
 
     def _pattern(self) -> str:
-        return f"{self.namespace}:fence:{{*}}"  # check_namespace lets no pattern through
+        return f"{self.namespace}:fence:{{*}}"  # check_namespace refuses wildcards
 
     @staticmethod
     def _claimed(claims: Claims, reply: Any) -> None:

@@ -19,8 +19,8 @@ class BaseGuard:
     """What both colours share: the settings."""
 
     def __init__(self, table: str = "holdtight_fence", *, end_paused: bool = False) -> None:
-        """With `end_paused`, PostgreSQL ends the connection of a holder that stays idle in `under` for longer than what
-        was left of its lease, so that a paused holder does not block the next one. Raises ValueError if `table` is not
+        """With `end_paused`, PostgreSQL ends the connection of a holder that stays idle in `under` for longer than the
+        rest of its lease, so that a paused holder does not block the next one. Raises ValueError if `table` is not
         an identifier with an optional schema."""
         if not isinstance(table, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"table must be a str, not {type(table).__name__}")
@@ -112,16 +112,18 @@ class SqlGuard(BaseGuard):
             >>> with locks.lock("sku:1") as lease, guard.under(lease, conn) as tx:
             ...     _ = tx.execute("UPDATE sku SET stock = stock - 1 WHERE id = 1")
         """
-        claims = plans.claims_of(lease)
-        with _linked(conn) as link:
+        claims, link = plans.claims_of(lease), link_to(conn)
+        try:
             drive(link, plans.enter(link, self.table, lease, claims, self.end_paused))
             try:
                 yield link.handle
                 drive(link, plans.leave(link, lease))
             except BaseException as error:
-                with suppress(Exception):  # a broken connection has rolled back, and `error` says why
+                with suppress(Exception):  # a broken connection has rolled back already; `error` says why
                     link.rollback(error)
                 raise
+        finally:
+            link.close()
 
     def seen(self, conn: Any, name: str) -> int | None:
         """The highest fence that has claimed this name, or None.

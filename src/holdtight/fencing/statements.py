@@ -1,4 +1,4 @@
-"""The SQL of a guard's table, per database. `?` marks a parameter; a link writes it as its driver wants it."""
+"""The SQL of a guard's table, per database. `?` marks a parameter; a link translates it to the style of its driver."""
 
 import functools
 import re
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 __all__ = ["Dialect", "Statements", "marked", "statements"]
 
 Dialect = Literal["sqlite", "postgresql", "mysql"]
-"""`mysql` is MariaDB too."""
+"""`mysql` includes MariaDB."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
@@ -15,14 +15,14 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 class Statements(NamedTuple):
     create: tuple[str, ...]
     claim: str
-    """SQLite and PostgreSQL: raises the stored fence and returns it, or returns no row. MySQL: makes sure that there is
-    a row, and holds it."""
+    """SQLite and PostgreSQL: raises the stored fence and returns it, or returns no row. MySQL: creates the row if it is
+    missing, and locks it."""
     seen: str
     prune: str
     current: str = ""
-    """MySQL: fence and claims as they are now, and holds the row."""
+    """MySQL: reads the current fence and claims, and locks the row."""
     snapshot: str = ""
-    """MySQL: the same as this transaction's reads see them."""
+    """MySQL: reads fence and claims from the snapshot of this transaction."""
     update: str = ""
     """MySQL: raises the stored fence."""
 
@@ -46,7 +46,7 @@ def statements(table: str, dialect: Dialect) -> Statements:
                 f"CREATE TABLE IF NOT EXISTS {into} (name VARBINARY(512) NOT NULL PRIMARY KEY, "
                 "fence BIGINT NOT NULL, claims BIGINT NOT NULL) ENGINE=InnoDB",
             ),
-            # A row that is there stays as it is: its version must remain that of the last change.
+            # An existing row is not changed: its version must remain that of the last change.
             f"INSERT INTO {into} (name, fence, claims) VALUES (?, 0, 0) ON DUPLICATE KEY UPDATE claims = claims",
             seen,
             prune,
@@ -71,8 +71,9 @@ def statements(table: str, dialect: Dialect) -> Statements:
 
 
 @functools.lru_cache(1000)
+@functools.lru_cache  # bounded: a guard with end_paused writes a time into its statement
 def marked(sql: str, style: str) -> str:
-    """With the parameters marked in a driver's style: `?`, `%s`, `$1` or `:p1`."""
+    """The statement with its parameters in the style of a driver: `?`, `%s`, `$1` or `:p1`."""
     if style == "?":
         return sql
     parts = sql.split("?")

@@ -1,9 +1,10 @@
 """Warns of a lease that was dropped without release, and of a client that was dropped without close.
 
 A lease has no finalizer of its own. Python discards an exception that a signal handler raises while a finalizer runs,
-from its first instruction on, and the finalizer cannot prevent that: a Ctrl-C must not get lost at the end of every
-properly released lease. So each lease has a LeakWarning with the finalizer. The LeakWarning of a lease that ended
-properly is reused for another lease and not finalized. The finalizer of a closed client is detached.
+and the finalizer cannot prevent that. So with a finalizer on the lease, a Ctrl-C could get lost at the end of every
+lease, even of one that was released properly. Instead, each lease has a LeakWarning with the finalizer. The LeakWarning
+of a lease that ended properly is reused for another lease and not finalized. The finalizer of a closed client is
+detached.
 """
 
 import threading
@@ -43,7 +44,7 @@ class LeakWarning:
             return
         tenure.ended = True
         text = (
-            f"the lease on {tenure.name!r} was dropped without release: it is renewed no more and ends within its "
+            f"the lease on {tenure.name!r} was dropped without release: it is no longer renewed and ends within its "
             f"ttl of {tenure.ttl:g} s. Use a with block, or keep it and call release()"
         )
         _warn(text, self)

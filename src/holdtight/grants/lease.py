@@ -172,7 +172,7 @@ class BaseLease(PublicLease):
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is lost. Reads the clock, asks nobody; once True, it stays True.
+        """Whether the lease is lost. Reads the clock and sends nothing; once True, it stays True.
 
         Example:
             >>> with locks.lock("order:42") as lease:
@@ -238,14 +238,14 @@ class BaseLease(PublicLease):
 
     @property
     def acks(self) -> int:
-        """How many replicas have confirmed the grant. Always 0: not built yet.
+        """How many replicas have acknowledged the grant, or its last renewal; 0 unless the client asks for `acks`.
 
         Example:
             >>> with locks.lock("order:42") as lease:
             ...     lease.acks
             0
         """
-        return 0
+        return self.tenure.acks
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -308,7 +308,8 @@ class BaseLease(PublicLease):
         if self.closed:
             return False
         tenure = self.tenure
-        tenure.entered -= 1  # first: an interrupt may come between later lines
+        tenure.entered -= 1  # no interrupt can come between this line and the next
+        self.closed = True
         self.shut()
         if tenure.entered:
             return False
@@ -317,12 +318,13 @@ class BaseLease(PublicLease):
         return True
 
     def forsake(self) -> None:
-        """Ends a lease after an interrupt, before the user had it or at its end. It is renewed no more. The keeper
+        """Ends a lease after an interrupt, before the user had it or at its end. It is no longer renewed. The keeper
         releases the lock; if it cannot, the ttl ends the grant."""
+        tenure = self.tenure
         if self.successor is not None:
             self.successor.forsake()
-        elif self._close():
-            self.lock.let_go(self.tenure)
+        elif self._close() or not (tenure.entered or tenure.ended):  # the latter: closed, and then interrupted
+            self.lock.let_go(tenure)
 
     def watch(self) -> None:
         """The block that kept it disappeared without ending: from now on warn if nothing else refers to the lease."""

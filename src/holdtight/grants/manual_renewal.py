@@ -1,13 +1,14 @@
 """A renewal that a caller waits for: `lease.renew()` and `lease.detach()`.
 
-The keeper sends it among its own renewals. If it shortens the time it carries an ordinal, as do all later ones, so
-that neither an older renewal nor this one can undo a newer one, whichever connections they use.
+The keeper sends it among its own renewals. A renewal that shortens the time carries an ordinal, and so do all later
+ones: no older renewal can undo a newer one, whichever connections they use.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from holdtight.base.values import LossReason, Verdict
+from holdtight.base.values import LossReason, Owner, Verdict
+from holdtight.core.acks import shortfall
 from holdtight.errors import NotOwner, Unavailable
 from holdtight.grants.tenure import Tenure
 from holdtight.stores.times import LONGEST_PATIENCE
@@ -26,12 +27,27 @@ class Renewal:
         self._ttl = tenure.ttl if ttl is None else ttl
         self._done = done
         self._last = last
+        self.place.client.outlived_by(self._ttl)
+        if last:
+            self.place.client.detached = True
         self._cause = "it did not answer in time"
         self._verdict: Verdict | LossReason | None = None
 
     @property
+    def name(self) -> str:
+        return self._tenure.name
+
+    @property
     def deadline(self) -> float:
         return self._tenure.deadline
+
+    @property
+    def home(self) -> int | None:
+        return self._tenure.home
+
+    @property
+    def owner(self) -> Owner:
+        return self._tenure.owner
 
     def start(self) -> None:
         self._tenure.waiting = True
@@ -59,11 +75,24 @@ class Renewal:
         tenure.deadline = bound
         return tenure.set_request(now, asked, patience)
 
-    def answered(self, reply: Any, sent: float) -> bool:
+    def answered(self, reply: Any, sent: float) -> bool | None:
         verdict = self._tenure.prepared.read_renewal(reply, sent)
         if verdict is Verdict.UNKNOWN:
             self.unanswered(str(reply))
             return False
+        if verdict is Verdict.RENEWED and self._tenure.acks:
+            return None
+        return self._settle(verdict, sent)
+
+    def acknowledged(self, seen: int | str, sent: float) -> bool:
+        cause = shortfall(seen, self.place.acks.needed)
+        if cause:
+            self.unanswered(cause)
+            return False
+        self._tenure.acks = int(seen)
+        return self._settle(Verdict.RENEWED, sent)
+
+    def _settle(self, verdict: Verdict | LossReason, sent: float) -> bool:
         if isinstance(verdict, LossReason):
             self._tenure.lose(verdict)
         elif not self._last and self.alive:
@@ -108,8 +137,8 @@ class Renewal:
             self.place.runtime.keeper.ask(self._tenure)
 
     def conclude(self) -> None:
-        """Called by the caller once it is done or has taken too long: returns if renewed. Raises NotOwner if the lease
-        is lost, Unavailable if the server did not answer."""
+        """Called once the renewal is done or has taken too long. Raises NotOwner if the lease is lost, Unavailable if
+        the server did not answer."""
         tenure = self._tenure
         if self._verdict is Verdict.RENEWED:
             if self._last:

@@ -1,6 +1,6 @@
 """A grant on a quorum: leases refer to it, and the keeper renews it node by node, each at its own pace.
 
-A renewal is another vote under the same owner, so that it heals a node which lost its vote. See core/quorum.py for what
+A renewal is another vote under the same owner, so it heals a node that has lost its vote. See core/quorum.py for what
 makes a majority.
 
 Invariants:

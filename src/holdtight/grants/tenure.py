@@ -88,7 +88,7 @@ class Terms:
         self.drift: Drift = place.store.drift
         self.interval = shared(self.ttl / 3) if renew else self.valid
         self.warn_after = shared(self.ttl * _TTLS_UNTIL_WARNED) if warn_after is None else warn_after
-        """A grant that is renewed for longer than so many seconds is told of, once."""
+        """Seconds after which a grant that is still renewed emits HeldLong, once."""
 
 
 class Cancellable(Protocol):
@@ -106,7 +106,7 @@ class Cancellable(Protocol):
 
 class Tenure:
     # Defaults that fit almost every grant are class attributes: creating a tenure is on the hot path. An instance sets
-    # only other values, also when it is renewed: one more attribute more than doubles the size of a tenure.
+    # an attribute only if its value differs: the first such attribute more than doubles the size of a tenure.
     entered = 1
     marker = 0
     """The latest moment (server's ms) at which an unanswered attempt of this owner may arrive; 0 for none."""
@@ -129,6 +129,8 @@ class Tenure:
     """The number of the last renewal, counted from the first one that may shorten the time; 0 before that."""
     shortened: tuple[float, float] | None = None
     """When an unanswered renewal that shortens the time was sent, and the deadline that it may have set."""
+    acks = 0
+    """How many replicas have acknowledged the grant, or its last renewal."""
     told_held_long = False
     _hooks: list[Callable[[], object]] | None = None
 
@@ -172,7 +174,12 @@ class Tenure:
     @property
     def nodes(self) -> tuple[str, ...]:
         """The servers that hold it."""
-        return (self.place.server,)
+        return (self.place.of(self).server,)
+
+    @property
+    def home(self) -> int | None:
+        """The slot, on a cluster."""
+        return self.prepared.home
 
     @property
     def kind(self) -> Kind:
@@ -217,7 +224,7 @@ class Tenure:
             self.deliver(hook)
 
     def lost_at_release(self, reason: LossReason) -> None:
-        """The server says that the lease was lost before its release, which nothing noticed until now."""
+        """Only the release finds out, from the server, that the lease was lost before."""
         self.reason = reason
         self._tell_lost(reason)
 
@@ -255,7 +262,7 @@ class Tenure:
 
     @property
     def alive(self) -> bool:
-        """The user still has it, and it is not lost. A tenure that was let go, even just now, is renewed no more."""
+        """The user still has it, and it is not lost. A tenure that was let go, even just now, is no longer renewed."""
         return self.entered > 0 and not self.ended and self.reason is None
 
     def request(self, now: float) -> bytes | None:
@@ -281,7 +288,7 @@ class Tenure:
         self.ordinal += 1
         return self.prepared.set_request(self.owner, now, ttl, patience, self.ordinal, self.marker)
 
-    def answered(self, reply: Any, sent: float) -> bool:
+    def answered(self, reply: Any, sent: float) -> bool | None:
         """True if the charge continues as usual, False if it is over or must be sent again soon."""
         verdict = self.prepared.read_renewal(reply, sent)
         if verdict is Verdict.RENEWED:
@@ -312,7 +319,7 @@ class Tenure:
             self.tell_renewed(before)
 
     def tell_renewed(self, before: float) -> None:
-        """`before` is the deadline that the lease had until now."""
+        """Reports a renewal; `before` is the deadline that the lease had until then."""
         events = self.terms.events
         if events.record is not None:
             events.record((RENEWED, self, (before - self.place.clock()) / self.ttl))

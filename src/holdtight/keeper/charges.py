@@ -65,7 +65,7 @@ class DeferredUndo:
     def __init__(self, place: Place, step: Step) -> None:
         self.place = place
         self.alive = True
-        self.deadline = max(place.clock(), step.until) + step.persistence
+        self.deadline = max(place.clock(), step.until) + max(step.persistence, place.undo_seconds)
         self._step = step
 
     def request(self, now: float) -> bytes | None:

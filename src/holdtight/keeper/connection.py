@@ -9,7 +9,7 @@ Unknown.
 
 Invariants:
 - replies come in the order of requests: the first request in flight is answered next;
-- each batch has its own time limit, and later batches do not extend that of the first.
+- what counts against a batch's time limit is silence: replies to earlier batches extend it, later batches do not.
 """
 
 import weakref
@@ -24,11 +24,12 @@ from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import start_thread
 from holdtight.base.values import Owner
 from holdtight.errors import quotable
+from holdtight.keeper.batches import BATCH, Limits, Sent, requests_of
 from holdtight.keeper.charges import SILENCE, AlarmRequest, RecordRequest
-from holdtight.keeper.schedule import Limits
+from holdtight.keeper.recording import Recording
+from holdtight.keeper.schedule import barrier_of
 from holdtight.stores.boundary import Link, Place
-from holdtight.stores.client import RECORD_SECONDS
-from holdtight.stores.redis.client_records import record_request, removal_request
+from holdtight.stores.redis.client_records import removal_request
 from holdtight.stores.redis.keys import alarm
 from holdtight.stores.redis.script import is_unknown, with_script_body
 
@@ -37,19 +38,18 @@ if TYPE_CHECKING:
 
 __all__ = ["KeeperConnection"]
 
-BATCH = 12
 UNDER_WAY = 24
 """The most charges in flight. A multiple of BATCH, or the remainder would never be used."""
+TRIES = 2
+"""How often a turn makes a batch: if the process was stopped meanwhile, it begins again."""
 SHORTEST_SILENCE = 0.05
 CONNECT_SECONDS = 2.0
-REFRESH_SECONDS = RECORD_SECONDS / 3
-IDLE_TICKS = 2
 _RECONNECT = Backoff(first="20ms", cap="1s")
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 
 
-class KeeperConnection:
+class KeeperConnection(Recording):
     def __init__(self, place: Place, keeper: "Keeper") -> None:
         self.place = place
         self._keeper = keeper
@@ -57,17 +57,18 @@ class KeeperConnection:
         self._connecting = False
         self.waiting: deque[tuple[Charge, float]] = deque()
         """Charges to send, each with its due time."""
-        self._sent: deque[tuple[Charge, float, bytes]] = deque()
+        self.with_bodies: set[Charge] = set()
+        """Charges whose next request has its script in it: ASKING before it counts for one request only, and NOSCRIPT
+        would use that up."""
+        self._sent: deque[Sent] = deque()
         self._limits = Limits()
         self._outgoing = b""
         self._writing = False
         self._connect_at = 0.0
         self._linked_at = 0.0
         self._failures = 0
-        self._refresh_at = 0.0
-        self._idle_ticks = 0
-        self._recorded = False
         self._retired = False
+        self._barrier = None if place.acks is None else barrier_of(place, keeper)
         self._broken = False
         """The last connection failed: once there is another, all leases are renewed at once."""
 
@@ -81,8 +82,10 @@ class KeeperConnection:
 
     @property
     def busy(self) -> bool:
-        return any(each.alive and not isinstance(each, RecordRequest) for each, _ in self.waiting) or any(
-            each[0].alive and not isinstance(each[0], RecordRequest) for each in self._sent
+        return (
+            any(each.alive and not isinstance(each, RecordRequest) for each, _ in self.waiting)
+            or any(each[0].alive and not isinstance(each[0], RecordRequest) for each in self._sent)
+            or (self._barrier is not None and self._barrier.busy)
         )
 
     def enqueue(self, pair: "tuple[Charge, float]") -> None:
@@ -92,6 +95,12 @@ class KeeperConnection:
     def enqueue_first(self, charge: "Charge", now: float) -> None:
         """Puts a charge first, with the due time of the one behind it: otherwise late charges would be sent slower."""
         self.waiting.appendleft((charge, self.waiting[0][1] if self.waiting else now))
+
+    def take_waiting(self) -> "list[tuple[Charge, float]]":
+        """Removes the charges that were not sent."""
+        taken = list(self.waiting)
+        self.waiting.clear()
+        return taken
 
     def begin_anew(self) -> None:
         """Connects without further pause, if it has to."""
@@ -134,7 +143,7 @@ class KeeperConnection:
         for _ in range(UNDER_WAY // BATCH):
             room = UNDER_WAY * times - len(self._sent)
             if self.waiting and not self._outgoing and room >= BATCH * times:
-                self._send_batch(BATCH if times == 1 else room, now, late=late)  # enlarged: all in one write
+                self._send_batch(BATCH if times == 1 else room, late=late)  # enlarged: all in one write
         if times > 1:
             self.ready(self._keeper.clock())  # replies came while others had the GIL: this saves a poll
         if self._sent:
@@ -143,33 +152,28 @@ class KeeperConnection:
 
     def _is_missed(self) -> bool:
         """The connection failed, and leases are kept here: connect again, to ask about them at once."""
-        return self._broken and self._link is None and next(self._keeper.charges(self.place), None) is not None
+        return self._broken and self._link is None and not self._connecting and self._keeper.holds(self.place)
 
-    def _send_batch(self, size: int, now: float, *, late: bool) -> None:
-        batch: list[tuple[Charge, float, bytes]] = []
-        patience = SILENCE
-        while self.waiting and len(batch) < size:
-            charge, due = self.waiting.popleft()
-            if not charge.alive and not isinstance(charge, RecordRequest):
-                continue
-            try:
-                if late and now - max(due, self._linked_at) > charge.interval / 2:  # connecting may take long
-                    charge.late(now - due)
-                request = charge.request(now)
-                if request is None and charge.alive:
-                    charge.overdue()
-            except Exception as error:
-                self._stumbled(charge, error, now)
-                continue
-            if request is None:
-                continue
-            if charge.interval < patience:
-                patience = charge.interval
-            batch.append((charge, now, request))
-        if batch:
-            self._ask(batch, patience, now)
+    def _send_batch(self, size: int, *, late: bool) -> None:
+        for _ in range(TRIES):
+            taken = [self.waiting.popleft() for _ in range(min(size, len(self.waiting)))]
+            batch, patience, rest = requests_of(
+                taken, self._keeper.clock, late=late, linked_at=self._linked_at, stumbled=self._stumbled
+            )
+            self.waiting.extendleft(reversed(rest))
+            if self.with_bodies:
+                batch = [self._with_body(*each) for each in batch]
+            if batch:
+                self._ask(batch, patience, batch[0][1])
+                return
 
-    def _ask(self, batch: "list[tuple[Charge, float, bytes]]", patience: float, now: float) -> None:
+    def _with_body(self, charge: "Charge", now: float, request: bytes) -> "Sent":
+        if charge not in self.with_bodies:
+            return charge, now, request
+        self.with_bodies.discard(charge)
+        return charge, now, with_script_body(request)
+
+    def _ask(self, batch: "list[Sent]", patience: float, now: float) -> None:
         self._sent += batch
         limit = self._limits.begin(len(batch), max(SHORTEST_SILENCE, patience))
         self._outgoing += b"".join([request for _, _, request in batch])
@@ -201,7 +205,7 @@ class KeeperConnection:
         except (LinkDown, hiredis.ProtocolError) as down:
             self._fail(str(down), now)
             return
-        unknown_scripts: list[tuple[Charge, float, bytes]] = []
+        unknown_scripts: list[Sent] = []
         answered, deserted = 0, False
         for reply in replies:
             if reply.__class__ is _Push:
@@ -220,15 +224,23 @@ class KeeperConnection:
                 continue
             if reply.__class__ is _Error:
                 deserted = self.place.doubt(str(reply)) or deserted
+                elsewhere = self.place.redirected(charge, str(reply)) if charge.alive else None
+                if elsewhere is not None:
+                    place, before = elsewhere
+                    self._keeper.redirect(charge, place, RecordRequest(place, before) if before else None, now)
+                    continue
             try:
                 well = charge.answered(reply, sent)
             except Exception as error:
                 self._stumbled(charge, error, now)
             else:
-                self._keeper.settled(charge, well=well, sent=sent, now=now)
+                if well is None and self._barrier is not None:
+                    self._barrier.join(charge, sent)
+                else:
+                    self._keeper.settled(charge, well=well, sent=sent, now=now)
         if answered:
             self._failures = 0
-            self._limits.answered(answered, now)
+            self._limits.answered(answered, self._keeper.clock())
         if unknown_scripts:
             self._ask(unknown_scripts, SILENCE, now)
         if deserted:
@@ -244,8 +256,12 @@ class KeeperConnection:
         self._sent.clear()
         self._limits.clear()
         self.waiting.clear()
+        self.with_bodies.clear()
         self._outgoing = b""
         self._broken = True
+        if self._barrier is not None:
+            self._barrier.break_off()
+        self.place.broken()
         self._failures += 1
         self._connect_at = now + (0.0 if self._failures == 1 else _RECONNECT.pause(self._failures - 1))
         for charge in under_way:
@@ -328,45 +344,19 @@ class KeeperConnection:
                 self._keeper.drop(charge)
                 self._keeper.ask(charge)
 
-    # The client's record, which shows people who inspect a lock which process the client is.
-
-    def noted(self) -> None:
-        """A new connection has just written the record."""
-        self._recorded = True
-        self._idle_ticks = 0
-        self._refresh_at = self._keeper.clock() + REFRESH_SECONDS
-
-    def keep_record(self, now: float, *, busy: bool) -> bool:
-        """Refreshes the record while there are charges. Returns False if nothing is left to do.
-
-        The record of an idle client expires by itself. A removal could arrive after the record that the next
-        acquisition writes. An attempt that is under way relies on the record as long as `recorded_until` says: this
-        goes on until then and for as long as a reply may take, so that it is refreshed if that attempt succeeds."""
-        client = self.place.client
-        for refresh in self.place.refreshers:
-            refresh()
-        if busy:
-            self._idle_ticks = 0
-            if client.known and now >= self._refresh_at:
-                self._recorded = True
-                self._refresh_at = now + REFRESH_SECONDS
-                client.recorded_until = self._refresh_at + REFRESH_SECONDS
-                self.enqueue((RecordRequest(self.place, record_request(client)), now))
-            return True
-        self._idle_ticks += 1
-        if self._idle_ticks > IDLE_TICKS and not self._sent:
-            self._close()
-        if self.place.at_once and self._idle_ticks > IDLE_TICKS:
-            client.recorded_until = 0.0  # nothing arrives late in this process: the next acquisition writes it anew
-            return False
-        return self._idle_ticks <= IDLE_TICKS or self._connecting or now <= client.recorded_until + 2 * SILENCE
-
     # The end.
 
     def retire(self) -> None:
         self._retired = True
-        if self._link is not None and self._recorded:
-            self.place.client.recorded_until = 0.0
+        if self._barrier is not None:
+            self._keeper.forget(self._barrier.beside)
+        client = self.place.client
+        recorded, idle = self._recorded, not client.detached
+        if client.sharded:  # the connections to all servers have it written, at the one that has its slot
+            recorded, idle = self.place.record_place is self.place, self.place.record_is_idle
+        if self._link is not None and recorded and idle:
+            if not client.sharded:
+                client.recorded_until = 0.0
             try:
                 self._link.push_out(removal_request(self.place.client))
             except LinkDown:

@@ -22,16 +22,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from holdtight.base import process
 from holdtight.base.callbacks import report, tell
 from holdtight.base.clock import Clock, boottime
 from holdtight.base.runtime import Runtime
 from holdtight.base.wake_pipe import WakePipe
-from holdtight.keeper.connection import KeeperConnection
-from holdtight.keeper.schedule import Backlog, Charge, Lane
+from holdtight.keeper.schedule import Backlog, Charge, Lane, is_at
 from holdtight.keeper.settling import RETRY_SHARE, SHORTEST_RETRY, Settling
 from holdtight.stores.boundary import Place
+
+if TYPE_CHECKING:
+    from holdtight.keeper.connection import KeeperConnection
 
 __all__ = ["Charge", "Keeper", "keeper", "runtime"]
 
@@ -45,7 +48,7 @@ _FAILED = "a charge of the keeper's failed: %r"
 LONGEST_SLEEP = 3600.0
 """A poll cannot wait much longer than three weeks, and a lease may last longer."""
 SHORT_INTERVAL = 1.0
-"""Below it there is no time to connect when the first renewal is due: other threads may hold the GIL."""
+"""Below it there is no time to connect when the first renewal is due."""
 
 
 class Keeper(Settling):
@@ -84,7 +87,8 @@ class Keeper(Settling):
         lane = self.lane(charge.interval)
         due = now + lane.interval
         if due < lane.latest - lane.slack:
-            self.at(due, lambda when: self._again(charge, when))
+            self._paused.add(charge)
+            self.at(due, lambda when: self._resume(charge, when))
         else:
             lane.latest = due
             lane.charges[charge] = due
@@ -105,6 +109,7 @@ class Keeper(Settling):
         lane = self._lanes.get(charge.interval)
         if lane is not None and lane.charges.pop(charge, None) is not None:
             return
+        self._paused.discard(charge)
         for lane in list(self._armed):  # an empty lane that was removed, then armed again by a lock
             if lane.interval == charge.interval:
                 lane.charges.pop(charge, None)
@@ -123,7 +128,7 @@ class Keeper(Settling):
 
     def _ask(self, charge: Charge) -> None:
         now = self.clock()
-        self._connection_to(charge.place).enqueue_first(charge, now)
+        self._connection_to(charge.place.of(charge)).enqueue_first(charge, now)
         self._look_after([charge], now)
 
     def wake(self) -> None:
@@ -141,8 +146,8 @@ class Keeper(Settling):
         self.run_soon(lambda: self._connection_to(place).noted())
 
     def forget(self, place: Place, *, dropped: bool = False) -> None:
-        """A client is closed: removes its record and closes the keeper connection, if there is one. For a `dropped`
-        client it waits a moment, so that deferred work is done first."""
+        """A client is closed: closes the keeper connection, if there is one, and removes the client's record, unless
+        leases are kept there. For a `dropped` client it waits a moment, so that deferred work is done first."""
         for charge in list(place.handed_on.values()):
             charge.alive = False  # the waiters notice by themselves, a little later
         if self.running and dropped:
@@ -158,7 +163,7 @@ class Keeper(Settling):
         connection = self._connections.get(place)
         if connection is not None and connection.busy:  # it has requests that must be completed
             self._later(self.clock() + SHORTEST_RETRY * RETRY_SHARE, lambda _: self._retire(place))
-        elif connection is not None:
+        elif connection is not None and not self.holds(place):  # else `_tick` retires it after the last lease
             del self._connections[place]
             connection.retire()
 
@@ -167,9 +172,14 @@ class Keeper(Settling):
         self._thread = process.start_thread(self._run, THREAD_NAME)
 
     def charges(self, place: Place) -> Iterator[Charge]:
-        """The charges on the lanes for this server."""
+        """The charges on the lanes for this server, or for all servers of this cluster."""
         for lane in list(self._armed):
-            yield from (charge for charge in list(lane.charges) if charge.place is place)
+            yield from (charge for charge in list(lane.charges) if is_at(charge, place))
+
+    def holds(self, place: Place) -> bool:
+        """Whether a lease on this server is kept, or may be."""
+        known = itertools.chain(self.charges(place), list(self._away), list(self._paused))
+        return any(each.alive and each.deadline < float("inf") and is_at(each, place) for each in known)
 
     def statistics(self) -> dict[str, int]:
         """Counts for people and tests."""
@@ -253,7 +263,7 @@ class Keeper(Settling):
                 if due > now:
                     self._dispatch(taken, now, late=late)
                     if lane.interval < SHORT_INTERVAL:
-                        self._connection_to(charge.place).warm_up(now)
+                        self._connection_to(charge.place.of(charge)).warm_up(now)
                     return due
                 if charges.pop(charge, None) is not None:
                     taken.append(pair)
@@ -286,7 +296,7 @@ class Keeper(Settling):
                 if charge.deadline <= now:
                     charge.overdue()
                 else:
-                    self._connection_to(charge.place).enqueue(pair)
+                    self._connection_to(charge.place.of(charge)).enqueue(pair)
                     sent.append(charge)
             except Exception as error:  # one charge in a bad state must not harm the others
                 report(_FAILED, error, charge)
@@ -339,19 +349,22 @@ class Keeper(Settling):
                 report("something on the keeper's agenda failed", error)
         return self._agenda[0][0] if self._agenda else float("inf")
 
-    def _connection_to(self, place: Place) -> KeeperConnection:
+    def _connection_to(self, place: Place) -> "KeeperConnection":
         connection = self._connections.get(place)
         if connection is None:
+            from holdtight.keeper.connection import KeeperConnection  # loaded with the first client
+
             connection = self._connections[place] = KeeperConnection(place, self)
             self._later(self.clock() + RECORD_TICK, lambda now: self._tick(connection, now))
         return connection
 
-    def _tick(self, connection: KeeperConnection, now: float) -> None:
+    def _tick(self, connection: "KeeperConnection", now: float) -> None:
         """Keeps the client's record while the client has charges; removes it when none is left."""
         place = connection.place
         if self._connections.get(place) is not connection:
             return
-        if connection.keep_record(now, busy=connection.busy or next(self.charges(place), None) is not None):
+        busy = connection.busy or self.holds(place.whose) or next(self.charges(place.whose), None) is not None
+        if connection.keep_record(now, busy=busy):
             self._later(now + RECORD_TICK, lambda later: self._tick(connection, later))
         else:
             self._retire(place)

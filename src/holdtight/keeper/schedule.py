@@ -1,12 +1,16 @@
 """Charges, which the keeper keeps, and lanes, in which charges of equal interval wait in order."""
 
-from collections import OrderedDict, deque
-from typing import Any, Protocol
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdtight.base import process
 from holdtight.stores.boundary import Place
 
-__all__ = ["Backlog", "Charge", "Lane", "Limits"]
+if TYPE_CHECKING:
+    from holdtight.keeper.barrier import Barrier
+    from holdtight.keeper.keeper import Keeper
+
+__all__ = ["Backlog", "Charge", "Lane", "barrier_of", "is_at"]
 
 SHARES = 20
 GRACE = 3
@@ -57,12 +61,26 @@ class Charge(Protocol):
     @property
     def alive(self) -> bool: ...
     def request(self, now: float) -> bytes | None: ...
-    def answered(self, reply: Any, sent: float) -> bool: ...
+    def answered(self, reply: Any, sent: float) -> bool | None:
+        """None if replicas must have it too: then `acknowledged` follows."""
+        ...
+
     def unanswered(self, cause: str) -> None: ...
     def overdue(self) -> None: ...
     def late(self, by: float) -> None:
         """Called when the keeper reaches the charge more than half an interval after it was due."""
         ...
+
+
+def is_at(charge: Charge, place: Place) -> bool:
+    """Whether the charge is kept on this server, or on this cluster."""
+    return charge.place is place or charge.place.of(charge) is place
+
+
+def barrier_of(place: Place, keeper: "Keeper") -> "Barrier":
+    from holdtight.keeper.barrier import Barrier  # for clients with `acks`
+
+    return Barrier(place, keeper)
 
 
 class Lane:
@@ -79,36 +97,3 @@ class Lane:
         self.slack = interval / 10
         self.charges: OrderedDict[Charge, float] = OrderedDict()
         self.armed = False
-
-
-class Limits:
-    """The time limits of the batches in flight on a connection, each independent of later batches."""
-
-    def __init__(self) -> None:
-        self._batches: deque[list[float]] = deque()
-        """For each: unanswered requests, when to give up, and the time allowed after a reply."""
-
-    @property
-    def end(self) -> float:
-        """When to give up."""
-        return min(until for _, until, _ in self._batches) if self._batches else float("inf")
-
-    def begin(self, count: int, patience: float) -> list[float]:
-        """A batch is about to be sent; the caller sets the second value afterwards."""
-        limit = [count, float("inf"), patience]
-        self._batches.append(limit)
-        return limit
-
-    def answered(self, count: int, now: float) -> None:
-        while count:
-            first = self._batches[0]
-            done = min(count, int(first[0]))
-            count -= done
-            first[0] -= done
-            if first[0]:
-                first[1] = now + first[2]  # a large batch takes a while, and the server is working on it
-            else:
-                self._batches.popleft()
-
-    def clear(self) -> None:
-        self._batches.clear()

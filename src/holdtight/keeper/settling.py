@@ -2,11 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from holdtight.base.clock import Clock
-from holdtight.keeper.connection import KeeperConnection
-from holdtight.keeper.schedule import Charge, Lane
+from holdtight.keeper.schedule import Charge, Lane, is_at
 from holdtight.stores.boundary import Place
+
+if TYPE_CHECKING:
+    from holdtight.keeper.connection import KeeperConnection
 
 __all__ = ["RETRY_SHARE", "SHORTEST_RETRY", "Settling"]
 
@@ -20,9 +23,10 @@ class Settling(ABC):
     clock: Clock
     _away: set[Charge]
     _paused: set[Charge]
-    """Charges that failed and pause before they are sent again."""
+    """Charges that are on no lane and pause before they are sent: they failed, or are due before the others of their
+    lane."""
     _armed: dict[Lane, None]
-    _connections: dict[Place, KeeperConnection]
+    _connections: dict[Place, "KeeperConnection"]
 
     @abstractmethod
     def add(self, charge: Charge, now: float) -> None: ...
@@ -33,7 +37,7 @@ class Settling(ABC):
     @abstractmethod
     def _dispatch(self, charges: list[tuple[Charge, float]], now: float, *, late: bool = False) -> None: ...
 
-    def settled(self, charge: Charge, *, well: bool, sent: float, now: float) -> None:
+    def settled(self, charge: Charge, *, well: bool | None, sent: float, now: float) -> None:
         """A charge was answered, or failed: schedules it for its next due time."""
         if well or not charge.alive:
             self._away.discard(charge)
@@ -47,10 +51,23 @@ class Settling(ABC):
     def _resume(self, charge: Charge, now: float) -> None:
         if charge in self._paused:  # otherwise `hurry` has sent it
             self._paused.discard(charge)
-            self._again(charge, now)
+            self._dispatch([(charge, now)], now)
 
-    def _again(self, charge: Charge, now: float) -> None:
-        self._dispatch([(charge, now)], now)
+    def redirect(self, charge: Charge, place: Place, before: Charge | None, now: float) -> None:
+        """Another server of the cluster has what this charge is about: sends it there at once, behind `before`."""
+        connection = self._connection_to(place)
+        connection.enqueue_first(charge, now)
+        if before is not None:
+            connection.with_bodies.add(charge)
+            connection.enqueue_first(before, now)
+
+    @abstractmethod
+    def _connection_to(self, place: Place) -> "KeeperConnection": ...
+
+    def send(self, charges: list[Charge]) -> None:
+        """Sends these next, in one write."""
+        now = self.clock()
+        self._dispatch([(charge, now) for charge in charges], now)
 
     def hurry(self, place: Place) -> None:
         """Asks at once about everything that is kept on this server: it was replaced, or could not be reached. Called
@@ -58,13 +75,24 @@ class Settling(ABC):
         self.run_soon(lambda: self._hurry(place))
 
     def _hurry(self, place: Place) -> None:
-        connection = self._connections.get(place)
+        connection, now = self._connections.get(place), self.clock()
         if connection is not None:
+            connection.ready(now)  # if it was cut, it is noticed here, and not by everything that is sent below
             connection.begin_anew()
-        now = self.clock()
-        due = [charge for charge in self._paused if charge.place is place]
+        due = [charge for charge in list(self._paused) if is_at(charge, place)]
         self._paused.difference_update(due)
         for lane in list(self._armed):
-            here = [charge for charge in list(lane.charges) if charge.place is place]
+            here = [charge for charge in list(lane.charges) if is_at(charge, place)]
             due += [charge for charge in here if lane.charges.pop(charge, None) is not None]
         self._dispatch([(charge, now) for charge in due], now)
+
+    def leave(self, place: Place) -> None:
+        """This server of a cluster has nothing to be asked about any more: what waits to be sent there goes where it
+        belongs now. Called from any thread."""
+        self.run_soon(lambda: self._leave(place))
+
+    def _leave(self, place: Place) -> None:
+        connection, now = self._connections.get(place), self.clock()
+        if connection is not None:
+            connection.ready(now)  # notices that it was cut: what was sent there is Unknown
+            self._dispatch(connection.take_waiting(), now)

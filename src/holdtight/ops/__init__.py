@@ -1,1 +1,1 @@
-"""What operators see: metrics and traces. Stands on top; `import holdtight` loads none of it."""
+"""Metrics, traces and history, for operators. A top layer: `import holdtight` loads none of it."""

@@ -1,6 +1,6 @@
-"""What happened to locks, kept on the lock server for the page of the lock service: events, and counts for each minute.
+"""The history of locks, kept on the lock server for the page of the lock service: events, and counts for each minute.
 
-`Notes` collects; the service and the sink of a recorder write what it has, a few times a second.
+`Notes` collects events and counts; the service and the sink of a recorder write them a few times a second.
 """
 
 import os
@@ -8,6 +8,7 @@ import re
 import socket
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from holdtight.base.plan import LinkDown, ServerSaid
@@ -18,7 +19,7 @@ from holdtight.stores.boundary import Link, Place
 __all__ = ["BUCKETS", "HistorySink", "Notes", "bucket_of", "template_of"]
 
 GRANTS = 200
-"""Grants and releases a second that are written as events. All are counted."""
+"""At most this many grants and releases a second become events; all of them are counted."""
 MOST_PENDING = 10_000
 TEMPLATES = 100
 BUCKETS = 26
@@ -26,18 +27,22 @@ PATIENCE = 1.0
 BACK_OFF = 5.0
 AT_ONCE = 500
 _OFTEN = ("granted", "released")
+_DIGITS = re.compile(r"[0-9]+")
 
 Event = dict[str, Any]
 Counts = dict[int, dict[str, int]]
+_Tallies = dict[str | tuple[str, int, str], int]
+"""By kind of event; or by what was measured, its bucket and the template."""
 
 
+@lru_cache(4096)
 def template_of(name: str) -> str:
     """Names that differ in numbers only count as one."""
-    return re.sub(r"[0-9]+", "#", name)[:200]
+    return _DIGITS.sub("#", name)[:200]
 
 
 def bucket_of(seconds: float) -> int:
-    """Bucket n has what took up to 2**n ms."""
+    """Bucket n has times of less than 2**n ms."""
     return min(BUCKETS - 1, max(0, int(seconds * 1000)).bit_length())
 
 
@@ -46,7 +51,7 @@ class Notes:
 
     def __init__(self) -> None:
         self._pending: deque[Event] = deque(maxlen=MOST_PENDING)
-        self._counts: Counts = {}
+        self._counts: dict[int, _Tallies] = {}
         self._templates: set[str] = set()
         self._second, self._written = 0, 0
 
@@ -61,41 +66,48 @@ class Notes:
         held: float | None = None,
         **more: Any,
     ) -> None:
-        event: Event = {"kind": kind, "at": round(at, 3), "name": name, "fence": fence, "by": by}
-        event.update({key: value for key, value in more.items() if value is not None})
-        counts = self._counts.setdefault(int(at // 60), {})
+        second = int(at)
+        counts = self._counts.get(second // 60)
+        if counts is None:
+            counts = self._counts[second // 60] = {}
         counts[kind] = counts.get(kind, 0) + 1
         if name is not None:
-            self._measure(counts, kind, template_of(name), more.get("waited") or 0.0, held)
+            if kind == "granted":
+                self._measure(counts, "w", name, more.get("waited") or 0.0)
+            elif kind == "released" and held is not None:
+                self._measure(counts, "h", name, held)
         if kind in _OFTEN:
-            if int(at) != self._second:
-                self._second, self._written = int(at), 0
+            if second != self._second:
+                self._second, self._written = second, 0
             self._written += 1
-        if kind not in _OFTEN or self._written <= GRANTS:
-            self._pending.append(event)
+            if self._written > GRANTS:
+                return
+        event: Event = {"kind": kind, "at": round(at, 3), "name": name, "fence": fence, "by": by}
+        event.update({key: value for key, value in more.items() if value is not None})
+        self._pending.append(event)
 
-    def _measure(self, counts: dict[str, int], kind: str, template: str, waited: float, held: float | None) -> None:
+    def _measure(self, counts: _Tallies, what: str, name: str, seconds: float) -> None:
+        template = template_of(name)
         if template not in self._templates:
             if len(self._templates) >= TEMPLATES:
                 return
             self._templates.add(template)
-        if kind == "granted":
-            field = f"w:{bucket_of(waited)}:{template}"
-        elif kind == "released" and held is not None:
-            field = f"h:{bucket_of(held)}:{template}"
-        else:
-            return
+        field = (what, bucket_of(seconds), template)
         counts[field] = counts.get(field, 0) + 1
 
     def take(self) -> tuple[list[Event], Counts]:
         events, counts = list(self._pending), self._counts
         self._pending.clear()
         self._counts = {}
-        return events, counts
+        return events, {minute: {_field(key): n for key, n in found.items()} for minute, found in counts.items()}
+
+
+def _field(key: str | tuple[str, int, str]) -> str:
+    return key if isinstance(key, str) else "{}:{}:{}".format(*key)
 
 
 class HistorySink:
-    """Writes the records of one client, by a connection of its own. What cannot be written is dropped."""
+    """Writes the records of one client on its own connection. Drops what it cannot write."""
 
     def __init__(self, place: Place, closed: Callable[[], bool]) -> None:
         self._place = place

@@ -20,7 +20,7 @@ class Instrument(NamedTuple):
     labels: tuple[str, ...] = _LOCK
     buckets: tuple[float, ...] = ()
     mode: str = "all"
-    """How Prometheus joins the gauges of several processes."""
+    """How Prometheus combines the gauges of several processes."""
 
 
 INSTRUMENTS = (
@@ -57,14 +57,14 @@ INSTRUMENTS = (
         buckets=_MARGINS,
     ),
     Instrument("redis_lock_lost_total", "counter", "Leases that were lost.", (*_LOCK, "reason")),
-    Instrument("redis_lock_expired_total", "counter", "Grants whose holder before never released."),
-    Instrument("redis_lock_release_failure_total", "counter", "Releases that the server could not be told of."),
+    Instrument("redis_lock_expired_total", "counter", "Grants whose previous holder never released."),
+    Instrument("redis_lock_release_failure_total", "counter", "Releases that did not reach the server."),
     Instrument("redis_lock_forced_release_total", "counter", "Locks that an operator took from their holder."),
     Instrument("redis_lock_degraded_total", "counter", "Leases given without the server.", (*_LOCK, "how")),
     Instrument(
         "redis_node_health", "gauge", "1 if the last connection to the server could be made.", ("node",), mode="livemin"
     ),
-    Instrument("redis_lock_metrics_dropped_total", "counter", "Records that were dropped uncounted.", ()),
+    Instrument("redis_lock_metrics_dropped_total", "counter", "Records that were dropped and not counted.", ()),
 )
 
 Use = Callable[[float], object]

@@ -1,6 +1,6 @@
 """OpenTelemetry: the instruments as those of a meter. Uses the API package only; without an SDK nothing is counted.
 
-Names have dots, no `_total` and no `_seconds`: translated to Prometheus they are those of ops/instruments.py."""
+Names have dots, no `_total` and no `_seconds`: an exporter for Prometheus makes them those of ops/instruments.py."""
 
 import weakref
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ _books: "weakref.WeakKeyDictionary[MeterProvider, Book]" = weakref.WeakKeyDictio
 
 
 def book_of(provider: MeterProvider | None) -> Book:
-    """One for each provider."""
+    """The Book of a provider: one for each."""
     place = get_meter_provider() if provider is None else provider
     found = _books.get(place)
     if found is None:

@@ -15,7 +15,7 @@ __all__ = ["book_of"]
 
 
 class _Flush(Collector):
-    """Registered before the instruments: a scrape counts first what has happened until then."""
+    """Registered before the instruments, so that a scrape first counts the pending records."""
 
     def collect(self) -> Iterable[Any]:
         flush()
@@ -50,7 +50,7 @@ _books: "weakref.WeakKeyDictionary[CollectorRegistry, Book]" = weakref.WeakKeyDi
 
 
 def book_of(registry: CollectorRegistry | None) -> Book:
-    """One for each registry."""
+    """The Book of a registry: one for each."""
     place = REGISTRY if registry is None else registry
     found = _books.get(place)
     if found is None:

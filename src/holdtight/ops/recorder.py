@@ -31,9 +31,9 @@ MOST = 65_536
 INTERVAL = 0.25
 SLICE = 32
 PAUSE = 0.0005
-"""Between two slices: callers get the interpreter meanwhile."""
+"""Seconds between two slices, in which callers get the interpreter."""
 FORK_PATIENCE = 5.0
-"""A sink that hangs must not keep the program from forking for ever."""
+"""Seconds for which a fork waits for the slice: a sink that hangs must not block it for ever."""
 
 Record = tuple[Any, ...]
 
@@ -46,7 +46,7 @@ class Sink(Protocol):
         ...
 
     def dropped(self, count: int) -> None:
-        """So many records have been dropped since the last call."""
+        """`count` records have been dropped since the last call."""
         ...
 
     def end(self) -> None:
@@ -59,20 +59,21 @@ class Sink(Protocol):
 
 
 class Recorder:
-    """The records of one client. The client's `events` refers to it, and not the other way round: a client that is
-    dropped is collected, and what it has recorded until then is counted."""
+    """The records of one client. The client's `events` refers to the recorder, and not the other way round. So a
+    dropped client is collected, and its records are still counted."""
 
     def __init__(self, events: Events) -> None:
         self.events = weakref.ref(events)
         self.waiting: deque[Record] = deque()
         self.sinks: list[Sink] = []
         self.lost = 0
-        """Records that were dropped since the sinks were told. No other thread runs in the middle of `+=` here: Python
-        changes threads between calls and at the end of loops only."""
+        """Records that were dropped since the sinks were told. `+=` needs no lock here: Python switches
+        threads only at calls and at the end of loops."""
         self.prepare_with(None)
 
-    def prepare_with(self, prepare: Callable[[Record], Record] | None) -> None:
-        """Makes `put`, which every caller calls. `prepare` adds to a record what only its caller knows; for traces."""
+    def prepare_with(self, prepare: Callable[[Record], Record] | None, codes: frozenset[int] = frozenset()) -> None:
+        """Creates `put`, which every caller calls. For traces, `prepare` adds to records with these codes what only the
+        caller knows."""
         waiting, append = self.waiting, self.waiting.append
 
         def put(record: Record) -> None:
@@ -82,7 +83,7 @@ class Recorder:
                 self.lost += 1
 
         def put_prepared(record: Record) -> None:
-            put(prepare(record) if prepare is not None else record)
+            put(prepare(record) if prepare is not None and record[0] in codes else record)
 
         self.put = put if prepare is None else put_prepared
         self._record_with(self.put)
@@ -122,7 +123,7 @@ class Recorder:
         for sink in self.sinks:
             try:
                 getattr(sink, what)(*args)
-            except Exception as error:  # of a library that counts: the other sinks still count
+            except Exception as error:  # a metrics library failed: the other sinks still count
                 report("a metrics or tracing library failed: %r", error, sink)
 
     def after_fork(self) -> None:
@@ -161,7 +162,7 @@ class _Meter:
             try:
                 self.count(pause=PAUSE)
             except Exception as error:
-                report("the meter stumbled and goes on", error)
+                report("counting records failed; the meter continues", error)
 
     def count(self, pause: float = 0.0) -> None:
         """Counts all records that wait. `pause` is the time between two slices."""

@@ -1,4 +1,4 @@
-"""Traces: a span for each acquisition and for each hold, made when the records are counted, with the times of then."""
+"""Traces: a span for each acquisition and each hold, made from the records when they are counted."""
 
 import time
 from typing import Any
@@ -24,8 +24,9 @@ __all__ = ["trace"]
 
 SHOWN = 11
 """Characters of an owner, as in the log."""
+PREPARED = frozenset({GRANTED, FAILED})
 MOST_HELD = 100_000
-"""More leases than that are not traced until some of them have ended."""
+"""Further leases are not traced until some of these have ended."""
 
 
 class _Spans:
@@ -39,8 +40,8 @@ class _Spans:
         self._held: dict[Tenure, Span] = {}
 
     def prepare(self, record: Record) -> Record:
-        """Adds the caller's context, if there is to be a span."""
-        if record[0] in (GRANTED, FAILED) and (self._always or get_current_span().is_recording()):
+        """Adds the caller's context to one of PREPARED, if there is to be a span."""
+        if self._always or get_current_span().is_recording():
             return (*record, context.get_current())
         return record
 
@@ -133,4 +134,4 @@ def trace(recorder: Recorder, clock: Any, provider: TracerProvider | None, alway
             break
     spans = _Spans(place, clock, always)
     recorder.sinks.append(spans)
-    recorder.prepare_with(spans.prepare)
+    recorder.prepare_with(spans.prepare, PREPARED)

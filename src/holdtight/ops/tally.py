@@ -31,14 +31,14 @@ MOST_LABELS = 100
 """More values of the label `lock` become `other`: every value costs some sixty series."""
 CACHED_NAMES = 4096
 LOOKED_AT = 1000
-"""So many held leases are looked at each time that the gauges are set; more of them, less often."""
+"""Up to this many held leases are checked each time that the gauges are set; if there are more, less often."""
 
 LabelOf = Callable[[str], str | None]
 
 
 class Series:
-    """The instruments of one value of `lock` and one kind. Those that always apply are bound at once, so that they
-    show 0; the others with their first use."""
+    """The instruments for one value of `lock` and one kind. Those that always apply are bound at once, so that they
+    show 0; the others are bound when they are first used."""
 
     def __init__(self, library: Library, label: str, kind: str) -> None:
         self._library = library
@@ -73,12 +73,12 @@ class Series:
                 self._gauges[at](value)
 
     def after_fork(self) -> None:
-        """The child holds nothing. It shows all gauges anew: Prometheus keeps its own file for each process."""
+        """The child holds nothing. It shows all gauges again: Prometheus keeps a file for each process."""
         self.held.clear()
         self._shown = [-1.0, -1.0, -1.0]
 
     def _drop_dead(self) -> None:
-        """Drops the leases that were dropped without a release, or whose record was."""
+        """Removes leases that were dropped without a release, or whose record of the end was dropped."""
         self._look_in -= 1
         if self._look_in <= 0:
             self._look_in = len(self.held) // LOOKED_AT
@@ -140,7 +140,7 @@ class Tally:
         self, book: Book, events: Events, place: Place, names: Collection[str], label_of: LabelOf | None
     ) -> None:
         self.book = book
-        # Weak, because the place refers to the events: a client that is dropped must not be kept.
+        # Weak, because the place refers to the events: this must not keep a dropped client alive.
         self._place = weakref.ref(place)
         self._places = [weakref.ref(each) for each in cast("list[Place]", getattr(place, "nodes", None) or [place])]
         self._in_line = events.waiting
@@ -160,7 +160,7 @@ class Tally:
         book.tallies.append(self)
 
     def choose(self, names: Collection[str], label_of: LabelOf | None) -> None:
-        """What the label `lock` may be for a name without a template."""
+        """Sets what the label `lock` may be for a name without a template."""
         self._names = frozenset(names)
         self._label_of = label_of
         self._known: dict[tuple[str, str | None, Kind], Series] = {}
@@ -197,8 +197,9 @@ class Tally:
         """The servers, and whether the last connection to each could be made."""
         for each in self._places:
             place = each()
-            if place is not None and place.up is not None:
-                yield place.display, place.up
+            healthy = None if place is None else place.healthy
+            if place is not None and healthy is not None:
+                yield place.display, healthy
 
     # Records.
 

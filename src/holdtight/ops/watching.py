@@ -1,4 +1,4 @@
-"""Locks that are looked at with every scrape, whichever process holds them."""
+"""Locks that every scrape inspects, whichever process holds them."""
 
 import weakref
 from collections.abc import Iterable
@@ -73,6 +73,6 @@ def _blocking(locks: BaseLocks[Any]) -> Locks:
     if isinstance(locks, Locks):
         return locks
     made = Locks.__new__(Locks)
-    made.unpickled = True  # nobody knows that it must be closed
+    made.unpickled = True  # no warning if it is dropped: no code can close it
     made._open(locks.settings)  # pyright: ignore[reportPrivateUsage]
     return made

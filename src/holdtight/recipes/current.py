@@ -11,8 +11,8 @@ __all__ = ["current_lease"]
 
 
 def current_lease(name: str | None = None) -> "BaseLease":
-    """The lease of the innermost block or job that this very thread or task is in; with a name, of the innermost one
-    on that lock. So that code deep inside a job can `check()` it, or show its fence to a resource.
+    """The lease of the innermost block or job of the current thread or task; with a name, of the innermost one on that
+    lock. Code deep inside a job can `check()` it, or pass its fence to a resource.
 
     Raises LookupError if there is none. A thread or task that was started inside the block has none of its own.
 

@@ -11,8 +11,8 @@ __all__ = ["decorator", "dressed", "named"]
 
 
 def decorator(job: str, wrap: Callable[[Any], Any], *, awaits: bool) -> Callable[[Any], Any]:
-    """The decorator of a job. `wrap` gets a function of the right colour. A classmethod or staticmethod is opened and
-    closed again, so that the job may stand over it as well as under it."""
+    """The decorator of a job. `wrap` gets a function of the right colour. A classmethod or staticmethod is unwrapped
+    and wrapped again, so that the job may decorate it or be decorated by it."""
 
     def decorate(function: Any) -> Any:
         if isinstance(function, (classmethod, staticmethod)):

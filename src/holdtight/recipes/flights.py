@@ -1,25 +1,38 @@
 """`single_flight`: which call computes, what the others get, and what is stored. Both colours.
 
-One call of one process holds the lock and computes: the *flight*. Other calls of its process wait for it here. Other
-processes wait in line as readers, each with one place, so that all are granted together when the flight has landed;
-then they find the value. What a flight stores is compared on the server: see lua/flight_land.lua.
+One call of one process holds the lock and computes: the *flight*. Other calls of its process wait for it in memory.
+Other processes wait in line as readers, each with one place, so that all are granted together when the flight has
+landed; then they find the value. The server checks what a flight stores: see lua/flight_land.lua.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 
-from holdtight.base.callbacks import get_logger
-from holdtight.base.clock import seconds
+from holdtight.base.clock import seconds, wait_seconds
 from holdtight.base.jobs import Peek
 from holdtight.base.plan import Batch, LinkDown, Plan, ServerSaid
 from holdtight.base.values import Late
+from holdtight.config.profiles import UNSET
 from holdtight.errors import DeadlockDetected, FlightFailed
+from holdtight.recipes.locking import Kept
 from holdtight.recipes.once import LONGEST_KEPT, duration_kept, error_text
 
-__all__ = ["Answer", "Computed", "Flight", "FlightTerms", "current_flight", "inside"]
+__all__ = [
+    "BY_NAME",
+    "Answer",
+    "Computed",
+    "Flight",
+    "FlightTerms",
+    "Stored",
+    "current_flight",
+    "inside",
+    "waits_for",
+]
 
+BY_NAME: Any = object()
+"""In place of a waiting time: the profile of the name decides."""
 MOST_TRIES = 3
 MOST_LATE = 10
 
@@ -37,11 +50,15 @@ class Answer(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """What a flight ended with. `own` is for the call that computed, `all` for the others of this process; None lets
-    them start again."""
+    """The outcome of a flight. `own` is for the call that computed, `all` for the other calls of this process; None
+    makes them start again. `failed` is the error of a flight whose callers got the stale value."""
 
     own: Answer
     all: Answer | None
+    failed: str | None = None
+
+
+_decode = json.JSONDecoder().raw_decode
 
 
 class _Json:
@@ -49,7 +66,12 @@ class _Json:
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
     def loads(self, payload: bytes) -> Any:
-        return json.loads(payload)
+        """Quicker than json.loads, which also allows blanks around the value."""
+        text = str(payload, "utf-8")
+        value, end = _decode(text)
+        if end != len(text):
+            raise ValueError("more than one JSON value")
+        return value
 
 
 class _Bytes:
@@ -66,7 +88,7 @@ _CODECS: dict[object, Any] = {"json": _Json(), "bytes": _Bytes()}
 
 
 class Stored(NamedTuple):
-    """What a look has found, decoded."""
+    """What is stored, decoded."""
 
     answer: Answer | None
     fresh: bool
@@ -103,9 +125,7 @@ class FlightTerms:
         if isinstance(self.max_size, bool) or not isinstance(self.max_size, int) or self.max_size < 1:
             raise ValueError(f"max_size={self.max_size!r} must be a number of bytes, at least 1")
         self._clock: Callable[[], float] = locks.place.clock
-
-    def values_of(self, name: str) -> Any:
-        return self.locks.place.flight_values(name)
+        self.values_of: Callable[[str], Any] = Kept(locks.place.flight_values).of
 
     # Looking.
 
@@ -121,12 +141,26 @@ class FlightTerms:
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
+        return self.stored(values, replies)
+
+    def hit(self, values: Any, replies: list[Any]) -> Stored | None:
+        """Decodes the fresh value that a quick look has found, without its age. None in every other case: then `look`
+        tells."""
+        payload = values.fresh(replies)
+        if payload is None:
+            return None
+        try:
+            return Stored(Answer(self._codec.loads(payload)), True, 0.0, None)
+        except Exception:
+            return None  # cannot be decoded
+
+    def stored(self, values: Any, replies: list[Any]) -> Stored:
         found = values.read_look(replies)
         answer = self._decoded(found.kind, found.payload)
         return Stored(answer, found.fresh and answer is not None, found.age, found.failure)
 
     def _decoded(self, kind: str, payload: bytes) -> Answer | None:
-        """None for what cannot be decoded: it counts as absent."""
+        """None if the payload cannot be decoded: it counts as absent."""
         try:
             if kind == "v":
                 return Answer(self._codec.loads(payload))
@@ -160,25 +194,26 @@ class FlightTerms:
     # Landing.
 
     def land(self, name: str, owner: bytes, outcome: Answer, stale: Answer | None) -> Plan[Computed]:
-        """Stores what the call that holds the lock has computed. `stale` is the value that still stands, if any."""
+        """Stores what the call that holds the lock has computed. `stale` is the stored stale value, if any."""
         kind, payload, kept, shared = self._packed(name, outcome)
         own = outcome if outcome.error is not None else shared
         if kind != "f":
             stored = yield from self._store(name, owner, kind, payload, kept)
             return Computed(own, shared if stored else None)
+        failed = None
         if stale is not None:
-            get_logger().warning("flight %r failed, its stale value stays: %s", name, payload.decode(errors="replace"))
             own = shared = stale
+            failed = payload.decode(errors="replace")
         if self.error_ttl:
             yield from self._store(name, owner, kind, payload, kept)
-        return Computed(own, shared)
+        return Computed(own, shared, failed)
 
     def unstored(self, name: str, outcome: Answer) -> Computed:
         """For a value that was computed without the server."""
         return Computed(outcome, self._packed(name, outcome)[3])
 
     def _packed(self, name: str, outcome: Answer) -> tuple[str, bytes, float, Answer]:
-        """The kind of what is stored, its bytes, how long it stays fresh, and what everybody gets: as decoded."""
+        """The kind to store, its bytes, how long it stays fresh, and what callers get: the bytes decoded again."""
         error = outcome.error
         try:
             if error is None:
@@ -205,7 +240,7 @@ class FlightTerms:
             raise ValueError(f"the value has {len(payload)} bytes, max_size allows {self.max_size}")
 
     def _store(self, name: str, owner: bytes, kind: str, payload: bytes, kept: float) -> Plan[bool]:
-        """Not stored if the server refuses it, or cannot be reached: the value goes to the call that computed it."""
+        """False if the server refused it or did not answer. Then only the call that computed the value gets it."""
         values, stale = self.values_of(name), self.stale if kind == "v" else 0.0
         failures = late = 0
         while failures < MOST_TRIES and late < MOST_LATE:
@@ -221,25 +256,37 @@ class FlightTerms:
         return False
 
 
+def waits_for(locks: Any, options: dict[str, Any]) -> Any:
+    """How long a call waits: seconds, None for ever, or BY_NAME."""
+    wait = options["wait"]
+    if wait is not UNSET:
+        return wait_seconds(wait)
+    return BY_NAME if locks.settings.profiles else locks.settings.wait
+
+
 def _type_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 class Flight:
-    """A flight of this process, under way. `waits_for` are the flights that code inside it waits for."""
+    """A flight of this process, in progress. `waits_for` has the flights that code inside it waits for.
+
+    Every hit of asyncio begins one, so its defaults stand at the class.
+    """
+
+    absent = False
+    """No value was stored when it began, so every caller must wait for it."""
+    landing = False
+    """Its value may be stored, or read, from now on. A later caller may have called after an invalidation, so it must
+    read the store itself."""
+    entries: Sequence[Any] = ()
+    """(key, lease) of its lock while it is held, for deadlock detection."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.around: Flight | None = current_flight.get()
         """The flight whose code has called this one."""
         self.waits_for: list[Flight] = []
-        self.absent = False
-        """There was no value when it began, so that everybody has to wait for it."""
-        self.landing = False
-        """Its value may be stored, or read, from here on. A caller that comes later may come after an invalidation, and
-        must look for itself."""
-        self.entries: list[Any] = []
-        """(key, lease) of its lock, while it is held: for the search for deadlocks."""
 
     def check_join(self) -> None:
         """Raises DeadlockDetected if the code that wants to wait for this flight is part of it."""
@@ -274,7 +321,7 @@ def _outwards(flight: Flight | None) -> Iterator[Flight]:
 
 
 def inside(flight: Flight) -> list[Any]:
-    """What the code around this flight holds: it waits as long as this flight waits."""
+    """The locks that the flights around this one hold: their code waits as long as this flight waits."""
     return [entry for each in _outwards(flight.around) for entry in each.entries]
 
 

@@ -17,7 +17,7 @@ from holdtight.errors import LeaseLost
 __all__ = ["OVERRUN_EXIT", "TermLike", "check_run", "grace_of", "leadership", "proclaim", "term_lock", "term_of"]
 
 OVERRUN_EXIT = 76
-"""The exit code of a process whose leader went on when its lease had ended."""
+"""The exit code of a process whose leader still ran when its lease had ended."""
 LOOK_SECONDS = 0.5
 MOST_TRIES = 3
 
@@ -62,7 +62,7 @@ class TermLike:
 
 
 def term_of(cls: Any, lease: Any, leader: Any) -> Any:
-    """The same lease as a term. From here on `lease` is nothing."""
+    """Turns a lease into a term. The lease object is closed and must not be used any more."""
     term = cls.__new__(cls)
     term.__dict__.update(lease.__dict__)
     term.leader = leader

@@ -1,4 +1,4 @@
-"""Names of locks that a job makes from the arguments of a call: a template, or a callable.
+"""Makes the name of a lock from the arguments of a call, by a template or a callable.
 
 No two argument lists share a name unless their values are equal as text: in values, `%` and the four separators are
 escaped, and two fields must have a separator between them. A value whose text differs from process to process (the
@@ -11,11 +11,13 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from holdtight.base.values import check_name
+from holdtight.base.values import LONGEST_NAME, check_name
 from holdtight.clients.decorating import is_async
 
 __all__ = ["Naming"]
 
+PLAIN = LONGEST_NAME // 4
+"""A printable name of up to this many characters is short enough: no character takes more than four bytes."""
 SEPARATORS = ":/|#"
 _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in "%" + SEPARATORS})
 
@@ -63,7 +65,8 @@ class Naming:
         text = ""
         for part in self._parts:
             text += part if isinstance(part, str) else part.text(args, kwargs, self._missing)
-        check_name(text, self._argument)
+        if len(text) > PLAIN or not text.isprintable():
+            check_name(text, self._argument)
         return text
 
     def _read(self, template: str) -> None:

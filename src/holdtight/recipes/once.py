@@ -1,9 +1,8 @@
 """`once`: which calls run, and which are skipped.
 
-The record of a run is written before the body's first line, in one step on the server that checks that the lock is
-still ours and that no record stands in the way. So at most one body starts while a record stands, even if
-processes are paused or killed, and whatever the clocks of clients say. A call first looks at the record, so that the
-usual skip costs one request.
+The server writes the record of a run before the body's first line. The same step checks that the lock is still ours and
+that there is no other record. So at most one body starts while a record exists, even if processes are paused or killed,
+and whatever the clocks of clients say. A call reads the record first, so that the usual skip costs one request.
 """
 
 import os
@@ -18,6 +17,7 @@ from holdtight.base.jobs import Run, Skipped
 from holdtight.base.plan import Batch, LinkDown, Plan, ServerSaid
 from holdtight.base.values import Holder, Late, LossReason
 from holdtight.errors import JobSkipped, LockTimeout
+from holdtight.recipes.locking import Kept, job_locks
 from holdtight.recipes.names import Naming
 from holdtight.stores.times import LONGEST_PATIENCE
 
@@ -32,7 +32,7 @@ ENDED_EARLY = "its lease ended before the run did: it was killed, paused or cut 
 
 
 def duration_kept(value: object, argument: str) -> float:
-    """A time for which something stays on the server."""
+    """Checks a duration for which something stays on the server."""
     number = seconds(value, argument)
     if not 0.001 <= number <= LONGEST_KEPT:
         raise ValueError(f"{argument}={value!r} is out of range: 1ms to 366 days")
@@ -49,7 +49,7 @@ class Once:
 
     def __init__(self, locks: Any, options: dict[str, Any], function: Any, **given: Any) -> None:
         self.locks = locks
-        self.options = options
+        self.lock_of = job_locks(locks, options, given["name"])
         self.naming = Naming(given["name"], function)
         per = given["per"]
         self._per = None if per is None else Naming(per, function, "per")
@@ -66,15 +66,16 @@ class Once:
             raise ValueError(f'on_skip={on_skip!r} must be "return", "raise" or a callable')
         self._on_skip: Callable[[Skipped], Any] | str = on_skip
         self.wait = wait_seconds(given["wait"])
+        self._calls = Kept(lambda name: OnceCall(self, name, ""))
         if self.keep is not None:
             locks.place.check_supports("once", None)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "OnceCall":
         name = self.naming.of(args, kwargs)
-        return OnceCall(self, name, "" if self._per is None else self._per.of(args, kwargs))
+        return self._calls.of(name) if self._per is None else OnceCall(self, name, self._per.of(args, kwargs))
 
     def skip(self, skipped: Skipped) -> Any:
-        """What a call that is skipped returns, or raises."""
+        """Returns, or raises, what a skipped call must."""
         if self._on_skip == "return":
             return skipped
         if self._on_skip == "raise":
@@ -83,25 +84,25 @@ class Once:
 
 
 class OnceCall:
-    """One call: its name and its record."""
+    """The calls of one name, or of one occurrence: the lock and the record."""
 
     def __init__(self, once: Once, name: str, occurrence: str) -> None:
         self.once = once
         self.name = name
         locks = once.locks
-        self.lock = locks.lock(name, **once.options)
+        self.lock = once.lock_of(name)
         self._clock: Callable[[], float] = locks.place.clock
-        self._records: Any = None if once.keep is None else locks.place.records(name, occurrence)
+        self.records: Any = None if once.keep is None else locks.place.records(name, occurrence)
         self._label: str | None = self.lock.options.label
 
     @property
     def recorded(self) -> bool:
-        return self._records is not None
+        return self.records is not None
 
     # Before the lock is taken.
 
     def within_itself(self) -> Skipped | None:
-        """For a call inside the body of the same job."""
+        """The answer to a call inside the body of the same job; None for any other call."""
         for key, entered in reversed(identity().stack):
             if key == self.lock.key:
                 lease: Any = getattr(entered, "lease", entered)
@@ -110,8 +111,12 @@ class OnceCall:
         return None
 
     def look(self) -> Plan[Skipped | None]:
-        """Whether the record alone decides. A call that may wait does so for a run that is still on."""
-        record, holder = yield from self._seen()
+        """A Skipped if the record alone decides. A call that may wait is not skipped while another run lasts."""
+        return self.decided((yield from self._seen()))
+
+    def decided(self, seen: Any) -> Skipped | None:
+        """The same, from a record that was read before."""
+        record, holder = seen
         if record is None or not self._stands(record):
             return None
         if record.state == "r" and record.owner == holder:
@@ -119,15 +124,15 @@ class OnceCall:
         return self._skipped(record, "done")
 
     def held(self, error: LockTimeout) -> Skipped:
-        """The lock was not to be had."""
+        """The answer if the lock was not acquired."""
         holder = error.holder
         return Skipped(self.name, "running", holder, holder.since if holder else None)
 
     # Under the lock.
 
     def begin(self, owner: bytes) -> "Plan[Skipped | LossReason | None]":
-        """None if the body may start: the record is written. Whatever ends this plan early takes the record back."""
-        records, once = self._records, self.once
+        """Writes the record; None if the body may start. If the plan ends early, it takes the record back."""
+        records, once = self.records, self.once
         about = {"host": socket.gethostname(), "pid": os.getpid(), "label": self._label}
         failures = late = 0
         until = 0.0
@@ -164,11 +169,13 @@ class OnceCall:
         if error is not None:
             about["error"] = error_text(error)
         try:
-            yield self._records.end_step(owner, state, about)
-        except LinkDown:
-            yield self._records.undo_step(owner, state, about, 0.0)
+            yield self.records.end_step(owner, state, about)
         except ServerSaid as said:
             get_logger().warning("job %r: the end of its run is not recorded: %s", self.name, said)
+        except BaseException as error:  # also a cancellation: the record must still say that the body returned
+            yield self.records.undo_step(owner, state, about, 0.0)
+            if not isinstance(error, LinkDown):
+                raise
 
     # Helpers.
 
@@ -186,17 +193,17 @@ class OnceCall:
         return Run(state, *who, record.fence, record.started, taken, error)
 
     def forget(self) -> Plan[None]:
-        if self._records is not None:
-            yield from _again(self._records.forget_step)
+        if self.records is not None:
+            yield from _again(self.records.forget_step)
 
     def _seen(self) -> Plan[Any]:
-        if self._records is None:
+        if self.records is None:
             return None, None
-        replies: list[Any] = yield from _again(lambda: Batch(self._records.look_steps()))
+        replies: list[Any] = yield from _again(lambda: Batch(self.records.look_steps()))
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
-        return self._records.read_look(replies)
+        return self.records.read_look(replies)
 
     def _stands(self, record: Any) -> bool:
         return self.once.every_start or bool(record.state == "d")
@@ -215,7 +222,7 @@ class OnceCall:
 
 
 def _again(wish: Callable[[], Any]) -> Plan[Any]:
-    """Once more if the connection had died unnoticed: the request reads, or is safe to repeat."""
+    """Asks again if the connection had died unnoticed: the request only reads, or is safe to repeat."""
     try:
         return (yield wish())
     except LinkDown as down:

@@ -25,7 +25,7 @@ def app(
     `authorize` gets the request and returns a `Principal`, or None for a caller that is not known; it may be a
     coroutine function. The application starts with its first request.
 
-    Raises NotSupported for a client of a quorum, TypeError for a wrong argument.
+    Raises NotSupported for a client of a cluster or a quorum, TypeError for a wrong argument.
     """
     try:
         from holdtight.server.gate import Mounted

@@ -8,6 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol
@@ -51,8 +52,8 @@ def unauthenticated(detail: str = "give a token: Authorization: Bearer ht_...") 
 
 def check_post(scope: Any, headers: Headers) -> None:
     """A page of another origin cannot send what passes here without asking first, and it is never allowed to."""
-    kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-    if kind != b"application/json":
+    kind = headers.get(b"content-type", b"")
+    if kind != b"application/json" and kind.split(b";")[0].strip().lower() != b"application/json":
         raise Problem(415, "UNSUPPORTED_MEDIA_TYPE", "the body must be application/json")
     site = headers.get(b"sec-fetch-site")
     if site is not None and site not in (b"same-origin", b"none"):
@@ -68,6 +69,10 @@ class Gate(Protocol):
     has_login: bool
 
     def check_host(self, headers: Headers) -> None: ...
+
+    def known(self, scope: Any, headers: Headers) -> Principal | None:
+        """A caller that needs no further question."""
+
     async def admit(self, service: "Service", scope: Any, headers: Headers, receive: Any) -> Principal: ...
 
 
@@ -82,6 +87,9 @@ class Mounted:
         self._authorize = authorize
 
     def check_host(self, headers: Headers) -> None: ...
+
+    def known(self, scope: Any, headers: Headers) -> Principal | None:
+        return None
 
     async def admit(self, service: "Service", scope: Any, headers: Headers, receive: Any) -> Principal:
         from starlette.requests import Request
@@ -110,19 +118,24 @@ class Standalone:
         if self.tokens is None and not is_loopback_name(host_of(headers)):
             raise Problem(421, "MISDIRECTED", "without tokens the service answers to a loopback name only")
 
+    def known(self, scope: Any, headers: Headers) -> Principal | None:
+        if self.tokens is None:
+            return None
+        kind, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        token = self.tokens.find(text.strip()) if kind.lower() == "bearer" else None
+        return None if token is None else _principal(token, _address(scope))
+
     async def admit(self, service: "Service", scope: Any, headers: Headers, receive: Any) -> Principal:
         address = _address(scope)
         if self.tokens is None:
             local = Principal("local", "admin" if self.everything else "read", address=address)
             return await service.with_secret(local)
-        given = headers.get(b"authorization")
-        if given is not None:
-            kind, _, text = given.decode("latin-1").partition(" ")
-            token = self.tokens.find(text.strip()) if kind.lower() == "bearer" else None
-            if token is None:
+        if b"authorization" in headers:
+            known = self.known(scope, headers)
+            if known is None:
                 raise self.wrong(address)
-            return _principal(token, address)
-        cookie = self._cookie(headers)
+            return known
+        cookie = self._cookie(scope, headers)
         if cookie is None:
             raise unauthenticated()
         return await self._logged_in(service, scope, headers, cookie, address)
@@ -151,9 +164,9 @@ class Standalone:
 
     # The page's login
 
-    def is_a_stranger(self, headers: Headers) -> bool:
+    def is_a_stranger(self, scope: Any, headers: Headers) -> bool:
         """Without a cookie: such a caller is shown the login."""
-        return self.tokens is not None and self._cookie(headers) is None
+        return self.tokens is not None and self._cookie(scope, headers) is None
 
     def _name(self, scope: Any) -> str:
         return "__Host-holdtight" if self._is_secure(scope) else "holdtight"
@@ -161,15 +174,13 @@ class Standalone:
     def _is_secure(self, scope: Any) -> bool:
         return self.secure or scope.get("scheme") == "https"
 
-    def _cookie(self, headers: Headers) -> str | None:
+    def _cookie(self, scope: Any, headers: Headers) -> str | None:
+        """Under TLS only the name that a neighbour in the domain cannot set."""
         try:
-            jar = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
+            found = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(self._name(scope))
         except CookieError:
             return None
-        for name in ("__Host-holdtight", "holdtight"):
-            if name in jar:
-                return jar[name].value
-        return None
+        return found.value if found is not None else None
 
     async def login(self, service: "Service", scope: Any, token: str) -> tuple[tuple[str, str], ...]:
         """Headers that set the cookie."""
@@ -184,7 +195,7 @@ class Standalone:
         return (("set-cookie", text),)
 
     async def logout(self, service: "Service", scope: Any, headers: Headers) -> tuple[tuple[str, str], ...]:
-        cookie = self._cookie(headers)
+        cookie = self._cookie(scope, headers)
         if cookie is not None:
             await service.ask(service.sessions.logout_step(cookie))
         secure = "; Secure" if self._is_secure(scope) else ""
@@ -213,5 +224,6 @@ def _address(scope: Any) -> str | None:
     return client[0] if client else None
 
 
+@lru_cache(1024)
 def _principal(token: Token, address: str | None) -> Principal:
     return Principal(token.name, token.role, token.prefixes, bytes.fromhex(token.hash), address)

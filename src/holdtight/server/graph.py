@@ -1,31 +1,37 @@
 """Who waits for whom, as nodes and edges; and the cycles in it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from holdtight.base.values import Holder, LockInfo, Waiter
-from holdtight.server.shapes import owner_digits
+from holdtight.server.shapes import owner_digits, owner_id
 
 __all__ = ["graph_of"]
 
 MOST_NODES = 400
 
 
-def graph_of(infos: Sequence[LockInfo]) -> dict[str, Any]:
+def graph_of(infos: Sequence[LockInfo], sessions: Collection[bytes] = ()) -> dict[str, Any]:
     """Only locks that somebody waits for. A holder that waits for another lock itself has an edge to it, by way of what
-    it has published for the search for deadlocks."""
+    it has published for the search for deadlocks. An edge of an owner in one of these sessions, given by id, says so: a
+    session is no thread, and what one of its owners waits for need not stop the others."""
     wanted = [info for info in infos if info.waiting]
     awaited = {info.name for info in wanted}
     nodes: dict[str, dict[str, Any]] = {}
     edges: list[dict[str, Any]] = []
 
-    def person(each: Holder | Waiter) -> str:
+    def person(each: Holder | Waiter) -> tuple[str, bool]:
         key = f"owner:{owner_digits(each.owner)}"
         nodes.setdefault(key, {"id": key, "type": "owner", "text": _who(each), "cycle": False})
-        return key
+        return key, owner_id(each.owner) in sessions
 
-    def add(kind: str, source: str, target: str, name: str) -> None:
-        edges.append({"type": kind, "from": source, "to": target, "name": name, "cycle": False})
+    def add_wait(each: Holder | Waiter, lock: str, name: str) -> None:
+        key, session = person(each)
+        edges.append({"type": "waits_for", "from": key, "to": lock, "name": name, "cycle": False, "session": session})
+
+    def add_hold(lock: str, each: Holder | Waiter, name: str) -> None:
+        key, session = person(each)
+        edges.append({"type": "held_by", "from": lock, "to": key, "name": name, "cycle": False, "session": session})
 
     for info in wanted:
         if len(nodes) >= MOST_NODES:
@@ -34,11 +40,11 @@ def graph_of(infos: Sequence[LockInfo]) -> dict[str, Any]:
         nodes[lock] = {"id": lock, "type": "lock", "text": info.name, "cycle": False}
         merged: set[str] = set()
         for holder in info.holders[:20]:
-            add("held_by", lock, person(holder), info.name)
+            add_hold(lock, holder, info.name)
         for other in infos:
             for holder in other.holders:
                 if holder.waits_for == info.name:
-                    add("waits_for", person(holder), lock, info.name)
+                    add_wait(holder, lock, info.name)
                     merged.add(_where(holder))
                     if other.name not in awaited and f"lock:{other.name}" not in nodes:
                         nodes[f"lock:{other.name}"] = {
@@ -47,11 +53,11 @@ def graph_of(infos: Sequence[LockInfo]) -> dict[str, Any]:
                             "text": other.name,
                             "cycle": False,
                         }
-                        add("held_by", f"lock:{other.name}", person(holder), other.name)
+                        add_hold(f"lock:{other.name}", holder, other.name)
         for waiter in info.waiters[:20]:
             if _where(waiter) in merged and waiter.host is not None:
                 continue  # the same thread or task, as the holder of another lock
-            add("waits_for", person(waiter), lock, info.name)
+            add_wait(waiter, lock, info.name)
     cycles = _cycles(nodes, edges)
     for cycle in cycles:
         around = set(cycle)

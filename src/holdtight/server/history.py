@@ -42,9 +42,7 @@ class History:
     ) -> None:
         now = self._service.now
         held = now - fence / 1e6 if fence and kind == "released" else None
-        if owner is not None:
-            more["owner"] = digits(owner)
-        self._notes.note(kind, now, name, fence, by, held=held, **more)
+        self._notes.note(kind, now, name, fence, by, held=held, owner=owner, **more)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(EVERY, self._flush)
 
@@ -57,6 +55,9 @@ class History:
     async def write(self) -> None:
         """Writes what is pending. What cannot be written is dropped: it is history, not state."""
         events, counts = self._notes.take()
+        for event in events:
+            if "owner" in event:
+                event["owner"] = digits(event["owner"])
         for at in range(0, len(events) or 1, 500):
             steps = self._store.add_steps(events[at : at + 500], counts if at == 0 else {})
             try:

@@ -4,11 +4,12 @@ Pure ASGI: a request that waits must notice at once that its client has hung up.
 """
 
 import asyncio
+import itertools
 import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -20,21 +21,33 @@ from holdtight.server.gate import Gate, Headers, Standalone, check_post
 from holdtight.server.metrics import Metrics
 from holdtight.server.openapi import document
 from holdtight.server.problems import Problem, problem_of
+from holdtight.server.protocol import answered_in_one_write, whole_body
 from holdtight.server.service import Service, shutting_down
 from holdtight.server.stream import stream
 from holdtight.server.verbs import VERBS
 
-__all__ = ["App"]
+__all__ = ["App", "Call"]
 
 MOST_BODY = 16 * 1024
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_HEAD = (
+    b"content-type: %b\r\ncontent-length: %d\r\ncache-control: no-store\r\n"
+    b"x-content-type-options: nosniff\r\nx-request-id: %b\r\n"
+)
 _encode = msgspec.json.Encoder().encode
 _DECODERS = {path: msgspec.json.Decoder(body) for path, (body, _, _) in VERBS.items()}
 _LOGIN = msgspec.json.Decoder(bodies.Login)
 _log = logging.getLogger("holdtight.server")
+_RUN = os.urandom(4).hex()
+_numbers = itertools.count(int.from_bytes(os.urandom(3)))
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
+
+
+def _fresh_id() -> str:
+    """Names a request in the log, and tells apart those of other instances."""
+    return f"{_RUN}{next(_numbers) & 0xFFFFFFFF:08x}"
 
 
 class Call:
@@ -52,8 +65,9 @@ class Call:
         path, root = scope["path"], scope.get("root_path", "")
         self.path: str = path[len(root) :] if root and path.startswith(root) else path
         self.route = "other"
-        given = self.headers.get(b"x-request-id", b"").decode("latin-1")
-        self.id = given if _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
+        given = self.headers.get(b"x-request-id")
+        asked = given is not None and _REQUEST_ID.fullmatch(given.decode("latin-1"))
+        self.id = asked[0] if asked else _fresh_id()
         self.sent = 0
 
     async def answer(
@@ -64,6 +78,10 @@ class Call:
         headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.sent = status
+        if not headers and status != 204 and self.method != "HEAD":
+            head = _HEAD % (kind, len(body), self.id.encode())
+            if answered_in_one_write(self.send, status, head, body):
+                return
         found = [
             (b"content-type", kind),
             (b"content-length", b"%d" % len(body)),
@@ -123,24 +141,23 @@ class App:
         self.service = service
         self.gate = gate
         self.metrics = Metrics(service)
-        self.log: Callable[[dict[str, Any]], None] | None = None
-        """Gets a record of every request, if there is one."""
+        self.log: Callable[[Call, float], None] | None = None
+        """Gets every request, and how many seconds it took, if there is one."""
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         kind = scope["type"]
-        if kind == "http":
-            await self._serve(Call(scope, receive, send, self.service.clock))
-        elif kind == "lifespan":
+        if kind == "lifespan":
             await _lifespan(receive, send)
         elif kind == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1008})
-
-    async def _serve(self, call: Call) -> None:
+        if kind != "http":
+            return
+        call = Call(scope, receive, send, self.service.clock)
         begun = time.perf_counter()
         try:
             try:
-                await self._dispatch(call)
+                await self._answering(call)
             except Problem as problem:
                 await self._problem(call, problem)
             except LockError as error:
@@ -168,16 +185,15 @@ class App:
             took = time.perf_counter() - begun
             self.metrics.count(call.route, call.sent, took)
             if self.log is not None:
-                address = call.scope["client"][0] if call.scope.get("client") else None
-                record = {"route": call.route, "method": call.method, "status": call.sent, "ms": round(took * 1000, 2)}
-                self.log(record | {"request": call.id, "address": address})
+                self.log(call, took)
 
     async def _problem(self, call: Call, problem: Problem) -> None:
         if call.sent == 0:
             body = _encode(problem.as_dict())
             await call.answer(problem.status, body, b"application/problem+json", problem.headers)
 
-    async def _dispatch(self, call: Call) -> None:
+    def _answering(self, call: Call) -> Coroutine[Any, Any, None]:
+        """Finds who answers."""
         path = call.path
         if path.startswith("/v1/"):
             word = path[4:]
@@ -187,23 +203,23 @@ class App:
                 if call.method != "POST":
                     raise _not_allowed("POST")
                 self.gate.check_host(call.headers)
-                await self._verb(call, word, verb)
-                return
+                return self._verb(call, word, verb)
             look = looks.LOOKS.get(word)
             if look is not None or word in ("events", "openapi.json"):
                 call.route = path
                 if call.method not in ("GET", "HEAD"):
                     raise _not_allowed("GET, HEAD")
                 self.gate.check_host(call.headers)
-                await self._look(call, word, look)
-                return
+                return self._look(call, word, look)
             raise Problem(404, "NOT_FOUND", "no such path")
-        await self._other(call)
+        return self._other(call)
 
     async def _verb(self, call: Call, word: str, verb: Any) -> None:
         service = self.service
         check_post(call.scope, call.headers)
-        principal = await self.gate.admit(service, call.scope, call.headers, call.receive)
+        principal = self.gate.known(call.scope, call.headers)
+        if principal is None:
+            principal = await self.gate.admit(service, call.scope, call.headers, call.receive)
         if isinstance(self.gate, Standalone) and (refusal := self.gate.refusal(principal)) is not None:
             raise refusal
         _, role, function = verb
@@ -211,14 +227,18 @@ class App:
         body = await self._decoded(call, _DECODERS[word])
         if service.draining:
             raise shutting_down()
-        if getattr(body, "wait", 0):
+        if word == "acquire" and body.wait:
             status, answer = await self._waiting(call, function(service, principal, body, call.started))
         else:
             status, answer = await function(service, principal, body, call.started)
         await call.answer(status, _encode(answer))
 
     async def _decoded(self, call: Call, decoder: Any) -> Any:
-        raw = await call.body()
+        raw = whole_body(call.send)
+        if raw is None:
+            raw = await call.body()
+        elif len(raw) > MOST_BODY:
+            raise _too_large()
         try:
             return decoder.decode(raw)
         except msgspec.ValidationError as error:
@@ -301,7 +321,7 @@ class App:
         call.route = page.route
         if call.method not in ("GET", "HEAD"):
             raise _not_allowed("GET, HEAD, POST" if path in ("/login", "/logout") else "GET, HEAD")
-        stranger = isinstance(self.gate, Standalone) and self.gate.is_a_stranger(call.headers)
+        stranger = isinstance(self.gate, Standalone) and self.gate.is_a_stranger(call.scope, call.headers)
         if page.route == "page" and path != "/login" and stranger:
             back = path[1:] + ("?" + call.scope["query_string"].decode("latin-1") if path == "/lock" else "")
             await call.answer(303, b"", headers=(("location", f"login?next={quote(back)}"),))

@@ -4,21 +4,21 @@ import asyncio
 import base64
 import json
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from holdtight.base.clock import seconds
-from holdtight.base.values import Holder, LockInfo, Waiter, check_name
+from holdtight.base.values import LockInfo, check_name
 from holdtight.ops.history import template_of
 from holdtight.server.forcing import audit_dict
 from holdtight.server.graph import graph_of
 from holdtight.server.history import percentiles, summary
 from holdtight.server.principal import Principal
-from holdtight.server.problems import Problem
+from holdtight.server.problems import bad
 from holdtight.server.service import Service
-from holdtight.server.shapes import holder_dict, holder_full, waiter_full
+from holdtight.server.shapes import holder_dict, holder_full, owner_id, shown_row, waiter_full
 
-__all__ = ["LOOKS", "leader_of"]
+__all__ = ["LOOKS", "MOST_LISTED", "SORTS", "leader_of"]
 
 MOST_LISTED = 500
 MOST_WAIT = 50.0
@@ -30,17 +30,13 @@ READ_BACK = 2000
 Params = dict[str, str]
 Look = Callable[[Service, Principal, Params], Awaitable[dict[str, Any]]]
 
-_SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "name": lambda row: row["name"],
     "age": lambda row: row["age"] if row["age"] is not None else -1.0,
     "waiting": lambda row: row["waiting"],
     "left": lambda row: row["left"] if row["left"] is not None else -1.0,
     "fence": lambda row: row["fence"] or 0,
 }
-
-
-def bad(detail: str) -> Problem:
-    return Problem(400, "BAD_REQUEST", detail)
 
 
 def number(params: Params, name: str, default: int, most: int, least: int = 1) -> int:
@@ -71,13 +67,17 @@ def needed_name(params: Params, principal: Principal) -> str:
 
 async def locks(service: Service, principal: Principal, params: Params) -> dict[str, Any]:
     limit = number(params, "limit", 50, MOST_LISTED)
-    sort = choice(params, "sort", tuple(_SORTS), "name") or "name"
+    sort = choice(params, "sort", tuple(SORTS), "name") or "name"
     down = choice(params, "order", ("asc", "desc"), "asc" if sort == "name" else "desc") == "desc"
     kind = choice(params, "kind", ("exclusive", "shared", "permits"), None)
     state = choice(params, "state", ("held", "waiting"), None)
     after = _cursor(params.get("cursor"))
     await service.survey.fresh()
-    rows = service.survey.seen_by(principal, params.get("prefix", ""))
+    prefix = params.get("prefix", "")
+    key = SORTS[sort]
+    rows = service.survey.ordered(sort, key, down)
+    if principal.prefixes or prefix:
+        rows = [row for row in rows if row["name"].startswith(prefix) and principal.sees(row["name"])]
     text = params.get("q", "").casefold()
     if text:
         rows = [row for row in rows if text in row["name"].casefold() or _mentions(row, text)]
@@ -85,8 +85,6 @@ async def locks(service: Service, principal: Principal, params: Params) -> dict[
         rows = [row for row in rows if row["kind"] == kind]
     if state:
         rows = [row for row in rows if row["held" if state == "held" else "waiting"]]
-    key = _SORTS[sort]
-    rows = sorted(rows, key=lambda row: (key(row), row["name"]), reverse=down)
     total = len(rows)
     if after is not None:
         try:
@@ -98,7 +96,7 @@ async def locks(service: Service, principal: Principal, params: Params) -> dict[
     page = rows[:limit]
     last = page[-1] if len(rows) > limit else None
     return {
-        "locks": page,
+        "locks": [shown_row(row, service.survey.at) for row in page],
         "next": _cursor_text(key(last), last["name"]) if last is not None else None,
         "total": total,
         "age": round(max(0.0, service.now - service.survey.at), 3),
@@ -106,7 +104,7 @@ async def locks(service: Service, principal: Principal, params: Params) -> dict[
 
 
 def _mentions(row: dict[str, Any], text: str) -> bool:
-    return any(text in str(each[word] or "").casefold() for each in row["holders"] for word in ("host", "label"))
+    return any(text in (word or "").casefold() for each in row["holders"] for word in (each.host, each.label))
 
 
 def _cursor_text(value: Any, name: str) -> str:
@@ -205,7 +203,7 @@ async def lock(service: Service, principal: Principal, params: Params) -> dict[s
         service.locks.inspect(name), service.history.last(READ_BACK), service.history.minutes(60)
     )
     now = service.now
-    owned = await _sessions_in(service, info)
+    owned = await _sessions_in(service, [info], 50)
     template = template_of(name)
     hold = summary(minutes.values(), "h", template)
     happened = [{"id": id_, **event} for id_, event in events if event.get("name") == name]
@@ -215,8 +213,8 @@ async def lock(service: Service, principal: Principal, params: Params) -> dict[s
         "name": name,
         "kind": kind.value if kind else None,
         "fence": info.fence,
-        "holders": [holder_full(each, now, owned.get(_id(each.owner))) for each in info.holders],
-        "waiters": [waiter_full(each, now, owned.get(_id(each.owner))) for each in info.waiters],
+        "holders": [holder_full(each, now, owned.get(owner_id(each.owner)), principal) for each in info.holders],
+        "waiters": [waiter_full(each, now, owned.get(owner_id(each.owner))) for each in info.waiters],
         "waiting": info.waiting,
         "history": happened[:HISTORY],
         "wait": summary(minutes.values(), "w", template),
@@ -234,17 +232,15 @@ def _suggested(hold: dict[str, Any]) -> float | None:
     return float(min(3600.0, max(3.0, math.ceil(3 * hold["p99"]))))
 
 
-def _id(owner: str) -> bytes:
-    return base64.urlsafe_b64decode(owner)[:8]
-
-
-async def _sessions_in(service: Service, info: LockInfo) -> dict[bytes, str]:
-    """Which of these owners' clients are sessions."""
-    everybody: list[Holder | Waiter] = [*info.holders, *info.waiters]
-    ids = list(dict.fromkeys(_id(each.owner) for each in everybody))[:50]
-    steps = [service.sessions.look_steps(each)[0] for each in ids]
-    found = await service.ask_all(steps)
-    return {each: each.hex() for each, session in zip(ids, found, strict=True) if hasattr(session, "entries")}
+async def _sessions_in(service: Service, infos: Iterable[LockInfo], most: int) -> dict[bytes, str]:
+    """Which clients of these locks' owners are sessions."""
+    owners: list[str] = []
+    for info in infos:
+        owners += [each.owner for each in info.holders]
+        owners += [each.owner for each in info.waiters]
+    ids = list(dict.fromkeys(map(owner_id, owners)))[:most]
+    found = await service.ask_all([service.sessions.left_step(each) for each in ids])
+    return {each: each.hex() for each, left in zip(ids, found, strict=True) if isinstance(left, int) and left >= 0}
 
 
 def leader_of(info: LockInfo) -> dict[str, Any]:
@@ -317,12 +313,13 @@ async def stats(service: Service, principal: Principal, params: Params) -> dict[
 
 async def graph(service: Service, principal: Principal, params: Params) -> dict[str, Any]:
     await service.survey.fresh()
-    return graph_of([info for info in service.survey.infos if principal.sees(info.name)])
+    infos = [info for info in service.survey.infos if principal.sees(info.name)]
+    return graph_of(infos, await _sessions_in(service, (info for info in infos if info.waiting), 1000))
 
 
 async def nodes(service: Service, principal: Principal, params: Params) -> dict[str, Any]:
-    findings = await service.locks.doctor()
-    shown = [each.as_dict() for each in findings]
+    # Clients of the service choose their ttl themselves: none is too long for it.
+    shown = [each.as_dict() for each in await service.locks.doctor() if each.id != "PTTL_ABOVE_TTL"]
     up = not any(each.get("severity") == "error" for each in shown)
     where = service.locks.place.display if principal.may("admin") else "the lock server"
     if not principal.may("admin"):

@@ -1,5 +1,6 @@
 """The service's own metrics, in the text format of Prometheus."""
 
+from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,7 @@ class Metrics:
         if found is None:
             found = self._seconds[route] = [0.0] * (len(BOUNDS) + 2)
         found[-1] += took
-        for at, bound in enumerate(BOUNDS):
-            if took <= bound:
-                found[at] += 1
-                return
-        found[len(BOUNDS)] += 1
+        found[bisect_left(BOUNDS, took)] += 1
 
     def text(self) -> bytes:
         service = self._service

@@ -1,6 +1,7 @@
 """Who asks: a name, a role, and the names that the role is for."""
 
 import hashlib
+from functools import lru_cache
 from typing import NamedTuple
 
 from holdtight.server.problems import Problem
@@ -26,7 +27,7 @@ class Principal(NamedTuple):
     csrf: str | None = None
 
     def may(self, role: str) -> bool:
-        return ROLES.index(self.role) >= ROLES.index(role)
+        return self.role == role or ROLES.index(self.role) >= ROLES.index(role)
 
     def sees(self, name: str) -> bool:
         return not self.prefixes or name.startswith(self.prefixes)
@@ -40,10 +41,12 @@ class Principal(NamedTuple):
             shown = ", ".join(self.prefixes)
             raise Problem(403, "FORBIDDEN", f"the token {self.name!r} is for names that start with {shown}", name=name)
 
-    @property
-    def owner_id(self) -> bytes:
-        return hashlib.sha256(b"holdtight id\0" + self.secret).digest()[:8]
+    def owning(self) -> tuple[bytes, bytes]:
+        """The id and the secret of the owners that are derived for this principal."""
+        return _owning(self.secret)
 
-    @property
-    def owner_secret(self) -> bytes:
-        return hashlib.sha256(b"holdtight owner\0" + self.secret).digest()[:16]
+
+@lru_cache(1024)
+def _owning(secret: bytes) -> tuple[bytes, bytes]:
+    id_ = hashlib.sha256(b"holdtight id\0" + secret).digest()[:8]
+    return id_, hashlib.sha256(b"holdtight owner\0" + secret).digest()[:16]

@@ -5,7 +5,7 @@ from typing import Any
 from holdtight import errors
 from holdtight.server.shapes import holder_dict
 
-__all__ = ["Problem", "problem_of"]
+__all__ = ["Problem", "bad", "problem_of"]
 
 TITLES = {
     400: "Bad request",
@@ -64,6 +64,11 @@ class Problem(Exception):
         }
         found.update({key: value for key, value in self.about.items() if value is not None})
         return found
+
+
+def bad(detail: str) -> Problem:
+    """`detail` begins with the member that is wrong."""
+    return Problem(400, "BAD_REQUEST", detail)
 
 
 def problem_of(error: errors.LockError) -> Problem:

@@ -8,43 +8,60 @@ import asyncio
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
 
 from holdtight.aio.agent import Agent, Attempt, Held, Taken
 from holdtight.aio.locks import AsyncLocks
 from holdtight.base import refusals
 from holdtight.base.plan import Batch, Plan, Step
 from holdtight.base.values import Owner
+from holdtight.errors import LockError
 from holdtight.server.history import History
 from holdtight.server.principal import Principal
 from holdtight.server.problems import Problem
 from holdtight.server.survey import Survey
 
-__all__ = ["Poll", "Service"]
+__all__ = ["Poll", "Service", "Upkeep"]
 
 MOST_WAITS = 2000
 MOST_STREAMS = 20
 MOST_SESSIONS = 1000
 MOST_LEASES = 1000
 """Of one session."""
+UPKEEP_EVERY = 0.25
+"""Seconds; the shortest session lasts four of them."""
+
+
+class Upkeep(NamedTuple):
+    """What an open poll does for its session, so often: the session's record outlives the wait, as long as the client
+    does not hang up. Only the client's beats renew leases."""
+
+    step: Callable[[], Step]
+    """Its answer is None if there is no such session any more."""
+    every: float
+    gone: Problem
 
 
 class Poll:
     """One request that may wait in line."""
 
-    def __init__(self, attempt: Attempt, principal: str) -> None:
+    __slots__ = ("attempt", "due", "task", "upkeep", "why")
+
+    def __init__(self, attempt: Attempt, upkeep: Upkeep | None, due: float) -> None:
         self.attempt = attempt
-        self.principal = principal
+        self.upkeep = upkeep
+        self.due = due
         self.task = asyncio.current_task()
         self.why: Problem | None = None
         """Why the service itself ended it."""
 
-    def end(self, why: Problem) -> None:
-        """Ends the poll; its place in line stays."""
+    def end(self, why: Problem, *, keep: bool = True) -> None:
+        """Ends the poll; its place in line stays, unless the session that it is of has ended."""
         if self.why is None and self.task is not None:
             self.why = why
-            self.attempt.keep()
+            if keep:
+                self.attempt.keep()
             self.task.cancel()
 
 
@@ -52,8 +69,12 @@ class Service:
     def __init__(self, locks: AsyncLocks) -> None:
         if not isinstance(locks, AsyncLocks):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"locks must be AsyncLocks, not {type(locks).__name__}")
+        if locks.place.topology == "cluster":
+            raise refusals.service_on_a_cluster()
         if locks.place.topology != "server":
             raise refusals.service_on_a_quorum()
+        if locks.settings.acks:
+            raise refusals.acks_in_the_service()
         self.locks = locks
         self.agent = Agent(locks)
         self.sessions: Any = locks.place.sessions
@@ -65,6 +86,8 @@ class Service:
         self.opened: dict[str, dict[bytes, float]] = {}
         """Sessions that this instance opened, by token, and when they end at the latest without a beat."""
         self.draining = False
+        self._later: set[asyncio.Task[None]] = set()
+        self._tending: asyncio.Task[None] | None = None
         self._secret: bytes | None = None
 
     @property
@@ -94,6 +117,19 @@ class Service:
 
         return await self.locks.run(plan(), "")
 
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does what need not be waited for. If it fails, the expiry of what it is about sees to it."""
+
+        async def quietly() -> None:
+            try:
+                await work
+            except (LockError, RuntimeError):
+                pass
+
+        task = asyncio.create_task(quietly())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
     async def with_secret(self, principal: Principal) -> Principal:
         """Gives a principal without a token the secret that all instances share with it."""
         if principal.secret:
@@ -117,18 +153,25 @@ class Service:
     def keeps(self, token: str, session: bytes, ttl: float) -> None:
         self.opened.setdefault(token, {})[session] = time.monotonic() + ttl
 
+    def forget(self, token: str, session: bytes) -> None:
+        self.opened.get(token, {}).pop(session, None)
+
     # Waiting
 
-    async def acquire(self, attempt: Attempt, principal: Principal) -> Taken:
-        """Runs an acquisition that may wait. Of two for one owner here, the older ends."""
-        owner = attempt.asking.owner
+    async def acquire(self, attempt: Attempt, principal: Principal, upkeep: Upkeep | None = None) -> Taken:
+        """Runs an acquisition that may wait. Of two for one owner here, the older ends if it waits."""
+        owner = attempt.owner
         older = self.polls.get(owner)
         if older is not None:
             older.end(Problem(409, "SUPERSEDED", "another request with the same request id waits now"))
+        if not attempt.waits:
+            return await attempt.run()
         if self.waits[principal.name] >= MOST_WAITS:
             raise Problem(429, "LIMIT_REACHED", f"a token may have {MOST_WAITS} requests waiting")
-        poll = self.polls[owner] = Poll(attempt, principal.name)
+        poll = self.polls[owner] = Poll(attempt, upkeep, self.clock + upkeep.every if upkeep is not None else 0.0)
         self.waits[principal.name] += 1
+        if upkeep is not None and self._tending is None:
+            self._tending = asyncio.create_task(self._tend())
         try:
             return await attempt.run()
         except asyncio.CancelledError:
@@ -144,13 +187,37 @@ class Service:
             if self.polls.get(owner) is poll:
                 del self.polls[owner]
 
-    def drain(self) -> None:
-        """Ends all waits; their places stay for those who ask another instance."""
+    async def _tend(self) -> None:
+        """Does the upkeep of all open polls: one task, however many wait."""
+        try:
+            while any(poll.upkeep for poll in self.polls.values()):
+                await asyncio.sleep(UPKEEP_EVERY)
+                now = self.clock
+                due = [poll for poll in self.polls.values() if poll.upkeep is not None and poll.due <= now]
+                try:
+                    answers = await self.ask_all([poll.upkeep.step() for poll in due if poll.upkeep is not None])
+                except (LockError, RuntimeError):
+                    continue  # not known: the next time tells
+                for poll, answer in zip(due, answers, strict=True):
+                    assert poll.upkeep is not None
+                    poll.due = now + poll.upkeep.every
+                    if answer is None:
+                        poll.end(poll.upkeep.gone, keep=False)
+        finally:
+            self._tending = None
+
+    async def drain(self) -> None:
+        """Ends all waits; their places stay for those who ask another instance, for a whole heartbeat from now on."""
         self.draining = True
-        for poll in list(self.polls.values()):
-            poll.end(shutting_down())
-        self.survey.changed.set()
         self.history.end()
+        polls = list(self.polls.values())
+        try:
+            async with asyncio.timeout(1.0):
+                await self.ask_all([poll.attempt.touch_step() for poll in polls])
+        except (LockError, RuntimeError, TimeoutError):
+            pass  # the places stay for what is left of the heartbeat
+        for poll in polls:
+            poll.end(shutting_down())
 
     def valid(self, ttl: float, sent: float, started: float) -> float:
         """Seconds from the moment at which the client sent its request, for which it surely holds."""

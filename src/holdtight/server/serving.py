@@ -9,15 +9,17 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import uvicorn
 import uvloop
 
+from holdtight import metrics
 from holdtight.aio.locks import AsyncLocks
 from holdtight.server.gate import Standalone, is_loopback_name
-from holdtight.server.http import App
+from holdtight.server.http import App, Call
 from holdtight.server.protocol import Protocol
 from holdtight.server.service import Service
 from holdtight.server.tokens import TokenFile
@@ -25,6 +27,7 @@ from holdtight.server.tokens import TokenFile
 __all__ = ["Settings", "serve"]
 
 GRACE = 4
+LOG_EVERY = 0.05
 
 
 class Settings(NamedTuple):
@@ -80,9 +83,34 @@ class _JsonLines(logging.Formatter):
         return json.dumps(found)
 
 
-def log_request(record: dict[str, Any]) -> None:
-    line = json.dumps({"at": round(time.time(), 3), "level": "info", "logger": "holdtight.server.access", **record})
-    sys.stderr.write(line + "\n")
+class AccessLog:
+    """A line for each request, written together with others: a write for each would cost as much as the request."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def __call__(self, call: Call, took: float) -> None:
+        client = call.scope.get("client")
+        address = _quoted(client[0]) if client else "null"
+        self._lines.append(
+            f'{{"at":{time.time():.3f},"level":"info","logger":"holdtight.server.access","route":"{call.route}",'
+            f'"method":{_quoted(call.method)},"status":{call.sent},"ms":{took * 1000:.2f},"request":"{call.id}",'
+            f'"address":{address}}}\n'
+        )
+        if len(self._lines) == 1:
+            asyncio.get_running_loop().call_later(LOG_EVERY, self.flush)
+
+    def flush(self) -> None:
+        if self._lines:
+            text = "".join(self._lines)
+            self._lines = []
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+@lru_cache(1024)
+def _quoted(text: str) -> str:
+    return json.dumps(text)
 
 
 def set_up_log() -> None:
@@ -112,8 +140,9 @@ def serve(settings: Settings) -> None:
     settings.check()
     tokens = TokenFile(Path(settings.tokens)) if settings.tokens is not None else None
     locks = AsyncLocks(settings.url, namespace=settings.namespace)
+    metrics.install(locks)
     app = App(Service(locks), Standalone(tokens, everything=settings.open, secure=settings.tls_cert is not None))
-    app.log = log_request
+    app.log = log = AccessLog()
     set_up_log()
     listening = _socket(settings)
     try:
@@ -121,6 +150,7 @@ def serve(settings: Settings) -> None:
             runner.run(_run(settings, app, locks, tokens, listening))
     finally:
         listening.close()
+        log.flush()
 
 
 async def _run(
@@ -145,9 +175,15 @@ async def _run(
     log = logging.getLogger("holdtight.server")
     loop = asyncio.get_running_loop()
 
-    def end() -> None:
-        app.service.drain()
+    draining: set[asyncio.Task[None]] = set()
+
+    async def drain() -> None:
+        await app.service.drain()
         server.should_exit = True
+
+    def end() -> None:
+        if not draining:
+            draining.add(asyncio.create_task(drain()))
 
     def reload() -> None:
         if tokens is None:

@@ -2,11 +2,14 @@
 
 import base64
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdtight.base.values import Holder, LockInfo, Owner, Waiter
 
-__all__ = ["digits", "holder_dict", "holder_full", "info_row", "owner_digits", "waiter_full"]
+if TYPE_CHECKING:
+    from holdtight.server.principal import Principal
+
+__all__ = ["digits", "holder_dict", "holder_full", "info_row", "owner_digits", "owner_id", "shown_row", "waiter_full"]
 
 MOST_HOLDERS = 5
 
@@ -20,6 +23,11 @@ def owner_digits(text: str) -> str:
     return digits(base64.urlsafe_b64decode(text))
 
 
+def owner_id(text: str) -> bytes:
+    """The part of an owner that names its client: a process, a session, or a token."""
+    return base64.urlsafe_b64decode(text)[:8]
+
+
 def holder_dict(holder: Holder) -> dict[str, Any]:
     """A holder in an error, or a leader."""
     return {
@@ -31,7 +39,11 @@ def holder_dict(holder: Holder) -> dict[str, Any]:
     }
 
 
-def holder_full(holder: Holder, now: float, session: str | None = None) -> dict[str, Any]:
+def holder_full(
+    holder: Holder, now: float, session: str | None = None, seen_by: "Principal | None" = None
+) -> dict[str, Any]:
+    """`seen_by`: who also learns which lock the holder waits for, if that name is theirs to see."""
+    awaited = holder.waits_for
     return {
         "owner": owner_digits(holder.owner),
         "fence": holder.fence,
@@ -43,7 +55,7 @@ def holder_full(holder: Holder, now: float, session: str | None = None) -> dict[
         "age": _age(holder.since, now),
         "left": _left(holder),
         "n": holder.n,
-        "waits_for": holder.waits_for,
+        "waits_for": awaited if awaited and seen_by is not None and seen_by.sees(awaited) else None,
     }
 
 
@@ -62,7 +74,7 @@ def waiter_full(waiter: Waiter, now: float, session: str | None = None) -> dict[
 
 
 def info_row(info: LockInfo, now: float) -> dict[str, Any]:
-    """One lock in a list."""
+    """One lock of a list that may be long: `holders` are described when it is shown, by `shown_row`."""
     since = min((each.since for each in info.holders if each.since is not None), default=None)
     oldest = min((each.since for each in info.waiters if each.since is not None), default=None)
     kind = info.kind or (info.waiters[0].kind if info.waiters else None)
@@ -70,7 +82,7 @@ def info_row(info: LockInfo, now: float) -> dict[str, Any]:
         "name": info.name,
         "kind": kind.value if kind is not None else None,
         "held": len(info.holders),
-        "holders": [holder_full(each, now) for each in info.holders[:MOST_HOLDERS]],
+        "holders": info.holders,
         "waiting": info.waiting,
         "oldest_wait": _age(oldest, now),
         "fence": info.fence,
@@ -78,6 +90,10 @@ def info_row(info: LockInfo, now: float) -> dict[str, Any]:
         "age": _age(since, now),
         "left": max((_left(each) or 0.0 for each in info.holders), default=None),
     }
+
+
+def shown_row(row: dict[str, Any], now: float) -> dict[str, Any]:
+    return {**row, "holders": [holder_full(each, now) for each in row["holders"][:MOST_HOLDERS]]}
 
 
 def _age(since: float | None, now: float) -> float | None:

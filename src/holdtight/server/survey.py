@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdtight.base.values import LockInfo, Owner, owner_text
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Survey"]
 
 LEAST_PAUSE = 1.0
+AT_ONCE = 250
 SHARE = 10
 """A list that took t seconds is read again after SHARE times t at the earliest."""
 
@@ -27,10 +29,10 @@ class Survey:
         """The lock server's time of the list."""
         self.rev = 0
         self.took = 0.0
-        self.changed = asyncio.Event()
         self._read_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
         self._state: Any = None
+        self._ordered: dict[tuple[str, bool], list[dict[str, Any]]] = {}
 
     async def fresh(self) -> None:
         """Returns when the list is as fresh as it may be. All who ask meanwhile share one reading."""
@@ -50,17 +52,18 @@ class Survey:
         try:
             infos = [info async for info in self._service.locks.list()]
             infos.sort(key=lambda info: info.name)
-            self.at = self._service.now
-            self.infos = infos
-            self.rows = [info_row(info, self.at) for info in infos]
-            state = [
-                (info.name, info.fence, info.waiting, tuple(each.waits_for for each in info.holders)) for info in infos
-            ]
+            at = self._service.now
+            rows: list[dict[str, Any]] = []
+            state: list[Any] = []
+            for start in range(0, len(infos), AT_ONCE):  # a long list must not hold up the requests of others
+                for info in infos[start : start + AT_ONCE]:
+                    rows.append(info_row(info, at))
+                    state.append((info.name, info.fence, info.waiting, [each.waits_for for each in info.holders]))
+                await asyncio.sleep(0)
+            self.at, self.infos, self.rows, self._ordered = at, infos, rows, {}
             if state != self._state:
                 self._state = state
                 self.rev += 1
-                self.changed.set()
-                self.changed = asyncio.Event()
         finally:
             self._reading = None
             self._read_at = time.monotonic()
@@ -70,6 +73,14 @@ class Survey:
         if not principal.prefixes and not prefix:
             return self.rows
         return [row for row in self.rows if row["name"].startswith(prefix) and principal.sees(row["name"])]
+
+    def ordered(self, by: str, key: Callable[[dict[str, Any]], Any], down: bool) -> list[dict[str, Any]]:
+        """All rows, sorted by a key that is called `by`: sorted once for all who look at this list."""
+        found = self._ordered.get((by, down))
+        if found is None:
+            found = sorted(self.rows, key=lambda row: (key(row), row["name"]), reverse=down)
+            self._ordered[by, down] = found
+        return found
 
     def totals(self, principal: Principal, prefix: str = "") -> dict[str, int]:
         rows = self.seen_by(principal, prefix)

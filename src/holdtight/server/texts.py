@@ -24,9 +24,9 @@ def derive(id_: bytes, secret: bytes, kind: Kind, n: int, name: str, request: st
     """The owner of this request: the same whichever instance is asked. Random without a request id."""
     if request is None:
         return id_ + os.urandom(16)
-    parts = (secret, kind.value.encode(), b"%d" % n, name.encode(), request.encode())
-    digest = hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
-    return id_ + digest[:16]
+    count, named, asked, word = b"%d" % n, name.encode(), request.encode(), kind.value.encode()
+    parts = len(secret), secret, len(word), word, len(count), count, len(named), named, len(asked), asked
+    return id_ + hashlib.sha256(b"%d:%b%d:%b%d:%b%d:%b%d:%b" % parts).digest()[:16]
 
 
 def _encode(prefix: str, raw: bytes) -> str:
@@ -34,15 +34,17 @@ def _encode(prefix: str, raw: bytes) -> str:
 
 
 def _decode(prefix: str, text: str, what: str) -> bytes:
-    wrong = Problem(400, "BAD_REQUEST", f"{what}: this text is not a {what} of this service")
     if not text.startswith(prefix) or not text.isascii():
-        raise wrong
+        raise _wrong(what)
     body = text[len(prefix) :]
     try:
-        raw = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+        return base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):
-        raise wrong from None
-    return raw
+        raise _wrong(what) from None
+
+
+def _wrong(what: str) -> Problem:
+    return Problem(400, "BAD_REQUEST", f"{what}: this text is not a {what} of this service")
 
 
 class SessionText(NamedTuple):
@@ -57,7 +59,7 @@ class SessionText(NamedTuple):
     def read(cls, text: str) -> "SessionText":
         raw = _decode(_SESSION, text, "session")
         if len(raw) != 24:
-            raise Problem(400, "BAD_REQUEST", "session: this text is not a session of this service")
+            raise _wrong("session")
         return cls(raw[:8], raw[8:])
 
     def text(self) -> str:
@@ -86,7 +88,7 @@ class LeaseText(NamedTuple):
                 raise ValueError
             return cls(Held(name, _KINDS[kind], n, owner, fence), ttl / 1000, bool(in_session))
         except (struct.error, ValueError, IndexError, TypeError):
-            raise Problem(400, "BAD_REQUEST", "lease: this text is not a lease of this service") from None
+            raise _wrong("lease") from None
 
     def text(self) -> str:
         held = self.held

@@ -4,7 +4,7 @@ Above it: claims, owners, grants, fences, verdicts, holders. Below it: bytes, ke
 
 - A `Place` is the server that keeps a client's locks; it opens links to it. `stores/opening.py` makes the place that a
   target asks for: a server behind a network or a socket (`stores/redis/single.py`), the master that Sentinel names
-  (`stores/redis/sentinel.py`), the nodes of a quorum
+  (`stores/redis/sentinel.py`), the servers of a cluster (`stores/redis/cluster.py`), the nodes of a quorum
   (`stores/redis/quorum_place.py`), or a store in this process (`stores/memory/place.py`).
 - A `Store` prepares claims; a `Prepared` claim makes requests as Steps and reads their replies.
 - A `Link` is one connection.
@@ -18,29 +18,27 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 from holdtight.base.clock import Drift
-from holdtight.base.plan import Bell, LinkDown, ServerSaid, Step
+from holdtight.base.plan import Bell, LinkDown, ServerSaid, Step, TooFewAcks
 from holdtight.base.values import Claim, Denied, Kind, LossReason, Outcome, Owner, Verdict
 from holdtight.errors import LockError, Unavailable
 from holdtight.stores.client import Client
 
 if TYPE_CHECKING:
+    from holdtight.base.operations import Around
     from holdtight.base.runtime import Runtime
 
 __all__ = [
-    "Around",
     "Link",
     "Pausing",
     "Place",
     "Prepared",
-    "ReplicaSeen",
-    "SentinelSeen",
     "SessionEntry",
     "Shape",
     "Store",
     "Topology",
 ]
 
-Topology = Literal["server", "quorum"]
+Topology = Literal["server", "cluster", "quorum"]
 
 
 class SessionEntry(NamedTuple):
@@ -66,6 +64,11 @@ class Prepared(Protocol):
     ask: bytes | None
     release: bytes | None
     wanted: bool
+
+    @property
+    def home(self) -> int | None:
+        """The slot, on a cluster."""
+        ...
 
     @property
     def name(self) -> str: ...
@@ -194,35 +197,6 @@ class Link(Protocol):
         ...
 
 
-class SentinelSeen(NamedTuple):
-    """A Sentinel, as `doctor` sees it; `cause` says why it could not be asked. `sentinels` counts those it knows, and
-    itself."""
-
-    endpoint: str
-    cause: str
-    master: tuple[str, int] | None
-    down_after: float
-    sentinels: int
-    replicas: tuple[tuple[str, int], ...]
-
-
-class ReplicaSeen(NamedTuple):
-    """A replica, as `doctor` sees it: its INFO, and its clock less ours."""
-
-    server: str
-    cause: str
-    info: dict[str, str]
-    offset: float
-
-
-class Around(Protocol):
-    """What is seen around a server, once `done`."""
-
-    done: bool
-    sentinels: list[SentinelSeen]
-    replicas: list[ReplicaSeen]
-
-
 class Pausing(Protocol):
     def nudge(self) -> None:
         """Ends all pauses. Called in any thread."""
@@ -236,10 +210,14 @@ class Place:
     """True if links open and answer without waiting."""
     topology: Topology = "server"
     """Chooses the modules above that acquire and release here."""
+    undo_seconds = 0.0
+    """How long the keeper tries a deferred undo, if that is longer than usual."""
     one_step = True
     """True if one request can take several names."""
     store: Any
     """The `Store` of this place; a quorum has its own kind."""
+    acks: Any = None
+    """How replicas are asked whether they have a grant (core.acks.Acknowledging); None if they are not."""
 
     def __init__(self, client: Client, runtime: "Runtime", display: str) -> None:
         self.client = client
@@ -274,6 +252,8 @@ class Place:
 
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """Converts a transport error into a public exception."""
+        if isinstance(error, TooFewAcks):
+            return Unavailable.unacknowledged(name, self.display, error.cause)
         if isinstance(error, LinkDown):
             return Unavailable.because(name, self.display, error.cause)
         return cast(LockError, self.store.meaning(error, name))
@@ -298,6 +278,11 @@ class Place:
         self.trouble = cause
         if before is not False:
             self.tell_node(self.display, cause)
+
+    @property
+    def healthy(self) -> bool | None:
+        """Whether the last connection could be made; None before the first."""
+        return self.up
 
     @property
     def forcing(self) -> Any:
@@ -359,12 +344,41 @@ class Place:
         """The server that has the locks at this moment, as `display` shows it."""
         return self.display
 
+    def of(self, charge: Any) -> "Place":
+        """The place that the keeper sends this charge's request to: on a cluster, that of the slot's server now."""
+        return self
+
+    @property
+    def record_place(self) -> "Place":
+        """The place that has the client's record."""
+        return self
+
+    def redirected(self, charge: Any, said: str) -> "tuple[Place, bytes] | None":
+        """An error reply to a charge: where to ask instead, at once, and the request to send before; None if not."""
+        return None
+
+    @property
+    def whose(self) -> "Place":
+        """The place whose leases need the keeper's connection to this one."""
+        return self
+
     def doubt(self, said: str) -> bool:
         """A server answered with an error. True if its connection must be closed."""
         return False
 
+    def share_events(self, events: Any) -> None:
+        """The client shares the events of another one."""
+
+    def broken(self) -> None:
+        """A connection of the keeper's broke, or stayed silent."""
+
     def leave(self) -> None:
         """The client is closed, or was dropped. Leases that it still has are kept."""
+
+    @property
+    def record_is_idle(self) -> bool:
+        """Whether no lock of the client needs its record any more. For a closed client."""
+        return not (self.client.detached or self.runtime.keeper.holds(self))
 
     def look_around(self) -> "Around | None":
         """Begins to look at the servers around this one, in other threads; None if there are none to look at."""

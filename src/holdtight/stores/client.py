@@ -1,6 +1,7 @@
 """A client's identity: an id, fresh owners, and what it knows of the server's time. Belongs to no kind of store."""
 
 import itertools
+import math
 import os
 import time
 from collections import deque
@@ -8,10 +9,12 @@ from collections import deque
 from holdtight.base.clock import Clock, boottime
 from holdtight.base.values import CLIENT_ID_SIZE, OWNER_SIZE, Owner
 
-__all__ = ["MUCH_AHEAD", "RECORD_SECONDS", "Client"]
+__all__ = ["MUCH_AHEAD", "RECORD_GOOD", "Client", "NodeClient"]
 
 RECORD_SECONDS = 60
-"""How long a client's record stays on a server unless it is refreshed."""
+"""How long a client's record stays on a server at least, unless it is written again."""
+RECORD_GOOD = 40
+"""A record that was written so many seconds ago is written again before the next acquisition."""
 MUCH_AHEAD = 0.5
 """No reply is this late (seconds): a lead that is so much higher means that the server's clock was set."""
 _BATCH = 128
@@ -30,15 +33,22 @@ class Client:
     guarded = False
     """True if the handshake must also read the server's run id, for the restart guard."""
 
+    sharded = False
+    """True on a server of a cluster: bells come in the slot of their lock, and the record has a slot of its own."""
+
     def __init__(self, namespace: str, clock: Clock = boottime) -> None:
         self.namespace = namespace
         self.clock = clock
+        self._longest_ttl = 0.0
+        self.detached = False
+        """True if a lease was detached: its lock may outlive the client, and so must the record."""
         self.renew_identity()
 
     def for_node(self, *, guarded: bool, max_ttl: float) -> "Client":
         """This client for one node of a quorum: the id is the same on all nodes, the time is that of the node."""
         node = Client(self.namespace, self.clock)
         node.max_ttl_ms, node.guarded = round(max_ttl * 1000), guarded
+        node.outlived_by(max_ttl)
         node.renew_identity(self.id)
         return node
 
@@ -71,8 +81,21 @@ class Client:
         now = self.clock()
         if now <= self.recorded_until or not self.known:
             return False
-        self.recorded_until = now + RECORD_SECONDS * 2 / 3
+        self.recorded_until = now + RECORD_GOOD
         return True
+
+    def outlived_by(self, ttl: float) -> None:
+        """A lock of this client may stay on the server for so many seconds if this process dies. The record must stay
+        as long: people want to know whose lock it is."""
+        if ttl > self._longest_ttl:
+            before, self._longest_ttl = self.record_seconds, ttl
+            if self.record_seconds > before:
+                self.recorded_until = 0.0
+
+    @property
+    def record_seconds(self) -> int:
+        """How long the record stays once it is written."""
+        return max(RECORD_SECONDS, math.ceil(self._longest_ttl) + RECORD_GOOD)
 
     def learn(self, server_time: float, sent: float) -> None:
         """Learns the server's time (seconds) from any reply that has it."""
@@ -90,3 +113,27 @@ class Client:
     def server_time(self, now: float) -> float:
         """The server's time at our `now`; rather a little late than early."""
         return now + (self.lead if self.lead is not None else time.time() - self.clock())
+
+
+class NodeClient(Client):
+    """A client on one server of a cluster: it has the id, the owners and the numbers of connections of the client, and
+    its own estimate of the server's time."""
+
+    sharded = True
+
+    def __init__(self, of: Client) -> None:
+        self._of = of
+        super().__init__(of.namespace, of.clock)
+
+    @property
+    def record_seconds(self) -> int:
+        return self._of.record_seconds
+
+    def renew_identity(self, client_id: bytes | None = None) -> None:
+        of = self._of
+        self.id, self.owners, self.connections = of.id, of.owners, of.connections
+        self.lead = None
+        self.recorded_until = float("inf")
+
+    def announcement_due(self) -> bool:
+        return False

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from holdtight.config.targets import Memory, Quorum, Sentinel
+from holdtight.config.targets import Cluster, Memory, Quorum, Sentinel
 from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
 from holdtight.stores.redis.script import SCRIPTS
@@ -17,11 +17,11 @@ __all__ = ["open_place"]
 
 
 def open_place(settings: "Settings", client: Client, runtime: "Runtime") -> Place:
-    """Loads every script that a grant may need later: see clients/loading.py."""
+    """Reads every script that a grant may need later: see clients/loading.py."""
     import_module("holdtight.stores.redis.wait_records")  # registers its scripts
     place = _place(settings, client, runtime)
     for script in SCRIPTS:
-        script.load()
+        script.fetch()
     return place
 
 
@@ -31,6 +31,10 @@ def _place(settings: "Settings", client: Client, runtime: "Runtime") -> Place:
         from holdtight.stores.redis.quorum_place import QuorumPlace
 
         return QuorumPlace(settings, client, runtime)
+    if isinstance(settings.target, Cluster):
+        from holdtight.stores.redis.cluster import ClusterPlace
+
+        return ClusterPlace(settings, client, runtime)
     if isinstance(settings.target, Memory):
         from holdtight.stores.memory.place import MemoryPlace
 
@@ -44,4 +48,8 @@ def _place(settings: "Settings", client: Client, runtime: "Runtime") -> Place:
 
         place = RedisPlace(settings.target, client, runtime, settings.tls)
     place.store = Store(client, server=place.display, drift=settings.drift, max_waiters=settings.max_waiters)
+    if settings.acks:
+        from holdtight.stores.redis.acks import WaitForReplicas
+
+        place.acks = WaitForReplicas(client.namespace, settings.acks)
     return place

@@ -6,7 +6,9 @@ __all__ = [
     "FENCES",
     "FRESH_MS",
     "HEARTBEAT_MS",
+    "KEPT_MS",
     "LONGEST_PATIENCE",
+    "LOOK_SECONDS",
     "MARKER_SLACK_MS",
     "SPOIL_MS",
     "SWEEP",
@@ -25,10 +27,15 @@ FRESH_MS = 200
 """A waiter whose last sign of life is younger than this is trusted to confirm a hand-over."""
 HEARTBEAT_MS = 5_000
 """How long a waiter keeps its place without a heartbeat."""
+KEPT_MS = HEARTBEAT_MS + 2_000
+"""The same for an owner from outside. Its heartbeats come every third of HEARTBEAT_MS: so it keeps its place for
+HEARTBEAT_MS from the moment at which the process that sends them dies."""
 SWEEP = 200
 """How many entries one script inspects at most, in search of dead ones."""
 AUDIT_MS = 90 * 24 * 3600 * 1000
 """How long the audit records stay after the last one."""
+LOOK_SECONDS = 0.2
+"""Servers look ten times a second whether the time of a WAIT is over."""
 LONGEST_PATIENCE = 2.0
 """The longest wait for any reply, in seconds."""
 SPOIL_MS = 8 * 24 * 3600 * 1000

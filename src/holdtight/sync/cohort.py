@@ -7,6 +7,7 @@ from holdtight.base.runtime import Runtime
 from holdtight.clients.cohort import CohortPart
 from holdtight.clients.cohort_line import CLOSED, LEAD, Member, Turn, key_of
 from holdtight.clients.terms import LockTerms
+from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.tenure import Tenure
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
@@ -16,21 +17,29 @@ if TYPE_CHECKING:
 
 __all__ = ["CohortLock"]
 
+_new = object.__new__
+
 
 class Sleeping(Member):
     """A thread that waits."""
 
-    __slots__ = ("_put", "sleep")
+    __slots__ = ("_put", "_sleep")
 
     def __init__(self, since: float, runtime: Runtime) -> None:
         super().__init__(since)
         sleeper = runtime.sleeper()
         self._put = sleeper.wake
-        self.sleep = sleeper.sleep
+        self._sleep = sleeper.sleep
 
-    def wake(self, news: Turn) -> bool:
-        self._put(news)
+    def wake(self) -> bool:
+        self._put(True)
         return True
+
+    def sleep(self, until: float) -> Turn | None:
+        """Returns its news, or None once `until` has passed."""
+        self._sleep(until)
+        self.awake = True
+        return self.news
 
 
 class CohortLock(CohortPart, Lock):
@@ -48,26 +57,26 @@ class CohortLock(CohortPart, Lock):
         if locks.closed:
             locks.check_open()
         started = clock()
-        member, asks = Sleeping(started, self.terms.runtime), False
+        member, asks = Sleeping(started, terms.runtime), False
         try:
-            if locks.cohort.enter(self.line_key, member, started, self.terms.shape.max_waiters):
+            if locks.cohort.enter(self.line_key, member, started, terms.shape.max_waiters):
                 asks = True
-                return self._led(member, super()._attempt(wait, who, or_none, False))
+                return self._led(member, super()._attempt(wait, who, or_none, in_block))
             self.waits(member)
-            news: Turn | None = member.sleep(self.sleeps_until(wait, started, who))
+            news = member.sleep(self.sleeps_until(wait, started, who))
             if news is LEAD:
                 asks = True
                 self.waits_no_more(member)
                 return self._led(member, self._now(wait, started, who))
             now = clock()
             if news is not None and news is not CLOSED and now < news.sent + terms.valid:
-                return self._handed(member, news, now, who)
+                return self._handed(member, news, now, who, in_block)
+            self.give_up(member, terms.tell)
         except BaseException as error:
-            self.give_up(member, self.terms.tell)
+            self.give_up(member, terms.tell)
             if not asks:
                 self.report_left(member, wait, error)
             raise
-        self.give_up(member, self.terms.tell)
         self.waits_no_more(member)
         locks.check_open()
         return self._now(wait, started, who)
@@ -89,29 +98,41 @@ class CohortLock(CohortPart, Lock):
             lease.forsake()
             raise
 
-    def _handed(self, member: Member, turn: Turn, now: float, who: Identity) -> Lease:
-        lease = Lease(self, self.tenure_of(turn, self.terms.tell, now))
+    def _handed(self, member: Member, turn: Turn, now: float, who: Identity, in_block: bool) -> Lease:
+        tenure = self.tenure_of(turn, self.terms.tell, now)
+        cohort = self._locks.cohort
         try:
+            cohort.take_up(self.line_key, member, tenure)
+            # From here on the grant is with the tenure, before with the member: only one of them may give it up.
+            who.asks = tenure.owner
+            lease = _new(Lease)
+            lease.lock = self
+            lease.tenure = tenure
+            if in_block:
+                lease.leak_warning = None
+                who.stack.append((self.key, lease))
+            else:
+                lease.leak_warning = leak_warning_for(tenure)
             self.take_up(member, lease, who)
             if self._locks.events.active:
-                lease.tell(self._locks.report_turn, lease.tenure, member.since)
+                lease.tell(self._locks.report_turn, tenure, member.since)
             return lease
         except BaseException:
-            lease.forsake()
+            if cohort.has(self.line_key, tenure):
+                self.let_go(tenure)
             raise
 
     def give_back(self, tenure: Tenure) -> None:
         try:
-            if self.pass_on(tenure):
-                return
-        except BaseException:  # an interrupt: release the grant, unless the next member has it already
-            if self._locks.cohort.has(self.line_key, tenure):
+            if not self.pass_on(tenure):
+                super().give_back(tenure)
+                self.end_batch(tenure)
+        except BaseException:  # also an interrupt: then the grant may be with the next member, or still here
+            if not tenure.ended:
                 self.let_go(tenure)
-            raise
-        try:
-            super().give_back(tenure)
-        finally:
             self.end_batch(tenure)
+            self._locks.cohort.nudge(self.line_key)
+            raise
 
     def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         self.end_batch(tenure)

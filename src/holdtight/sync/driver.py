@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from holdtight.base.plan import UNDO_SECONDS, Batch, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
+from holdtight.base.plan import UNDO_SECONDS, Acks, Batch, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
 from holdtight.keeper.charges import TOUCH_SECONDS, DeferredUndo, StandingInLine
 from holdtight.stores.boundary import Link
 from holdtight.stores.redis.script import with_script_body
@@ -89,6 +89,8 @@ class Driver(PlanRunner):
         assert not isinstance(wish, Fan), "there are no other nodes to ask"
         if isinstance(wish, Park):
             return self._park(wish)
+        if isinstance(wish, Acks):
+            return self._acks(wish)
         return self._batch(wish) if isinstance(wish, Batch) else self._step(wish)
 
     def _step(self, step: Step) -> Any:
@@ -110,6 +112,9 @@ class Driver(PlanRunner):
         except LinkDown as down:
             self._drop_link(down)
             raise
+
+    def _acks(self, acks: Acks) -> int:
+        return acks.counted(self._batch(Batch(acks.steps)))
 
     def _undo(self, step: Step) -> Any:
         """Sends the undo on the link of the original request, whose unread replies come first; without one, asks the

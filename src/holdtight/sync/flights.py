@@ -6,16 +6,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from holdtight.base.callbacks import get_logger
-from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import identity
 from holdtight.base.jobs import Peek
 from holdtight.clients.decorating import begun
-from holdtight.config.profiles import UNSET
 from holdtight.errors import FlightFailed, LockError, LockTimeout, Unavailable
 from holdtight.recipes.decorating import decorator, dressed
-from holdtight.recipes.flights import Answer, Computed, Flight, FlightTerms, Stored, current_flight
+from holdtight.recipes.flights import (
+    BY_NAME,
+    Answer,
+    Computed,
+    Flight,
+    FlightTerms,
+    Stored,
+    current_flight,
+    waits_for,
+)
+from holdtight.recipes.locking import job_locks
 from holdtight.recipes.names import Naming
+from holdtight.recipes.once import error_text
+from holdtight.sync.looking import look
 
 __all__ = ["SingleFlight"]
 
@@ -89,10 +98,10 @@ class SingleFlight:
     def __init__(self, locks: Any, name: Any, options: dict[str, Any], given: dict[str, Any]) -> None:
         self._locks = locks
         self._name = name
-        self._options = options
         self._terms = FlightTerms(locks, **given)
-        locks.lock("any name", **options)  # wrong options show at decoration
+        self._lock_of = job_locks(locks, options, name)
         self._registry: Registry = locks.flights(Registry)
+        self._wait = waits_for(locks, options)
 
     def __call__(self, function: Any) -> Any:
         return decorator("single_flight", self._wrap, awaits=False)(function)
@@ -126,7 +135,7 @@ class SingleFlight:
         return dressed(call, function, naming, refresh=refresh, invalidate=invalidate, expire=expire, peek=peek)
 
     def _get(self, name: str, compute: Compute) -> Any:
-        until = self._until(name)
+        until = None if self._wait is None else self._until(name)
         while True:
             flight = self._registry.awaited(name)
             if flight is not None:
@@ -164,15 +173,20 @@ class SingleFlight:
             self._wait_for(flight, until)
 
     def _until(self, name: str) -> float | None:
-        wait = self._options.get("wait", UNSET)
-        limit = self._locks.lock(name, **self._options).terms.wait if wait is UNSET else wait_seconds(wait)
+        wait = self._wait
+        limit = self._lock_of(name).terms.wait if wait is BY_NAME else wait
         return None if limit is None else self._locks.place.clock() + limit
 
     def _left(self, until: float | None) -> float | None:
         return None if until is None else max(0.0, until - self._locks.place.clock())
 
     def _look(self, name: str) -> Stored:
+        values = self._terms.values_of(name)
         try:
+            replies = look(self._locks, values.quick_look, name)
+            hit = None if replies is None else self._terms.hit(values, replies)
+            if hit is not None:
+                return hit
             found: Stored = self._locks.run(self._terms.look(name), name)
             return found
         except Unavailable:
@@ -201,7 +215,7 @@ class SingleFlight:
             try:
                 self._fly(flight, compute, stale, None)
             except Exception as error:
-                get_logger().warning("flight %r was not refreshed: %s", flight.name, error)
+                self._locks.report_refresh_failed(self._lock_of(flight.name), b"", error_text(error))
 
         if not self._registry.background(work):
             self._registry.end(flight, None)
@@ -223,7 +237,7 @@ class SingleFlight:
         self, flight: LocalFlight, compute: Compute, stale: Answer | None, until: float | None, force: bool
     ) -> Computed:
         name = flight.name
-        lock = self._locks.lock(name, **self._options)
+        lock = self._lock_of(name)
         lease = lock.try_acquire()
         if lease is None:
             if stale is not None:
@@ -244,7 +258,7 @@ class SingleFlight:
             landed = None if force or lease.degraded else self._landed(flight)
             return landed or self._compute(flight, lease, compute, stale)
         finally:
-            flight.entries = []
+            flight.entries = ()
             who.leave_block(lease.block_key)
             with suppress(LockError):  # a loss changes nothing: the server has refused the value then
                 lease.leave(None)
@@ -269,5 +283,8 @@ class SingleFlight:
         flight.landing, name = True, flight.name
         if lease.degraded:
             return self._terms.unstored(name, outcome)
-        computed: Computed = self._locks.run(self._terms.land(name, lease.tenure.owner, outcome, stale), name)
+        owner = lease.tenure.owner
+        computed: Computed = self._locks.run(self._terms.land(name, owner, outcome, stale), name)
+        if computed.failed is not None:
+            self._locks.report_refresh_failed(self._lock_of(name), owner, computed.failed)
         return computed

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, running_loop
-from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.plan import LinkDown
 from holdtight.base.process import current
 from holdtight.base.records import GRANTED
 from holdtight.base.values import Grant, LockInfo, Owner, Queued
@@ -20,7 +20,6 @@ from holdtight.keeper.charges import TOUCH_SECONDS
 from holdtight.stores.boundary import Link
 from holdtight.stores.times import marker_for
 from holdtight.sync.degraded import without_the_server
-from holdtight.sync.driver import Driver
 from holdtight.sync.hold import Decorator, Hold
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
@@ -92,7 +91,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                 return None
             if held is not None:
                 return Lease.again(self, held, who)
-        lease = self._attempt(0.0, who, True, False)
+        lease = self._asked(0.0, who, True)
         if lease is not None:
             self._locks.took(self._name, lease.tenure, who)
         return lease
@@ -102,7 +101,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             held = self.entered_by(who, wait)
             if held is not None:
                 return Lease.again(self, held, who)
-        lease = self._attempt(wait, who, False, False)
+        lease = self._asked(wait, who, False)
         assert lease is not None
         return lease
 
@@ -120,6 +119,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         except IndexError:
             owner = client.owner()
             transport.look_again()
+        who.asks = owner
         if lead is None or started > client.recorded_until:
             return self._slowly(self.asking(owner, wait, started, who, or_none=or_none), who)
         try:
@@ -197,14 +197,6 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             lease.forsake()
             raise
 
-    def _understood(self, reply: Any, sent: float) -> Answer | None:
-        """Returns None after NOSCRIPT: nothing has run, so the plan starts afresh."""
-        if isinstance(reply, Exception):
-            said = ServerSaid(str(reply))
-            return None if said.word == "NOSCRIPT" else said
-        answer: Answer = self._locks.store.read_attempt(reply, sent)
-        return answer
-
     def _briefly(
         self, link: Link, owner: Owner, wait: float | None, started: float, queued: Queued, limit: float, who: Identity
     ) -> Lease | None:
@@ -277,7 +269,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             if in_line_since is not None:
                 asking.answered = asking.in_line = asking.queued = True
                 touch_at = in_line_since + TOUCH_SECONDS
-            with Driver(locks.transport, link, touch_at=touch_at) as driver:
+            with self.driver(locks.transport, link, touch_at=touch_at) as driver:
                 granted = driver.run(acquire(asking, first, limit))
         except BaseException as error:
             degrades = may_degrade(locks.settings, error)
@@ -288,12 +280,13 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         if granted is None:
             locks.report_failure(self.terms, asking, None)
             return None
-        lease = self.granted(asking.owner, granted.grant.fence, granted.grant.sent, granted.marker, who)
-        lease.tell(locks.report_grant, lease.tenure, asking, granted.grant)
+        grant = granted.grant
+        lease = self.granted(asking.owner, grant.fence, grant.sent, granted.marker, who, grant.acks)
+        lease.tell(locks.report_grant, lease.tenure, asking, grant)
         return lease
 
-    def granted(self, owner: Owner, fence: int, sent: float, marker: int, who: Identity) -> Lease:
-        tenure = Tenure(self.terms, self.prepared, self.terms.tell, owner, fence, sent, marker)
+    def granted(self, owner: Owner, fence: int, sent: float, marker: int, who: Identity, acks: int = 0) -> Lease:
+        tenure = self.new_tenure(self.terms.tell, owner, fence, sent, marker, acks)
         lease = Lease(self, tenure)
         self.terms.runtime.keeper.add(tenure, sent)
         if self.terms.unusual:
@@ -305,7 +298,8 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
     def __enter__(self) -> Lease:
         who = identity()
         depth = len(who.stack)
-        lease: Any  # never None: or_none is False
+        who.asks = None
+        lease: Any = None
         try:
             if depth or who.grants:
                 lease = self.take(self.terms.wait, who)
@@ -315,8 +309,11 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                 lease.has_block = True
                 who.enter_block(self.key, lease)
             return lease  # type: ignore[no-any-return]
-        except BaseException:
+        except BaseException as error:
+            if lease is not None:
+                lease.forsake()  # it may not be in the block yet
             identity().break_off(depth)
+            self.call_off(who.asks, error)
             raise
 
     def __exit__(
@@ -348,16 +345,19 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                 return
             tenure.entered = 0
             tenure.ended = lease.closed = True
-            if lease.leak_warning is not None:
-                lease.shut()
             try:
-                del terms.lane.charges[tenure]
-            except KeyError:
-                terms.runtime.keeper.drop(tenure)
-            try:
+                if lease.leak_warning is not None:
+                    lease.shut()
+                try:
+                    del terms.lane.charges[tenure]
+                except KeyError:
+                    terms.runtime.keeper.drop(tenure)
                 self._give_back_at_once(tenure)
             except (NotOwner, Unavailable) as failure:
                 lease.conclude(failure, error)
+            except BaseException as interrupt:
+                self.call_off(tenure.owner, interrupt)
+                raise
         except BaseException:
             identity().break_off_end(self.key, lease)
             raise

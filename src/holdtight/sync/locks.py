@@ -17,7 +17,6 @@ from holdtight.grants.lease import Detached
 from holdtight.sync.backend import backend_of
 from holdtight.sync.driver import Driver
 from holdtight.sync.jobs import Jobs
-from holdtight.sync.kinds import ReadWriteLock, Semaphore
 from holdtight.sync.lease import Lease
 from holdtight.sync.lock import Lock
 from holdtight.sync.pool import Transport
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from holdtight.base.operations import AuditRecord, Finding
     from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
     from holdtight.config.profiles import Unset
+    from holdtight.sync.kinds import ReadWriteLock, Semaphore
     from holdtight.sync.multi import Multi
     from holdtight.sync.quorum_driver import FanDriver
 
@@ -39,12 +39,12 @@ R = TypeVar("R")
 
 
 class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
-    """A client for blocking code: locks on one server or a quorum. Safe to share between threads; survives fork. Make
-    one and keep it: `close()` it at the end, or use it as a context manager.
+    """A client for blocking code: locks on one server, a cluster or a quorum. Safe to share between threads; survives
+    fork. Make one and keep it: `close()` it at the end, or use it as a context manager.
 
     Options:
-        target: where the locks are: a URL (of one server, or `redis+sentinel://`), a client object of redis-py or
-            valkey-py whose settings are read, or a list of either, which is a quorum.
+        target: where the locks are: a URL (of one server, `redis+sentinel://` or `redis+cluster://`), a client object
+            of redis-py or valkey-py whose settings are read, or a list of either, which is a quorum.
             Default: $HOLDTIGHT_URL, then $REDIS_URL.
         namespace: the prefix of every key. Clients exclude each other within one namespace only. Default "ht".
         ttl: how long the server keeps a lock whose holder has died. A live holder renews it every third of that time.
@@ -53,7 +53,9 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         label: a text for people who inspect a lock or read an error about it. Default None.
         profiles: a mapping from name patterns such as "orders:*" to `Profile`: other values for these names. Default
             None.
-        acks: not built yet; anything but 0 raises NotSupported.
+        acks: how many replicas must have a grant, and each renewal, before it counts. With too few the grant is given
+            back and tried again, at last Unavailable. Makes a failover lose fewer grants, not none. On one server,
+            Sentinel and a cluster. Default 0: replicas are not asked.
         on_unavailable: what to do when the server cannot be reached. "raise" raises Unavailable; "local" gives a lock
             of this process only; "open" gives the lock without asking anybody. `lease.degraded` tells. Default "raise".
         drift: how far clocks may diverge while a lease runs, as a `Drift`. The holder relies on the ttl less that.
@@ -62,8 +64,8 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         deadlock_after: how long a caller that holds other locks waits before it looks for a deadlock. Default 1 s.
         connect_timeout: how long connecting may take. Default 2 s.
         retry: the pauses between attempts to reach a server, as a `Backoff`. Default: 10 ms to 1 s.
-        max_connections: the most connections that callers share; a caller that finds none free waits for one. Not on a
-            quorum. Default None: as many as there are callers at a time.
+        max_connections: the most connections that callers share; a caller that finds none free waits for one. For each
+            server of a cluster. Not on a quorum. Default None: as many as there are callers at a time.
         tls: an `ssl.SSLContext` for connections to the server, in place of the TLS settings of the URL. Default None.
         credentials: a password, (user, password), or a callable that gives either and is called at every connect.
             Default None: those of the URL.
@@ -88,8 +90,6 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
 
     public = (*BaseLocks.public, "close")
     lock_type = Lock
-    rwlock_type = ReadWriteLock
-    semaphore_type = Semaphore
 
     def __init__(
         self,
@@ -123,18 +123,26 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
 
     @property
     def cohort_lock_type(self) -> Any:
-        from holdtight.sync.cohort import CohortLock  # loaded with the first lock object that needs it
+        return self._backend.cohort_lock_type
 
-        return CohortLock
+    @property
+    def rwlock_type(self) -> Any:
+        from holdtight.sync.kinds import ReadWriteLock
+
+        return ReadWriteLock
+
+    @property
+    def semaphore_type(self) -> Any:
+        return self._backend.semaphore_type
 
     def _open(self, settings: Settings) -> None:
         super()._open(settings)
-        self._backend = backend_of(self.place, settings)
+        self._backend = backend_of(self.place, settings, self)
         self.lock_type = self._backend.lock_type
         self.groups = self._backend.groups
         # A place that answers at once has no connections to limit.
         most = None if self.place.at_once else settings.max_connections
-        self.transport = Transport(
+        self.transport = self._backend.transport() or Transport(
             self.place, connect_timeout=settings.connect_timeout, max_connections=most, spin=settings.spin
         )
         self._watch(self.groups.let_go if self.groups is not None else bool, "use a with block, call close()")
@@ -159,7 +167,7 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         if self.closed:
             return
         self._close()
-        link = self.transport.take_idle() if self.client.recorded_until else None
+        link = self.transport.take_idle() if self.client.recorded_until and self.place.record_is_idle else None
         self.transport.close()
         if self.groups is not None:
             self.groups.close()
@@ -188,7 +196,7 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         self,
         name: str,
         **options: "Unpack[LockOptions]",
-    ) -> ReadWriteLock:
+    ) -> "ReadWriteLock":
         """Returns a read-write lock: its `.read()` and its `.write()` each return a lock. Readers share it, a writer
         excludes all others; first come, first served. The options are those of `lock`, and the defaults of both.
 
@@ -210,7 +218,7 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         *,
         permits: int,
         **options: "Unpack[LockOptions]",
-    ) -> Semaphore:
+    ) -> "Semaphore":
         """Returns a semaphore: at most `permits` are held at a time. Every request brings its own limit; the server
         stores none. The options are those of `lock`, except `reentrant`.
 
@@ -333,6 +341,7 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
 
     def bless(self) -> dict[str, str]:
         """For a quorum: the operator vouches that no lease was held when the nodes last started, so they vote at once.
+        Each node keeps a record of it: see `audit`.
 
         Returns the outcome of each node. Raises QuorumNotReached unless a majority confirms, NotSupported without a
         quorum or its restart guard.
@@ -363,8 +372,9 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         self.place.check_supports("adopt", detached.name)
         lock = self.lock(detached.name, ttl=ttl, label=label, cohort=False)
         owner = self.client.owner()
-        grant = self.run(adopt(lock.prepared, detached.owner, owner, clock=self.place.clock), detached.name)
-        lease = lock.granted(owner, grant.fence, grant.sent, 0, identity())
+        plan = adopt(lock.prepared, detached.owner, owner, clock=self.place.clock, acks=self.place.acks)
+        grant = self.run(plan, detached.name)
+        lease = lock.granted(owner, grant.fence, grant.sent, 0, identity(), grant.acks)
         self.events.refresh()
         lease.tell(self.report_quick_grant, lease.tenure, grant.sent)
         return lease

@@ -160,13 +160,14 @@ class Multi(BaseMulti[Lock], Decorator, BlockingOnly):
         locks.check_open()
         owner = locks.client.owner()
         store = locks.store
-        plan = at_once(store.several([part.prepared for part in self.parts]), owner, clock=locks.place.clock)
+        several = store.several([part.prepared for part in self.parts])
+        plan = at_once(several, owner, clock=locks.place.clock, acks=locks.place.acks)
         grants = locks.run(plan, self.name)
         if grants is None:
             return None
         leases: list[Lease] = []
         for part, grant in zip(self.parts, grants, strict=True):
-            lease = part.granted(owner, grant.fence, grant.sent, 0, who)
+            lease = part.granted(owner, grant.fence, grant.sent, 0, who, grant.acks)
             leases.append(lease)
             who.enter_block(part.key, lease)
         try:

@@ -234,7 +234,7 @@ class Pool:
         self.index = index
         """The node's index in the quorum."""
         self.clock = place.clock
-        self.breaker = Breaker()
+        self.breaker = Breaker(place)
         self.idle: list[NodeConnection] = []
         """Connections that no group has taken, because their caller stopped waiting, say."""
         self.knows: set[object] = set()

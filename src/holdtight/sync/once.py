@@ -8,12 +8,13 @@ from holdtight.clients.decorating import begun
 from holdtight.errors import LockError, LockTimeout
 from holdtight.recipes.decorating import decorator, dressed
 from holdtight.recipes.once import Once, OnceCall
+from holdtight.sync.looking import look
 
 __all__ = ["once"]
 
 
 def once(locks: Any, options: dict[str, Any], given: dict[str, Any]) -> Callable[[Any], Any]:
-    locks.lock("any name", **options)  # wrong options show at decoration
+    # Wrong options show at decoration.
     Once(locks, options, lambda: None, **{**given, "name": "any name", "per": None})
 
     def wrap(function: Any) -> Any:
@@ -40,7 +41,7 @@ def _call(locks: Any, call: OnceCall, function: Any, args: Any, kwargs: Any) -> 
     job = call.once
     skipped = call.within_itself()
     if skipped is None and call.recorded:
-        skipped = locks.run(call.look(), call.name)
+        skipped = _look(locks, call)
     if skipped is not None:
         return job.skip(skipped)
     lease: Any = None
@@ -70,3 +71,13 @@ def _call(locks: Any, call: OnceCall, function: Any, args: Any, kwargs: Any) -> 
             lease.tenure.lose(found)
             lease.check()
     return job.skip(found)
+
+
+def _look(locks: Any, call: OnceCall) -> Skipped | None:
+    """Whether the record alone decides."""
+    records = call.records
+    replies = look(locks, records.looks, call.name)
+    if replies is not None:
+        return call.decided(records.read_look(replies))
+    skipped: Skipped | None = locks.run(call.look(), call.name)
+    return skipped

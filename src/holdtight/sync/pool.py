@@ -146,14 +146,15 @@ class Transport:
         reply = call(request, patience)
         if isinstance(reply, hiredis.ReplyError):
             if not is_unknown(reply):
-                raise self._said(reply)
+                raise self.refusal(reply)
             sent = self.place.clock()
             reply = call(with_script_body(request), patience)
             if isinstance(reply, hiredis.ReplyError):
-                raise self._said(reply)
+                raise self.refusal(reply)
         return step.read(reply, sent)
 
-    def _said(self, reply: Exception) -> LinkDown | ServerSaid:
+    def refusal(self, reply: Exception) -> LinkDown | ServerSaid:
+        """The error for an error reply."""
         said = str(reply)
         return LinkDown(said, sent=False) if self.place.doubt(said) else ServerSaid(said)
 

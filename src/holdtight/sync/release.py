@@ -3,7 +3,7 @@
 import threading
 from typing import TYPE_CHECKING, Any
 
-from holdtight.base.identity import identity
+from holdtight.base.identity import Identity, identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.records import ENDED
 from holdtight.clients.lock import BaseLock
@@ -29,13 +29,27 @@ class ReleasingLock(BaseLock):
     __slots__ = ()
 
     _locks: "Locks"
+    driver: type[Driver] = Driver
+    """Runs its plans."""
 
     def abandon(self, link: Link, asking: Asking, limit: float, error: BaseException, *, queued: bool = False) -> None:
         """Gives up after an interrupt: withdraws what was sent on this link and is not answered yet."""
         asking.queued = queued
-        with Driver(self._locks.transport, link) as driver:
+        with self.driver(self._locks.transport, link) as driver:
             driver.run(abandon(asking, marker_for(limit)))
         self._locks.report_failure(self.terms, asking, error)
+
+    def _asked(self, wait: float | None, who: Identity, or_none: bool) -> "Lease | None":
+        """As `_attempt`; an interrupt leaves nothing on the server."""
+        who.asks = None
+        try:
+            return self._attempt(wait, who, or_none, False)
+        except BaseException as error:
+            self.call_off(who.asks, error)
+            raise
+
+    def _attempt(self, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> "Lease | None":
+        raise NotImplementedError
 
     def give_back(self, tenure: Tenure) -> None:
         self.terms.runtime.keeper.drop(tenure)
@@ -43,10 +57,14 @@ class ReleasingLock(BaseLock):
             self.let_go(tenure)  # no answer could change anything, and the server may hang
             return
         tenure.ended = True
-        if tenure.marker:
-            self._give_back_slowly(tenure, None)
-        else:
-            self._give_back_at_once(tenure)
+        try:
+            if tenure.marker:
+                self._give_back_slowly(tenure, None)
+            else:
+                self._give_back_at_once(tenure)
+        except BaseException as error:
+            self.call_off(tenure.owner, error)
+            raise
 
     def _give_back_at_once(self, tenure: Tenure) -> None:
         """The usual path: one request, one reply, no plan."""
@@ -94,7 +112,7 @@ class ReleasingLock(BaseLock):
         locks = self._locks
         marker = locks.marker_of(tenure)
         try:
-            with Driver(locks.transport, beyond=True) as driver:
+            with self.driver(locks.transport, beyond=True) as driver:
                 reason = driver.run(release(self.prepared, tenure.owner, marker=marker, first=first))
         except (LinkDown, ServerSaid) as error:
             raise locks.report_no_release(self.prepared, tenure, error, marker) from error
@@ -115,7 +133,7 @@ class ReleasingLock(BaseLock):
         except BaseException as error:
             self.not_downgraded(tenure, error)
             raise
-        lease: Lease = lock.granted(tenure.owner, grant.fence, grant.sent, tenure.marker, identity())
+        lease: Lease = lock.granted(tenure.owner, grant.fence, grant.sent, tenure.marker, identity(), grant.acks)
         return lease
 
     def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:

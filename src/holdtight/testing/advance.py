@@ -53,7 +53,7 @@ class Clock:
         return len(self.runtime.waiters)
 
     def until_waiting(self, count: int = 1, *, within: Duration = 10) -> None:
-        """Blocks until so many threads and tasks wait on this clock. Raises AssertionError after `within`, in real
+        """Blocks until `count` threads and tasks wait on this clock. Raises AssertionError after `within`, in real
         time."""
         if not self.runtime.waiters.until(count, seconds(within, "within")):
             raise AssertionError(f"{self.waiting} threads and tasks wait on the clock after {within} s, not {count}")
@@ -70,7 +70,7 @@ class Clock:
         """
         under_way = self._unfinished() if self._unfinished is not None else None
         if under_way is not None and not under_way.done:
-            raise RuntimeError(f"{under_way!r} has not come to its end: await it first")
+            raise RuntimeError(f"{under_way!r} has not finished: await it first")
         advance = Advance(self, round(seconds(duration, "duration") * 1e6), _running_loop())
         self._unfinished = weakref.ref(advance)
         return advance
@@ -149,7 +149,7 @@ class Advance:
     def __await__(self) -> Generator[Any, None, None]:
         loop, runtime = asyncio.get_running_loop(), self._clock.runtime
         if not self.done and loop is not self._loop:
-            raise RuntimeError("an advance is to be awaited on the event loop that it was called on")
+            raise RuntimeError("await an advance on the event loop that called it")
         done, self.done = self.done, True  # in any case: a cancellation leaves the clock where it is
         with runtime.waiters.one_at_a_time():
             quiet = yield from runtime.loops.turn(loop).__await__()

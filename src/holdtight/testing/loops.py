@@ -9,7 +9,7 @@ __all__ = ["Loops", "is_blind"]
 
 MOST_TURNS = 1000
 BLIND_TURNS = 32
-"""Turns for an event loop that does not show whether anything is left to do."""
+"""How often to turn an event loop that does not show whether anything is left to do."""
 
 
 class Loops:

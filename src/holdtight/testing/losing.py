@@ -24,7 +24,7 @@ def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
     several locks loses the first one.
     """
     if reason is LossReason.FORKED:
-        raise ValueError("a lease is lost as FORKED by a fork alone")
+        raise ValueError("only a fork makes a lease lost as FORKED")
     part: Any = lease
     tenure = getattr(part, "parts", (part,))[0].tenure
     if lease.closed or tenure.lost() or not tenure.alive:

@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "holdtight_store(where): memory or embedded, for this test; goes before the ini option"
+        "markers", "holdtight_store(where): memory or embedded, for this test; overrides the ini option"
     )
 
 
@@ -66,9 +66,9 @@ def clock(request: pytest.FixtureRequest) -> "Iterator[Clock]":
     from holdtight.testing.advance import Clock
 
     if _store(request) != "memory":
-        pytest.fail("the fixture clock needs the memory store: a real server has a time of its own", pytrace=False)
+        pytest.fail("the fixture clock needs the memory store: a real server has its own clock", pytrace=False)
     if _IN_REAL_TIME in request.node.stash:
-        pytest.fail("the fixture clock was asked for when locks or async_locks were there already", pytrace=False)
+        pytest.fail("the fixture clock was requested after locks or async_locks: request it first", pytrace=False)
     made = Clock()
     yield made
     made.stop()

@@ -131,7 +131,7 @@ class Waiters:
     def refuse_sleep(self) -> None:
         """Raises if a sleep would never end."""
         if self.stopped:
-            raise RuntimeError("this thread still waited on a test clock when its test was over")
+            raise RuntimeError("this thread still waited on a test clock when its test ended")
         if self._mover == threading.get_ident():
             raise RuntimeError(
                 "this would wait for ever: the thread that advances the test clock cannot wait on it, neither in a "
@@ -167,7 +167,7 @@ class Waiters:
             self._awake.pop(thread, None)
 
     def until(self, count: int, within: float) -> bool:
-        """Waits, in real time, until so many threads and timers wait; False if they do not."""
+        """Waits, in real time, until `count` threads and timers wait; False if they do not."""
         end = time.monotonic() + within
         with self._changed:
             while len(self) < count:

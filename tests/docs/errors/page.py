@@ -21,7 +21,7 @@ class Section:
 
     @property
     def code(self) -> str:
-        """Its Python, with as many empty lines before it as bring it to its place on the page, for tracebacks."""
+        """Its Python code, after enough empty lines that tracebacks show the line numbers of the page."""
         (found,) = (block for block in _BLOCK.finditer(self.text) if block[1] == "python")
         return "\n" * (self.line + self.text.count("\n", 0, found.start(2))) + found[2]
 
@@ -73,7 +73,7 @@ _VOLATILE = (
 
 
 def normal(message: str) -> str:
-    """Without what differs from run to run: addresses, hosts, pids, fences, times, and where lines break."""
+    """Removes what differs from run to run: addresses, hosts, pids, fences, times, and line breaks."""
     for pattern, shown in _VOLATILE:
         message = re.sub(pattern, shown, message)
     return message.strip()

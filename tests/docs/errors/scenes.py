@@ -1,7 +1,7 @@
-"""How each error of docs/errors.md comes about: a scene sets the stage, and runs the code of its section there.
+"""Each error of docs/errors.md: a scene prepares the situation, and runs the code of its section in it.
 
 A scene is called like its code. The code on the page prints the errors that it meets, and those are what the page must
-show. It speaks to a real server.
+show. It uses a real server.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Stage:
         self.names: dict[str, Any] = {}
 
     def start_server(self) -> RunningServer:
-        """Of one flavour: messages quote what servers say, in words of their own."""
+        """Starts a server of one flavour: messages quote the server, and flavours use different words."""
         return self._start_server(flavour=VALKEY_9)
 
     def open(self, target: str | list[str] | None = None, **settings: Any) -> Locks:
@@ -109,7 +109,7 @@ def quorum_not_reached(stage: Stage) -> None:
 
 
 def clock_drift(stage: Stage) -> None:
-    """The process stands still while the server's yes is on its way."""
+    """The process is paused while the server's grant is in flight."""
     with Proxy(stage.server.port) as proxy, spawn(_run_alone, stage.block, proxy.url) as child:
         child.expect("ready")
         held = proxy.hold_reply(b"EVALSHA")

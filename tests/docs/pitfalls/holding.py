@@ -23,7 +23,7 @@ def a_watchdog_that_comes_too_late(world: World) -> bool:
 
 
 def _another_gets_in(world: World) -> bool:
-    """While the first is at work, for two of the longest ttls that are about."""
+    """Whether another gets in while the first works, within twice the longest ttl of the page."""
     (first, writing), (second, writing_too) = world.programs(2, "write_report", ttl=TTL)
     call = first.start("build")
     writing.wait()

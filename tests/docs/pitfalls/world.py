@@ -83,7 +83,7 @@ class Call:
         return self._future.done()
 
     def end(self, *tolerated: type[BaseException]) -> Any:
-        """What it returned, or raised if that is to be tolerated."""
+        """What it returned, or raised if the scene tolerates that."""
         try:
             return self._future.result(PATIENCE)
         except tolerated as error:
@@ -130,7 +130,7 @@ class Program:
         return self.start(function, *args).end(*tolerate)
 
     def comes_to(self, gate: Gate, function: str, *args: Any) -> bool:
-        """Whether the function comes so far, rather than returning or giving up before."""
+        """Whether the function gets that far, rather than returning or giving up before."""
         call = self.start(function, *args)
         wait_for(lambda: gate.reached or call.done)
         if not gate.reached:
@@ -206,7 +206,7 @@ class World:
         return program
 
     def programs(self, count: int, place: str, **options: Any) -> list[tuple[Program, Gate]]:
-        """So many, each held up at a function of this name."""
+        """Several programs, each held up at a function of this name."""
         gates = [self.gate() for _ in range(count)]
         return [(self.program(**{place: gate, **options}), gate) for gate in gates]
 

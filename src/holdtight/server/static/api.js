@@ -11,7 +11,9 @@ export class Problem extends Error {
 }
 
 async function ask(path, options) {
-  const answer = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
+  const answer = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options }).catch(() => {
+    throw new Problem(0, { detail: "The service does not answer." });
+  });
   if (answer.status === 204) return null;
   const body = await answer.json().catch(() => ({}));
   if (answer.status === 401 && !path.startsWith("login")) {

@@ -46,6 +46,17 @@ function tabs(me) {
   });
 }
 
+// A page is drawn anew when something changes. What a reader copies, and where the keyboard is, stays.
+
+function selecting() {
+  const selection = getSelection();
+  return !selection.isCollapsed && main.contains(selection.anchorNode);
+}
+
+function keyOf(node) {
+  return main.contains(node) ? node.dataset.key ?? node.getAttribute("href") : null;
+}
+
 function say(state) {
   live.dataset.live = state;
   live.textContent = state === "live" ? "Live" : "Reconnecting";
@@ -63,15 +74,21 @@ async function start() {
   tabs(me);
   let busy = false;
   let again = false;
+  let later = null;
 
   async function refresh() {
-    if (busy) {
-      again = true;
+    if (busy || selecting()) {
+      if (busy) again = true;
+      else later ??= setTimeout(() => { later = null; refresh(); }, 1000);
       return;
     }
+    clearTimeout(later);
+    later = null;
     busy = true;
     try {
+      const focused = keyOf(document.activeElement);
       await page.refresh();
+      if (focused && document.activeElement === document.body) for (const each of main.querySelectorAll("a, button")) if (keyOf(each) === focused) each.focus({ preventScroll: true });
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       page.failed?.(error);
@@ -87,6 +104,9 @@ async function start() {
 
   page.show(main, me, refresh, get);
   await refresh();
+  setInterval(() => {
+    if (!document.hidden) refresh(); // ages grow while nothing changes
+  }, 5000);
   follow(page.following?.() ?? {}, (kind) => {
     if (!page.kinds || page.kinds.includes(kind)) refresh();
   }, say);

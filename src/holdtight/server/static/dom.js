@@ -69,8 +69,22 @@ export function pill(state) {
   return h("span", { class: `pill ${state}` }, state);
 }
 
-export function lockLink(name, attributes) {
-  return h("a", { href: `lock?name=${encodeURIComponent(name)}`, ...attributes }, name);
+// A lock hangs that others wait for, and that is held for much longer than nearly every holder of such names needed.
+
+export function hangs(age, hold) {
+  return age > (hold?.n >= 20 && hold.p99 !== null ? Math.max(10, 3 * hold.p99) : 30);
+}
+
+export function usual(hold) {
+  return hold?.n >= 20 && hold.p99 !== null ? `Nearly every holder of such names needs at most ${duration(hold.p99)}.` : "How long holders of such names need is not known.";
+}
+
+export function templateOf(name) {
+  return name.replace(/[0-9]+/g, "#").slice(0, 200);
+}
+
+export function lockLink(name, attributes, text) {
+  return h("a", { href: `lock?name=${encodeURIComponent(name)}`, ...attributes }, text ?? name);
 }
 
 // Time left: counted down here between two looks. The longest time seen of a fence is the full length of its bar.

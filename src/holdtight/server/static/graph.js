@@ -12,6 +12,8 @@ export function show(main) {
   found.list = h("ul", { class: "list" });
   put(main, h("div", { class: "head" }, h("h1", {}, "Who waits for whom")), found.note,
     h("section", { class: "card", "data-graph": true }, found.drawing), h("section", { class: "card" }, h("h2", {}, "As text"), found.list));
+  found.legend = h("p", { class: "soft sub", hidden: true }, "Dashed: by way of a session of the lock service, whose other requests go on.");
+  found.drawing.after(found.legend);
 }
 
 function short(text) {
@@ -60,12 +62,14 @@ export async function refresh() {
   if (!graph.nodes.length) {
     put(found.drawing, h("p", { class: "empty" }, "Nobody waits."));
     put(found.list);
+    found.legend.hidden = true;
     return;
   }
+  found.legend.hidden = !graph.edges.some((edge) => edge.session);
   const [spots, height] = place(graph);
   const arrow = (id, bad) => s("marker", { id, class: bad ? "bad" : null, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, s("path", { d: "M0 0L8 4L0 8Z" }));
   const edges = graph.edges.filter((edge) => spots.has(edge.from) && spots.has(edge.to)).map((edge) => s("path", {
-    "data-edge": edge.type, class: edge.cycle ? "cycle" : null, d: line(spots.get(edge.from), spots.get(edge.to)), "marker-end": edge.cycle ? "url(#bad)" : "url(#arrow)" }));
+    "data-edge": edge.type, class: [edge.cycle ? "cycle" : "", edge.session ? "dashed" : ""].join(" ").trim() || null, d: line(spots.get(edge.from), spots.get(edge.to)), "marker-end": edge.cycle ? "url(#bad)" : "url(#arrow)" }));
   const nodes = graph.nodes.map((node) => {
     const [x, y] = spots.get(node.id);
     return s("g", { "data-node": node.id, class: [node.type, node.cycle ? "cycle" : ""].join(" ").trim() },

@@ -1,5 +1,6 @@
 import { get, post } from "./api.js";
-import { clock, count, duration, h, pill, put, timeLeft, where, who } from "./dom.js";
+import { askWhy } from "./dialog.js";
+import { clock, count, duration, h, hangs, pill, put, timeLeft, usual, where, who } from "./dom.js";
 
 export const title = "Lock";
 const found = {};
@@ -16,54 +17,27 @@ export function show(main, me, refresh) {
   found.holders = h("div", { class: "card" });
   found.queue = h("section", { class: "card" });
   found.times = h("section", { class: "two" });
-  found.note = h("p", { class: "note", hidden: true });
+  found.note = h("p", { class: "note quiet", hidden: true });
   found.timeline = h("section", { class: "card" });
-  found.dialog = dialog(refresh);
-  found.force.addEventListener("click", () => found.dialog.showModal());
-  put(main, h("div", { class: "head" }, h("h1", { class: "mono" }, name), found.state, h("span", { class: "grow" }), found.force),
-    h("section", { class: "wide" }, h("div", {}, h("h2", {}, "Holder"), found.holders), found.queue),
-    found.times, found.note, found.timeline, found.dialog);
-}
-
-function dialog(refresh) {
-  const reason = h("textarea", { id: "reason", rows: 3, maxlength: 500, required: true });
-  const error = h("p", { class: "error", role: "alert" });
-  const node = h("dialog", { "aria-labelledby": "force-title" });
-  const form = h("form", {}, h("h1", { id: "force-title" }, "Force release"),
-    h("p", {}, "The holder learns of it, and the next in line gets the lock. Work that does not look at its lease goes on: shut it out at the resource with the fence."),
-    h("label", { class: "field", for: "reason" }, "Reason", reason), error,
-    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => node.close() }, "Cancel"), h("button", { type: "submit", class: "danger" }, "Release now")));
-  form.noValidate = true;
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    error.textContent = "";
-    if (!reason.value.trim()) {
-      error.textContent = "Say why: the record of this act needs a reason.";
-      reason.focus();
-      return;
-    }
-    try {
-      const done = await post("v1/force-release", { name, reason: reason.value.trim() });
-      node.close();
-      reason.value = "";
-      toast(done.released ? `Released. Fence ${done.fence}.` : "Nothing was held.");
+  found.advice = h("p", { class: "note", role: "status", "data-advice": true, hidden: true });
+  found.force.addEventListener("click", () => askWhy({
+    title: "Force release",
+    text: "The holder learns of it, and the next in line gets the lock. Work that does not look at its lease goes on: shut it out at the resource with the fence.",
+    button: "Release now",
+    act: async (reason) => {
+      const done = await post("v1/force-release", { name, reason });
       await refresh();
-    } catch (problem) {
-      error.textContent = problem.message;
-    }
-  });
-  return put(node, form);
-}
-
-function toast(text) {
-  const node = h("div", { class: "toast", role: "status" }, text);
-  document.body.append(node);
-  setTimeout(() => node.remove(), 6000);
+      return done.released ? `Released. Fence ${done.fence}.` : "Nothing was held.";
+    },
+  }));
+  put(main, h("div", { class: "head" }, h("h1", { class: "mono" }, name), found.state, h("span", { class: "grow" }), found.force),
+    found.advice, h("section", { class: "wide" }, h("div", {}, h("h2", {}, "Holder"), found.holders), found.queue),
+    found.times, found.note, found.timeline);
 }
 
 function holder(each, many) {
   return h("div", { class: "holder", "data-holder": each.owner },
-    h("div", { class: "grow" }, h("div", {}, who(each), where(each) ? h("span", { class: "soft" }, ` ${where(each)}`) : null),
+    h("div", { class: "grow" }, h("div", { class: "name" }, h("b", {}, who(each)), where(each) ? h("span", { class: "soft" }, ` ${where(each)}`) : null),
       h("dl", { class: "facts" },
         h("dt", {}, "Fence"), h("dd", { class: "mono" }, each.fence ?? "–"),
         h("dt", {}, "Since"), h("dd", {}, `${clock(each.since)}, ${duration(each.age)}`),
@@ -72,6 +46,19 @@ function holder(each, many) {
         many > 1 || each.n > 1 ? [h("dt", {}, "Permits"), h("dd", {}, each.n)] : null,
         h("dt", {}, "Owner"), h("dd", { class: "mono" }, each.owner))),
     timeLeft(each.fence, each.left));
+}
+
+// What to do about a lock that others wait for, and that is held for longer than usual.
+function advice(info, oldest) {
+  const first = info.holders[0];
+  const place = where(first);
+  return `${count(info.waiting)} wait${info.waiting === 1 ? "s" : ""} while ${who(first)}${place ? ` (${place})` : ""} has held this lock for ${duration(oldest)}. ${usual(info.hold)} `
+    + "First look at that process: if it works, wait. If it hangs, end it: the lock is free when its time left runs out. If you cannot, force the release, and shut the old holder out with the fence.";
+}
+
+function unseen(info) {
+  const seen = new Set(info.history.map((each) => each.fence));
+  return info.holders.some((each) => each.fence && !seen.has(each.fence));
 }
 
 function histogram(title, times) {
@@ -83,6 +70,7 @@ function histogram(title, times) {
   });
   const mark = (word) => h("div", {}, h("b", {}, duration(times[word])), h("span", { class: "soft" }, word));
   return h("div", { class: "card" }, h("h2", {}, title), h("div", { class: "bars", role: "img", "aria-label": `${title}: half within ${duration(times.p50)}` }, bars),
+    h("div", { class: "axes", "aria-hidden": "true" }, [0, 5, 10, 15, 20, 25].map((at) => h("span", {}, duration(2 ** at / 1000)))),
     h("div", { class: "marks" }, mark("p50"), mark("p95"), mark("p99"), h("div", {}, h("b", {}, count(times.n)), h("span", { class: "soft" }, "seen"))));
 }
 
@@ -97,6 +85,9 @@ function event(each) {
 
 export async function refresh() {
   const info = await get("lock", { name });
+  const oldest = info.holders.reduce((age, each) => Math.max(age, each.age ?? 0), 0);
+  found.advice.hidden = !info.waiting || !hangs(oldest, info.hold);
+  found.advice.textContent = found.advice.hidden ? "" : advice(info, oldest);
   put(found.state, pill(info.waiting ? "waiting" : info.holders.length ? "held" : "free"));
   found.force.disabled = !info.holders.length;
   put(found.holders, info.holders.length ? info.holders.map((each) => holder(each, info.holders.length)) : h("p", { class: "soft" }, "Nobody holds it."));
@@ -108,5 +99,8 @@ export async function refresh() {
   found.note.textContent = info.suggested_ttl === null ? "" : `A ttl of ${duration(info.suggested_ttl)} would be enough: three times what nearly every holder of ${info.template} needed in the last hour.`;
   put(found.timeline, h("h2", {}, "Timeline"), info.history.length
     ? h("ol", { class: "timeline", "data-timeline": true }, info.history.map(event))
-    : h("p", { class: "soft" }, "Nothing in the history yet. It has what happens by way of this service."));
+    : h("p", { class: "soft" }, "Nothing in the history yet."),
+  h("p", { class: "soft sub" }, unseen(info)
+    ? "This holder is not in the history: programs without history.install(locks), and grants beyond 200 a second, show only while they hold."
+    : "Exact for this service and for programs with history.install(locks). Others show only while they hold."));
 }

@@ -20,6 +20,6 @@ export function show(main) {
       token.select();
     }
   });
-  put(main, h("div", { class: "card login" }, form));
+  put(main, h("div", { class: "card login" }, form, h("p", { class: "soft sub" }, "Whoever runs this service makes tokens:"), h("code", { class: "sub mono" }, "holdtight token NAME --role read --file tokens.toml")));
   token.focus();
 }

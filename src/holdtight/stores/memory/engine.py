@@ -81,21 +81,25 @@ class Name(State):
             self.mark(who, marker, ordinal)
         return 1
 
-    def touch(self, who: bytes, inbox: bytes) -> Reply:
+    def touch(self, who: bytes, inbox: bytes, kept: int = HEARTBEAT) -> Reply:
         entry = self.line.get(who)
         if entry is None:
             self._ring(inbox, b"g" + who)
             return 0
-        self.keep_place(entry)
+        self.keep_place(entry, kept)
         if inbox and (entry.inbox != inbox or self._may_be_had_by(who)):
             self._ring(inbox, b"g" + who)
         return 1
 
     def withdraw(self, who: bytes, marker: int, inbox: bytes | None = None) -> Reply:
-        """With an inbox: does nothing unless the owner waits by way of it; `*` stands for any."""
+        """With an inbox: does nothing unless the owner waits with that inbox; `*` stands for any inbox."""
         entry = self.line.get(who)
         if inbox is not None and (entry is None or (inbox != b"*" and (not inbox or entry.inbox != inbox))):
             return 1
+        reply = self._undo(who, marker)
+        return self.not_ours(who, None) if reply == 1 and who in self.forced else reply
+
+    def _undo(self, who: bytes, marker: int) -> Reply:
         self.line.leave(who)
         if marker > self.now:
             self.mark(who, marker)
@@ -163,8 +167,9 @@ class Name(State):
         if self.main and self.main.owner:
             self.main = None
         self._clear_away()
+        before = {each.owner for each in self.holders}
         more = self._hand_on()
-        admitted = [each.owner for each in self.sharing() if each.fence > fence]
+        admitted = [each.owner for each in self.sharing() if each.owner not in before]
         next_owner = self.holder or (admitted[0] if admitted else b"")
         if not self.main or (self.shared and not self.holders):
             self.last_until = self.now + self.ms_until(fence) + TAIL
@@ -177,12 +182,11 @@ class Name(State):
         return answer
 
     def is_for_the_asking(self, mode: str, n: int, permits: int) -> bool:
-        """No waiters, no expired holders to remove, and the request fits: then several names are taken in one step."""
+        """True if the name has no waiters and no expired holders, and the request fits: a condition for taking several
+        names in one step."""
         if self.line or self.live_markers() or self.forced or self.last >= self.now_us:
             return False
-        if self.main and self.main.owner is not None:
-            return False
-        if len(self.holders) != self.holders.count(self.now):
+        if (self.main and self.main.owner is not None) or len(self.holders) != self.holders.count(self.now):
             return False
         return self._fits(Entry(b"", 0, b"", b"", 0, 0, mode=mode, n=n, permits=permits))
 
@@ -216,6 +220,8 @@ class Name(State):
                 self.sweep_some()
             if len(self.line) >= limit:
                 return [-2, self.now, len(self.line)]
+            if not self.line:
+                self.line_until = 0
             self.line.join(wish, behind=self.looked)
             entry = wish
         entry.ttl, entry.inbox, entry.label = wish.ttl, wish.inbox, wish.label
@@ -245,7 +251,7 @@ class Name(State):
         self._grant(wish, wish.ttl)
         fence = b"%d" % self.last
         if wish.mode != "x" and number:
-            self._hand_over(None, number)  # waiters behind that can share the name need not wait
+            self._hand_over(None, number)  # waiters behind it that can share the name need not wait
         return [1, fence, self.now, expired]
 
     def _grant(self, wish: Entry, ttl: int) -> None:

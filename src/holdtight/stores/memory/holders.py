@@ -78,7 +78,7 @@ class Holders:
         self._greedy.clear()
 
     def reap(self, now: int, most: int) -> list[bytes]:
-        """Removes and returns at most so many expired holders, oldest expiry first."""
+        """Removes and returns at most `most` expired holders, oldest expiry first."""
         gone = [who for _, who in self._order[: min(most, self._dead(now))]]
         for who in gone:
             self.remove(who)

@@ -1,6 +1,6 @@
-"""The scripts of jobs, in Python: what the memory store does, and the specification for them.
+"""The scripts of jobs, in Python: the memory store runs them, and they specify the Lua scripts.
 
-Each gets the lock, the values that are stored, the keys of the request, and its arguments.
+Each gets the lock, the stored values, the keys of the request, and its arguments.
 """
 
 from collections.abc import Callable
@@ -117,7 +117,7 @@ def proclaim(name: Name, shelf: Shelf, keys: list[bytes], owner: bytes, label: b
 
 
 def _held(name: Name, owner: bytes, not_after: bytes) -> Main | list[Any]:
-    """The record that this owner holds, or the answer to a request that is late or not the holder's."""
+    """The main record if this owner holds the lock, else the answer to a request that is late or not the holder's."""
     if name.now_us > int(not_after):
         return [-1, name.now]
     if not name.holder or not name.main:

@@ -32,7 +32,7 @@ __all__ = ["Server"]
 LOOKS = 4
 """How many stored keys a request checks after it has added one."""
 IDLE_REQUESTS = 64
-"""Every so many requests, a request that has added none checks as many."""
+"""After this many requests, a request that has added no key also checks as many."""
 RECORDS = 1000
 REMEMBERED = 10_000
 """With more keys than this, the last fence of a free name is dropped early: this clock never goes back, so the next
@@ -124,16 +124,16 @@ class Server:
         if which in _RETRACT:
             value = self._get(keys[0], now_us // 1000)
             return int(value is not None and value.startswith(args[0]) and self._drop(keys[0], now_us // 1000))
-        from holdtight.stores.memory.jobs import job_verb  # asked for rarely: by jobs, and by locks with cohort=True
+        from holdtight.stores.memory.jobs import job_verb  # rarely needed: by jobs, and by locks with cohort=True
 
         job = job_verb(which)
         if job is not None:
             return self._run_job(job, keys, args, now_us)
-        from holdtight.stores.redis.cohort import COHORT  # loaded by then, with the lock object that asks
+        from holdtight.stores.redis.cohort import COHORT  # usually loaded with the lock object that sent this
 
         if which in (COHORT.sha.encode(), COHORT.body):
             return self._run(attempt_cohort, keys[0], args, now_us, bells)
-        from holdtight.stores.memory.sessions import SCRIPTS  # so are these
+        from holdtight.stores.memory.sessions import SCRIPTS  # rarely needed, too
 
         if which in SCRIPTS:
             return SCRIPTS[which](self._sessions, keys[0], now_us // 1000, *args)
@@ -216,8 +216,6 @@ class Server:
         match argv:
             case [b"HGETALL", key]:
                 return self._sessions.flat(key, now)
-            case [b"HDEL", key, *fields]:
-                return self._sessions.remove(key, fields, now)
             case [b"PEXPIRE", key, time]:
                 value = self._get(key, now)
                 if value is not None:
@@ -234,7 +232,7 @@ class Server:
                     return None
                 self._put(key, value, now + int(time) * 1000)
             case [b"GET", key] | [b"GETEX", key, b"EX", _]:
-                return self._get(key, now)
+                return self._get(key, now) or self._main(key)
             case [b"MGET", *keys]:
                 return [self._get(key, now) or self._main(key) for key in keys]
             case [b"PTTL", key]:
@@ -276,7 +274,7 @@ class Server:
         return self._plain.get(key, now)
 
     def _left(self, key: bytes, now_us: int) -> int:
-        """As PTTL answers it."""
+        """As the reply of PTTL."""
         name = self._names.get(key)
         if name is None:
             return self._plain.left(key, now_us // 1000)

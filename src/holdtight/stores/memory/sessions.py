@@ -38,10 +38,6 @@ class Hashes:
         start = pattern.removesuffix(b"*")
         return [key for key in list(self.found) if key.startswith(start) and self.get(key, now) is not None]
 
-    def remove(self, key: bytes, owners: list[bytes], now: int) -> int:
-        fields = self.get(key, now) or {}
-        return sum(fields.pop(owner, None) is not None for owner in owners)
-
     def more(self, argv: list[bytes], streams: dict[bytes, Any], now: int) -> Any:
         """What the service's history needs. Streams have the newest entry first."""
         match argv:
@@ -88,9 +84,17 @@ class Hashes:
                 return -2
             if len(fields) >= int(most) + 2:
                 return -1
-        if not (known and entry[:1] == b"w" != known[:1]):
+        if known is None or known[11:27] <= entry[11:27]:
             fields[owner] = entry
         return [1, self._keep(key, fields, now)]
+
+    def strike(self, key: bytes, now: int, owner: bytes, fence: bytes) -> Any:
+        fields = self.get(key, now) or {}
+        known = fields.get(owner)
+        if known is None or (known[:1] != b"w" and known[11:27] > fence):
+            return 0
+        del fields[owner]
+        return 1
 
     def beat(self, key: bytes, now: int, proof: bytes) -> Any:
         fields = self.get(key, now)
@@ -111,5 +115,10 @@ def _id(text: bytes) -> tuple[int, int]:
 
 
 SCRIPTS: dict[bytes, Any] = {}
-for _script, _verb in ((sessions.OPEN, Hashes.open), (sessions.ENROL, Hashes.enrol), (sessions.BEAT, Hashes.beat)):
+for _script, _verb in (
+    (sessions.OPEN, Hashes.open),
+    (sessions.ENROL, Hashes.enrol),
+    (sessions.STRIKE, Hashes.strike),
+    (sessions.BEAT, Hashes.beat),
+):
     SCRIPTS[_script.sha.encode()] = SCRIPTS[_script.body] = _verb

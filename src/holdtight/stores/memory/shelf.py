@@ -9,7 +9,7 @@ class Shelf:
     def __init__(self) -> None:
         self._values: dict[bytes, tuple[bytes, int | None]] = {}
         self.added: list[bytes] = []
-        """Keys that are new since its user last looked."""
+        """Keys that are new since the server last checked."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -40,7 +40,7 @@ class Shelf:
     def drop(self, key: bytes, now: int) -> bool:
         if self.get(key, now) is None:
             return False
-        self._values[key] = b"", -1  # expired; its user forgets it later
+        self._values[key] = b"", -1  # expired; the server drops it later
         return True
 
     def forget(self, key: bytes) -> None:

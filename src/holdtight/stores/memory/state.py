@@ -89,7 +89,7 @@ class State:
             self.forced = {who: each for who, each in self.forced.items() if each.until >= self.now}
 
     def ms_until(self, fence: int) -> int:
-        """0 for a fence that the clock has passed."""
+        """Ms until the clock has passed the fence; 0 if it has."""
         return max(0, -((self.now_us - fence) // 1000))
 
     def was_set_back(self, main: Main, who: bytes, ttl: int) -> bool:
@@ -136,7 +136,7 @@ class State:
         return {who: until for who, until in self.markers.items() if until >= self.now}
 
     def not_ours(self, who: bytes, holder: bytes | None, fence: int = 0) -> list[Any]:
-        """The answer to an owner that does not hold the name. A forced grant with another fence is not mentioned."""
+        """The answer to an owner that does not hold the name. It leaves out a forced grant with another fence."""
         forced = self.forced.get(who)
         return [0, holder or b"", *([b"%016d" % forced.fence] if forced and fence in (0, forced.fence) else [])]
 
@@ -185,9 +185,9 @@ class State:
 
     # Places and markers
 
-    def keep_place(self, entry: Entry) -> None:
-        entry.expiry = self.now + HEARTBEAT
-        self.line_until = entry.expiry
+    def keep_place(self, entry: Entry, kept: int = HEARTBEAT) -> None:
+        entry.expiry = self.now + kept
+        self.line_until = max(self.line_until, entry.expiry)
 
     def is_marked(self, who: bytes) -> bool:
         """True if the owner has moved on: its earlier requests are refused."""

@@ -77,14 +77,11 @@ def _renew(
 
 
 def _withdraw(name: Name, owner: bytes, marker: bytes, inbox: bytes | None = None) -> Any:
-    reply = name.withdraw(owner, int(marker), inbox)
-    if inbox is not None:
-        return reply
-    return name.not_ours(owner, None) if reply == 1 and owner in name.forced else reply
+    return name.withdraw(owner, int(marker), inbox)
 
 
-def _touch(name: Name, owner: bytes, inbox: bytes) -> Any:
-    return name.touch(owner, inbox)
+def _touch(name: Name, owner: bytes, inbox: bytes, *kept: bytes) -> Any:
+    return name.touch(owner, inbox, *map(int, kept))
 
 
 def _adopt(name: Name, old: bytes, owner: bytes, ttl: bytes, label: bytes, not_after: bytes) -> Any:
@@ -137,9 +134,10 @@ def _value(name: Name, fence: int | None, label: bytes) -> bytes:
     main = name.main
     if fence is None or main is None:
         return b""
+    flag = b"q" if len(name.line) else b"-"
     if main.owner is not None:
-        return b"x1-%b%016d%b" % (main.owner, fence, label)
-    return b"%b-%016d" % ({"r": b"s1", "p": b"p1"}.get(main.mode, b"t1"), fence)
+        return b"x1%b%b%016d%b" % (flag, main.owner, fence, label)
+    return b"%b%b%016d" % ({"r": b"s1", "p": b"p1"}.get(main.mode, b"t1"), flag, fence)
 
 
 def _holder(holder: Holder) -> bytes:

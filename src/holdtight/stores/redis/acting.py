@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from holdtight.base.plan import Step
 from holdtight.base.values import Owner
 from holdtight.stores.redis import keys, script
+from holdtight.stores.redis.replies import read_release
 from holdtight.stores.redis.resp import bulk
-from holdtight.stores.redis.store import read_release
-from holdtight.stores.times import LONGEST_PATIENCE, TAIL_MS, marker_for
+from holdtight.stores.times import KEPT_MS, LONGEST_PATIENCE, TAIL_MS, marker_for
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.store import Prepared, Store
@@ -28,6 +28,10 @@ class Acting:
         connection that carries this. The inbox is the last argument: the driver adds it."""
         start = keys.pack(script.WITHDRAW.longest_start, prepared.main)
         return Step(start + bulk(owner) + bulk(0), b"", read_release, patience=1.0, undo=True)
+
+    def touch_request(self, prepared: "Prepared", owner: Owner, inbox: bytes) -> bytes:
+        """The heartbeat of a waiter that keeps its place for HEARTBEAT_MS after its sender has died."""
+        return keys.pack(script.TOUCH.longest_start, prepared.main) + bulk(owner) + bulk(inbox) + bulk(KEPT_MS)
 
     def quit_step(self, prepared: "Prepared", owner: Owner) -> Step:
         """The same by way of whichever connection the owner waits."""

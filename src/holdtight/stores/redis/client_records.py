@@ -1,17 +1,16 @@
 """The record that a client keeps on a server: inspections of a lock read host, pid and start time from it."""
 
 import os
-import socket
 import time
 from typing import Any, cast
 
 from holdtight.base.plan import Step
 from holdtight.base.values import CLIENT_ID_SIZE, Owner
-from holdtight.stores.client import RECORD_SECONDS, Client
+from holdtight.stores.client import Client
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.resp import command
 
-__all__ = ["read_record", "record_request", "records_step", "removal_request"]
+__all__ = ["own_record", "read_record", "record_request", "records_step", "removal_request"]
 
 _STARTED = time.time()
 
@@ -22,10 +21,15 @@ def _record_key(client: Client) -> bytes:
 
 def record_request(client: Client) -> bytes:
     """Writes, or refreshes, our record."""
-    import json  # imported with the first connection, not with the package
+    import json  # imported with the first client, not with the package
 
-    about = {"host": socket.gethostname(), "pid": os.getpid(), "started": _STARTED}
-    return command("SET", _record_key(client), json.dumps(about), "EX", RECORD_SECONDS)
+    return command("SET", _record_key(client), json.dumps(own_record()), "EX", client.record_seconds)
+
+
+def own_record() -> dict[str, Any]:
+    import socket
+
+    return {"host": socket.gethostname(), "pid": os.getpid(), "started": _STARTED}
 
 
 def removal_request(client: Client) -> bytes:

@@ -5,4 +5,4 @@ from holdtight.stores.redis.script import Script
 __all__ = ["COHORT"]
 
 COHORT = Script("attempt_cohort")
-COHORT.load()  # nothing may be read from files after the grant
+COHORT.fetch()  # nothing may be read from files after the grant

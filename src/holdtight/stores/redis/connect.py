@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown
 from holdtight.stores.client import Client
+from holdtight.stores.redis.failures import unopened
 from holdtight.stores.redis.handshake import Greeting, Session, greet, inbox_word
-from holdtight.stores.redis.link import Link, unopened
+from holdtight.stores.redis.link import Link
 
 if TYPE_CHECKING:
     import ssl
@@ -162,6 +163,7 @@ def _connect(address: "Address", until: float, dialling: Dialling) -> socket.soc
                 dialling.close()
                 failure = error
                 continue
+            dialling.goes_on_with(sock)  # it may have been ended before there was a connection to shut down
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             return sock

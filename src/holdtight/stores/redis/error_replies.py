@@ -11,8 +11,8 @@ __all__ = ["is_passing", "meaning"]
 # Patterns, compiled on first use, which is rare. Redis 6.2 wraps the error of a command in a script into a longer text,
 # so the code need not come first.
 _PASSING = (
-    r"(?:^|[ :-])(LOADING|READONLY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|BUSY|NOREPLICAS|MISCONF) "
-    r"|max number of clients reached"
+    r"(?:^|[ :-])(LOADING|READONLY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|BUSY|NOREPLICAS|MISCONF|UNBLOCKED) "
+    r"|max number of clients reached|WAIT cannot be used with replica|non local key in a cluster"
 )
 _REFUSALS = (
     r"(?:^|[ :-])(NOAUTH|WRONGPASS|NOPERM) |invalid username-password|invalid password|can't (access|run)|ACL failure"

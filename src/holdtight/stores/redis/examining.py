@@ -1,7 +1,7 @@
 """The requests behind `doctor`: what a server says about itself, what its user may do, and what the namespace has."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 from holdtight.base.plan import Step
@@ -13,7 +13,7 @@ from holdtight.stores.redis.script import Script
 from holdtight.stores.redis.survey import COUNT, is_held, name_of
 from holdtight.stores.times import TAIL_MS
 
-__all__ = ["Examining", "Found"]
+__all__ = ["PATIENCE", "Examining", "Found"]
 
 RIGHTS = Script("rights")
 TIMES_LEFT = Script("times_left")
@@ -63,8 +63,8 @@ class Examining:
 
     def rights_step(self) -> Step:
         """Whether the connection has an inbox, and the commands that scripts of this user may not run."""
-        main = keys.main_key(self._namespace, f"doctor {os.urandom(8).hex()}")
-        channel = self._namespace.encode() + b":inbox:doctor"
+        main = self.rights_main()
+        channel = self.rights_channel(main)
         # A node of a quorum gets the passport with the inbox.
         count = 7 + 1 + (self._client.max_ttl_ms is not None)
         start = RIGHTS.request((main, main + b":w", main + b":h", channel))
@@ -75,9 +75,20 @@ class Examining:
 
         return Step(before, b"", read, patience=PATIENCE, script=RIGHTS)
 
+    def rights_main(self) -> bytes:
+        """The key of a lock that nobody uses."""
+        return keys.main_key(self._namespace, f"doctor {os.urandom(8).hex()}")
+
+    def rights_channel(self, main: bytes) -> bytes:
+        return self._namespace.encode() + b":inbox:doctor"
+
     def records_step(self) -> Step:
         own = keys.client_record(self._namespace, self._client.id)
         return _step(command("MGET", own, keys.waits(self._namespace, b"")), lambda reply, sent: True)
+
+    def wait_step(self) -> Step:
+        """Whether the user may wait for replicas; it waits for none."""
+        return _step(command("WAIT", 0, 1), lambda reply, sent: True)
 
     def scan_step(self, cursor: bytes) -> Step:
         """Reads the next cursor, the number of keys of this namespace, and the names of locks among them."""
@@ -111,6 +122,10 @@ class Examining:
     def value_step(self, name: str) -> Step:
         """Answered with an error, WRONGTYPE, if the key is not a text."""
         return _step(command("GET", *self._mains([name])), lambda reply, sent: True)
+
+    def parts(self, names: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Names that one `left_step` can ask for together."""
+        yield names
 
     def left_step(self, names: Sequence[str]) -> Step:
         """The seconds left to the holders of these names."""

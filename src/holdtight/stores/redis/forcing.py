@@ -4,16 +4,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from holdtight.base.operations import AuditRecord
+from holdtight.base.operations import AuditRecord, ForcedRelease
 from holdtight.base.plan import Step
-from holdtight.base.values import CLIENT_ID_SIZE, ForcedRelease, Holder, Kind, Late, Owner, owner_text
+from holdtight.base.values import CLIENT_ID_SIZE, Holder, Kind, Late, Owner, owner_text
 from holdtight.stores.client import Client
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.script import Script
 from holdtight.stores.times import LONGEST_PATIENCE, TAIL_MS
 
-__all__ = ["FORCE", "Forcing"]
+__all__ = ["FORCE", "Forcing", "read_audit"]
 
 FORCE = Script("force")
 KEPT = 2000
@@ -43,7 +43,7 @@ class Forcing:
         for owner, each in holders:
             parts += [owner, keys.alarm(self._namespace, owner[:CLIENT_ID_SIZE]), json.dumps(each.as_dict())]
         request = FORCE.request(
-            (*keys.keys_of(self._namespace, name), keys.audit(self._namespace)),
+            (*keys.keys_of(self._namespace, name), self.audit_key(name)),
             about["id"],
             limit,
             floor or 0,
@@ -53,6 +53,10 @@ class Forcing:
             *parts,
         )
         return Step(request, None, self._read, patience=LONGEST_PATIENCE, script=FORCE)
+
+    def audit_key(self, name: str) -> bytes:
+        """Where what is done to this lock is recorded."""
+        return keys.audit(self._namespace)
 
     def _read(self, reply: Any, sent: float) -> "ForcedRelease | Late":
         match reply:
@@ -67,10 +71,10 @@ class Forcing:
     def audit_step(self, limit: int | None) -> Step:
         """Reads the records, newest first; all without a limit."""
         request = command("XREVRANGE", keys.audit(self._namespace), "+", "-", "COUNT", limit or KEPT)
-        return Step(request, None, _read_audit, patience=LONGEST_PATIENCE)
+        return Step(request, None, read_audit, patience=LONGEST_PATIENCE)
 
 
-def _read_audit(reply: Any, sent: float) -> list[AuditRecord]:
+def read_audit(reply: Any, sent: float) -> list[AuditRecord]:
     found = (_record(fields) for _, fields in reply)
     return [record for record in found if record is not None]
 

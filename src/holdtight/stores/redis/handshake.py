@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import hiredis
 
 from holdtight.base.plan import LinkDown, ServerSaid
-from holdtight.stores.client import RECORD_SECONDS, Client
+from holdtight.stores.client import RECORD_GOOD, Client
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.client_records import record_request
 from holdtight.stores.redis.resp import bulk, command
@@ -113,21 +113,22 @@ def greet(
     title = name or f"holdtight-{os.getpid()}-{threading.get_native_id()}"
     select = [command("SELECT", db)] if db else []
     run = [command("INFO", "server")] if client.guarded else []
-    common = [record_request(client), *run, command("TIME")] if client.known else [command("TIME")]
+    record = [record_request(client)] if client.known and not client.sharded else []
+    common = [*record, *run, command("TIME")]
     answers: list[Any]
     if protocol != 2 and client.known:
         inbox = keys.inbox(client.namespace, client.id, next(client.connections))
         hello = command("HELLO", 3, *login, "SETNAME", title)
-        listen = command("SUBSCRIBE", inbox)
+        listen = [] if client.sharded else [command("SUBSCRIBE", inbox)]
         sent = client.clock()
-        answers = yield b"".join([hello, *select, listen, *common]), 2 + len(select) + len(common)
+        answers = yield b"".join([hello, *select, *listen, *common]), 1 + len(select) + len(listen) + len(common)
         first = answers[0]
         if not isinstance(first, hiredis.ReplyError):
             _expect(answers[1 : 1 + len(select)])
             if master_only and _role(first) != b"master":
                 raise LinkDown(NOT_A_MASTER, sent=False)
             heard, note = answers[1 + len(select)], None
-            if isinstance(heard, hiredis.ReplyError):
+            if isinstance(heard, hiredis.ReplyError) and listen:
                 inbox, note = b"", str(heard)
             _learn(client, answers[-1], sent)
             return Session(3, inbox, note, _run(client, answers))
@@ -181,4 +182,5 @@ def _learn(client: Client, answer: Any, sent: float) -> None:
             client.learn(int(whole) + int(micros) / 1e6, sent)
         case _:
             raise LinkDown("what answers there is not a Redis or Valkey server", sent=False)
-    client.recorded_until = sent + RECORD_SECONDS * 2 / 3
+    if not client.sharded:
+        client.recorded_until = sent + RECORD_GOOD

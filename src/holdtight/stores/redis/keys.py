@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 __all__ = [
     "BESIDE",
+    "HOLE",
     "OF_A_RENEWAL",
     "Keys",
     "alarm",
@@ -19,9 +20,11 @@ __all__ = [
     "inbox",
     "keys_of",
     "main_key",
+    "mark",
     "pack",
     "record",
     "stamp",
+    "template",
     "value",
     "waits",
     "watchers",
@@ -58,21 +61,20 @@ def main_key(namespace: str, name: str) -> bytes:
     return f"{namespace}:{{{name}}}".encode()
 
 
-_SIZES = [b"$%d\r\n" % size for size in range(256)]
-"""How the usual sizes are encoded."""
+HOLE = b"\xff"
+"""Stands for the main key in a template. UTF-8 has no such byte, so no key and no label contains it."""
+
+
+def template(start: bytes, size: int, end: bytes = b"") -> bytes:
+    """`start`, all keys of a name, encoded, and `end`, for a main key of this size."""
+    own, more = b"$%d\r\n" % size, b"$%d\r\n" % (size + 2)
+    beside = b"".join(more + HOLE + suffix for suffix in (b":q\r\n", b":w\r\n", b":h\r\n"))
+    return start + own + HOLE + b"\r\n" + beside + end
 
 
 def pack(start: bytes, main: bytes, end: bytes = b"") -> bytes:
     """`start`, all keys of a name, encoded, and `end`."""
-    size = len(main)
-    if size < 254:
-        own, more = _SIZES[size], _SIZES[size + 2]
-    else:
-        own, more = b"$%d\r\n" % size, b"$%d\r\n" % (size + 2)
-    # One join: a program that makes a new name for each order packs two of these for each.
-    return b"".join(
-        (start, own, main, b"\r\n", more, main, b":q\r\n", more, main, b":w\r\n", more, main, b":h\r\n", end)
-    )
+    return template(start, len(main)).replace(HOLE, main) + end
 
 
 def client_record(namespace: str, client: bytes) -> bytes:
@@ -112,6 +114,12 @@ def value(main: bytes) -> bytes:
 def failure(main: bytes) -> bytes:
     """How a flight failed, or which flight an invalidation has spoiled."""
     return main + b":e"
+
+
+def mark(namespace: str, number: int = 0) -> bytes:
+    """A key that is written so that replicas have something to acknowledge: see acks.py. The number decides about its
+    slot on a cluster. No colon before the brace: it cannot be the key of a lock."""
+    return namespace.encode() + (b":acks{%d}" % number if number else b":acks")
 
 
 def stamp(namespace: str) -> bytes:

@@ -14,7 +14,6 @@ socket's methods. TLS permits neither and uses Python's timeouts.
 #   made the request with `call_aside`: then they are `_kept` for the next park.
 """
 
-import errno
 import os
 import socket
 import struct
@@ -28,14 +27,14 @@ from holdtight.base.clock import boottime
 from holdtight.base.plan import Bell, LinkDown
 from holdtight.base.process import abandon_descriptor, tell_of_fork
 from holdtight.base.values import OWNER_SIZE, Owner
+from holdtight.stores.redis.failures import broken, cause_of, closed_by_server, is_silence, is_tls_wait
 from holdtight.stores.redis.handshake import Session
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.spin import LinkSpinWait
 
-__all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in", "unopened"]
+__all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in"]
 
 NOTHING: Any = object()
-_SILENT = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ETIMEDOUT)
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 SHORTEST_TIMEOUT = 0.001
@@ -50,8 +49,13 @@ _TEXT_OF_16, _ITS_SIZE = b"$16\r\n", 23
 
 
 def bell_for(push: Any) -> tuple[Owner, Bell] | None:
-    """Returns the owner that a message is for, and its bell."""
-    if len(push) != 3 or push[0] != b"message":
+    """Returns the owner that a message is for, and its bell. Raises LinkDown if the server of a cluster says that a
+    slot has left it: no bell for the names of that slot comes here any more."""
+    if len(push) != 3:
+        return None
+    if push[0] != b"message" and push[0] != b"smessage":
+        if push[0] == b"sunsubscribe":
+            raise LinkDown("the slot has left this server", sent=False)
         return None
     return bell_in(push[2])
 
@@ -150,7 +154,7 @@ class Link:
         try:
             self.sock.sendall(request)
         except OSError as error:
-            raise _down(error) from error
+            raise broken(error) from error
 
     def reply(self, *, keep: bool = False) -> Any:
         """Reads the next reply. Error replies are returned as values."""
@@ -166,13 +170,13 @@ class Link:
                     self.set_timeout(left)
                     data = self._read(self.fd, _LONG)
                     if not data:
-                        raise _closed()
+                        raise closed_by_server()
                     self._feed(data)
                 elif keep:
                     self._kept.append(reply)
                 reply = gets()
         except (OSError, hiredis.ProtocolError) as error:
-            raise _down(error) from error
+            raise broken(error) from error
         self.owed -= 1
         self._unread = self._has_data()
         return reply
@@ -182,16 +186,6 @@ class Link:
         self.set_timeout(timeout)
         self.send(request)
         return self.reply(keep=True)
-
-    def call_all(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
-        """One round trip for all requests, on a link without unread replies. The timeout is that of each reply."""
-        self.set_timeout(timeout)
-        self.owed = len(requests)
-        try:
-            self.sock.sendall(b"".join(requests))
-        except OSError as error:
-            raise _down(error) from error
-        return [self.reply() for _ in requests]
 
     def call(self, request: bytes, timeout: float) -> Any:
         """One round trip on a link without unread replies: almost always one write and one read.
@@ -208,7 +202,7 @@ class Link:
             if sent != len(request):
                 self.sock.sendall(request[sent:])
         except OSError as error:
-            raise _down(error) from error
+            raise broken(error) from error
         try:
             data = read(fd, _PIECE)
             if not self._unread:
@@ -219,20 +213,65 @@ class Link:
                     self.owed = 0
                     return data[5:21]
             if not data:
-                raise _closed()
+                raise closed_by_server()
             self._unread = True
             self._feed(data)
             reply = self._gets()
         except (OSError, hiredis.ProtocolError) as error:
-            if self._timeout < timeout and isinstance(error, OSError) and _is_silence(error):
+            if self._timeout < timeout and isinstance(error, OSError) and is_silence(error):
                 self.set_timeout(timeout - self._timeout)
                 return self.reply()
-            raise _down(error) from error
+            raise broken(error) from error
         if reply is NOTHING or type(reply) is _Push:
             return self.reply()
         self.owed = 0
         self._unread = self._has_data()
         return reply
+
+    def call_all(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        """One round trip for all requests, on a link without unread replies: as with `call`, almost always one write
+        and one read. The timeout is that of each reply."""
+        request, replies = b"".join(requests), len(requests)
+        if timeout != self._timeout and not timeout / 4 <= self._timeout <= timeout:
+            self.set_timeout(timeout)
+        write, read = self._bare
+        fd, gets = self.fd, self._gets
+        self.owed = replies
+        found: list[Any] = []
+        try:
+            sent = write(fd, request)
+            if sent != len(request):
+                self.sock.sendall(request[sent:])
+            try:
+                data = read(fd, _LONG)
+            except OSError as error:
+                if not is_silence(error) or self._timeout >= timeout:
+                    raise
+                self.set_timeout(timeout - self._timeout)
+                return [self.reply() for _ in range(replies)]
+            if not data:
+                raise closed_by_server()
+            self._unread = True
+            self._feed(data)
+            while len(found) < replies:
+                reply = gets()
+                if reply is NOTHING:
+                    self.set_timeout(timeout)
+                    found.append(self.reply())
+                elif type(reply) is not _Push:
+                    self.owed -= 1
+                    found.append(reply)
+        except (OSError, hiredis.ProtocolError) as error:
+            raise broken(error) from error
+        self._unread = self._has_data()
+        return found
+
+    def call_twice(self, requests: bytes, timeout: float) -> tuple[Any, Any]:
+        """As `call`, for two requests in one write. Bells between the replies are kept for the next park."""
+        self.set_timeout(timeout)
+        first = self.call(requests, timeout)
+        self.owed = 1
+        return first, self.reply(keep=True)
 
     def park(self, owner: Owner, until: float) -> Bell | None:
         """Blocks until a bell for this owner, or until the time has come."""
@@ -253,9 +292,9 @@ class Link:
             try:
                 data = self._read(self.fd, _PIECE)
             except OSError as error:
-                if _is_silence(error):
+                if is_silence(error):
                     continue
-                raise LinkDown(_cause(error), sent=False) from error
+                raise LinkDown(cause_of(error), sent=False) from error
             if not data:
                 raise LinkDown("the server closed the connection", sent=False)
             self._unread = True
@@ -285,9 +324,9 @@ class Link:
             sent = self._write(self.fd, data)
             return b"" if sent == len(data) else data[sent:]
         except OSError as error:
-            if _is_silence(error) or _is_tls_wait(error):
+            if is_silence(error) or is_tls_wait(error):
                 return data
-            raise LinkDown(_cause(error), sent=True) from error
+            raise LinkDown(cause_of(error), sent=True) from error
 
     def pump(self) -> list[Any]:
         """Returns everything that has arrived, bells included, without blocking."""
@@ -295,11 +334,11 @@ class Link:
             try:
                 data = self._read(self.fd, MUCH)
             except OSError as error:
-                if _is_silence(error) or _is_tls_wait(error):
+                if is_silence(error) or is_tls_wait(error):
                     break
-                raise LinkDown(_cause(error), sent=True) from error
+                raise LinkDown(cause_of(error), sent=True) from error
             if not data:
-                raise _closed()
+                raise closed_by_server()
             self._feed(data)
             if not _is_tls(self.sock):
                 break  # poll reports further data; a TLS layer may have buffered it, unseen by poll
@@ -309,7 +348,7 @@ class Link:
         """Reads once and returns all complete items, bells included."""
         data = self._read(self.fd, _LONG)
         if not data:
-            raise _closed()
+            raise closed_by_server()
         self._feed(data)
         return self._items()
 
@@ -348,34 +387,3 @@ class Link:
 
 def _is_tls(sock: socket.socket) -> bool:
     return sock.__class__ is not socket.socket
-
-
-def _is_silence(error: OSError) -> bool:
-    return isinstance(error, (BlockingIOError, TimeoutError)) or error.errno in _SILENT
-
-
-def _is_tls_wait(error: OSError) -> bool:
-    return type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError")
-
-
-def _cause(error: OSError) -> str:
-    if _is_silence(error):
-        return "it did not answer in time"
-    return error.strerror or str(error) or type(error).__name__
-
-
-def _down(error: OSError | hiredis.ProtocolError) -> LinkDown:
-    """`stale`: a broken connection may have died while idle, so a new one may work. A timeout says no such thing."""
-    if isinstance(error, OSError):
-        silent = _is_silence(error)
-        return LinkDown(_cause(error), sent=True, stale=not silent, silent=silent)
-    return LinkDown(f"what answers is not a Redis or Valkey server ({error})", sent=True)
-
-
-def unopened(error: OSError) -> LinkDown:
-    """The error for a connection that could not be opened: nothing was sent."""
-    return LinkDown(_cause(error), sent=False, silent=_is_silence(error))
-
-
-def _closed() -> LinkDown:
-    return LinkDown("the server closed the connection", sent=True, stale=True)

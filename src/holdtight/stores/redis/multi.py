@@ -20,6 +20,8 @@ class Several:
         self._parts = parts
         self._store = parts[0].store
         self.valid = min(part.valid for part in parts)
+        self.names = [part.name for part in parts]
+        self.ttl = min(part.claim.ttl for part in parts)
         self._patience = min(part.patience for part in parts)
 
     def attempt_step(self, owner: Owner, *, now: float) -> Step:

@@ -16,9 +16,10 @@ from holdtight.stores.redis import error_replies, keys, script
 from holdtight.stores.redis.client_records import records_step
 from holdtight.stores.redis.handshake import passport
 from holdtight.stores.redis.inspection import read_inspection
+from holdtight.stores.redis.replies import read_release
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
-from holdtight.stores.redis.store import LISTED, read_release
+from holdtight.stores.redis.store import LISTED
 from holdtight.stores.times import LONGEST_PATIENCE, TAIL_MS, marker_for
 
 __all__ = [
@@ -95,11 +96,14 @@ class QuorumStore:
             elif kind is list and reply[0] == 1:
                 node.learn(reply[2] / 1000, sent)
 
-    def bless_step(self, index: int, now: float, patience: float) -> Step:
+    def bless_step(self, index: int, about: dict[str, Any], now: float, patience: float) -> Step:
+        """`about` goes into the audit record."""
+        import json
+
         limit = int((self.nodes[index].server_time(now) + patience) * 1e6)
         return Step(
-            BLESS.head(self.stamp),
-            bulk(limit),
+            BLESS.head(self.stamp, keys.audit(self.client.namespace)),
+            bulk(limit) + bulk(about["id"]) + bulk(json.dumps(about)),
             lambda reply, sent: reply == 1,
             patience=patience,
             script=BLESS,
@@ -145,7 +149,7 @@ class QuorumClaim:
         self._vote = VOTE.head(names.main, store.stamp)
         self._usual = self._head(claim.ttl)
         self.resign_head = RESIGN.head(names.main)
-        self._withdraw = script.WITHDRAW.head(*names)
+        self._withdraw = script.WITHDRAW.longest_start + b"".join(map(bulk, names))
 
     @property
     def name(self) -> str:
@@ -259,8 +263,9 @@ class QuorumClaim:
         return _Resign(self, owner, vote_replies.marker(index))
 
     def withdraw_step(self, owner: Owner, marker: int) -> Step:
+        """The answer is Denied if this owner had no vote there."""
         return Step(
-            b"%b$24\r\n%b\r\n%b" % (self._withdraw, owner, bulk(marker)),
+            b"%b$24\r\n%b\r\n%b$1\r\n!\r\n" % (self._withdraw, owner, bulk(marker)),
             None,
             read_release,
             patience=1.0,

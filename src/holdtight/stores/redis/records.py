@@ -48,16 +48,18 @@ class Records:
     """The records of one name: one, or one for each occurrence."""
 
     def __init__(self, client: Client, name: str, occurrence: str) -> None:
-        BEGIN.load()
-        END.load()
+        BEGIN.fetch()
+        END.fetch()
         self._client = client
         self._main = keys.main_key(client.namespace, name)
         self._key = keys.record(self._main, occurrence)
+        asked = (("MGET", self._main, self._key), ("PTTL", self._main), ("PTTL", self._key))
+        self.looks = [command(*each) for each in asked]
+        """Requests for one write; `read_look` makes the outcome of the replies."""
 
     def look_steps(self) -> list[Step]:
         """For a Batch. `read_look` makes the outcome of the replies."""
-        asked = (("MGET", self._main, self._key), ("PTTL", self._main), ("PTTL", self._key))
-        return [Step(command(*each), None, lambda reply, sent: reply, patience=LONGEST_PATIENCE) for each in asked]
+        return [Step(each, None, lambda reply, sent: reply, patience=LONGEST_PATIENCE) for each in self.looks]
 
     @staticmethod
     def read_look(replies: list[Any]) -> Seen:

@@ -16,7 +16,6 @@ Invariants:
 """
 
 import select
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.wake_pipe import WakePipe
 from holdtight.stores.redis.link import Link
 from holdtight.stores.redis.resp import command
+from holdtight.stores.redis.rounds import Rounds
 from holdtight.stores.redis.watched_sentinel import Master, UnknownService, WatchedSentinel, read_answer
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ THREAD_NAME = "holdtight-scout"
 _Push = hiredis.PushNotification
 
 
-class Scout:
+class Scout(Rounds):
     def __init__(
         self,
         target: "Sentinel",
@@ -70,17 +70,12 @@ class Scout:
         process.tell_of_fork(self)
 
     def _begin(self) -> None:
-        self._changed = threading.Condition()  # re-entrant: a signal handler may connect meanwhile
-        self._thread: threading.Thread | None = None
+        self._begin_rounds()
         self._pipe = WakePipe()
         self._requested: deque[Callable[[], None]] = deque()
         self._sentinels = [WatchedSentinel(address) for address in self._target.sentinels]
-        self._askers = 0
-        self._wanted = self._round = self._finished = 0
-        self._error: LinkDown | ServerSaid | None = None
         self._asked_at = self._nudge_at = 0.0
         self._first_answer = 0.0
-        self._leaving = False
 
     def after_fork(self) -> None:
         """The child knows the master of its parent, but has neither its connections nor its thread."""
@@ -91,20 +86,7 @@ class Scout:
 
     def ask(self, until: float) -> Master:
         """The master, according to a round that begins now. Raises LinkDown or ServerSaid if no Sentinel says."""
-        with self._changed:
-            mine = self._want()
-            self._askers += 1
-            try:
-                while self._finished < mine:
-                    if not self._changed.wait(max(0.0, until - boottime())):
-                        before = f"; before that: {self._error}" if self._error is not None else ""
-                        raise LinkDown("no Sentinel answered in time" + before, sent=False, silent=True)
-            finally:
-                self._askers -= 1
-            if isinstance(self._error, ServerSaid):
-                raise ServerSaid(str(self._error))
-            if self._error is not None:
-                raise LinkDown(self._error.cause, sent=False, silent=self._error.silent)
+        with self._asked(until, "Sentinel"):
             assert self.master is not None
             return self.master
 

@@ -68,9 +68,25 @@ _MACRO = rf"\b({'|'.join(_MACROS)})\b"
 _FIELD = rf"\b({'|'.join(FIELDS)})\((\w+(?:\[[^\]]+\])?)\)"
 
 
-def _read(*path: str) -> str:
-    with open(os.path.join(_FOLDER, *path), encoding="utf-8") as file:
-        return file.read()
+_files: dict[str, str] = {}
+
+
+def _read(path: str) -> str:
+    """The text of a file, which is opened once."""
+    if path not in _files:
+        with open(os.path.join(_FOLDER, path), encoding="utf-8") as file:
+            _files[path] = file.read()
+    return _files[path]
+
+
+def _fetch(path: str) -> None:
+    """Reads a file and those that it inserts."""
+    if path not in _files:
+        for line in _read(path).splitlines():
+            if line.startswith("--@include "):
+                _fetch(f"lib/{line[11:]}.lua")
+            elif line.startswith("--@script "):
+                _fetch(f"{line[10:]}.lua")
 
 
 _parts: dict[str, str] = {}
@@ -78,7 +94,7 @@ _parts: dict[str, str] = {}
 
 def _part(name: str) -> str:
     if name not in _parts:
-        _parts[name] = _with_includes(_read("lib", f"{name}.lua").rstrip("\n"))
+        _parts[name] = _with_includes(_read(f"lib/{name}.lua").rstrip("\n"))
     return _parts[name]
 
 
@@ -98,8 +114,9 @@ def expanded(source: str) -> str:
 
 
 class Script:
-    """One Lua script, its hash, and requests that run it. The file is read on first use, or with the first client (see
-    clients/loading.py), so that importing holdtight does not wait for scripts."""
+    """One Lua script, its hash, and requests that run it. The file is read with the first client (see
+    clients/loading.py), or on first use. The first use expands its includes and macros: a program pays for the scripts
+    that it runs."""
 
     keys: list[str]
     argv: list[str]
@@ -130,8 +147,12 @@ class Script:
             self.load()
             return self.__dict__[attribute]
 
+    def fetch(self) -> None:
+        """Reads the files, so that `load` needs none."""
+        _fetch(f"{self.name}.lua")
+
     def load(self) -> None:
-        """Reads the file, unless it was read before."""
+        """Makes the requests, unless they were made before."""
         if "longer_start" in self.__dict__:  # the attribute that is set last
             return
         name = self.name
@@ -151,7 +172,7 @@ class Script:
             argv.remove("...")
         self.keys, self.argv, self.open_ended = keys, argv, open_ended
         self.returns = header["RETURN"]
-        whole = expanded(source)
+        whole = self.transformed(expanded(source))
         first, _, rest = (re.sub(_COMMENT, "", part) for part in whole.partition(_REST))
         used = set(re.findall(r"\w+", first if rest else source))
         # Locals are several times faster than the globals and fields they stand for.
@@ -168,6 +189,10 @@ class Script:
         most = len(self.argv)
         self.start, self.longest_start = map(self._start, (self.needed, most))
         self.longer_start = self._start(min(self.needed + 1, most))
+
+    def transformed(self, source: str) -> str:
+        """The source as it is sent. Another form of the same script changes it (stores/redis/slots.py)."""
+        return source
 
     def _start(self, arguments: int) -> bytes:
         return b"*%d\r\n" % (3 + len(self.keys) + arguments) + self._by_hash + bulk(len(self.keys))
@@ -237,4 +262,4 @@ def with_script_body(request: bytes) -> bytes:
         return request
     start = found + len(_RUNS)
     sha = request[start : start + 40].decode()
-    return next((script.with_body(request) for script in SCRIPTS if script.sha == sha), request)
+    return next((script.with_body(request) for script in SCRIPTS if script.__dict__.get("sha") == sha), request)

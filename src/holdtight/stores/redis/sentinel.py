@@ -5,16 +5,15 @@ to nothing but a master, and leaves a server as soon as a Sentinel names another
 taking writes for about ten seconds after a failover, without any error (decision 0016).
 """
 
-import socket
 import threading
 import weakref
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown
 from holdtight.stores.client import Client
 from holdtight.stores.redis.connect import Dialling, greeted, open_link
+from holdtight.stores.redis.followed_link import FollowedLink
 from holdtight.stores.redis.link import Link
 from holdtight.stores.redis.scout import Scout
 from holdtight.stores.redis.single import RedisPlace
@@ -30,29 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["SentinelPlace"]
 
 SHORTEST_TRY = 0.001
-
-
-class FollowedLink(Link):
-    """A link that the scout may end while a thread uses it."""
-
-    __slots__ = ("guard",)
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.guard = threading.RLock()  # held while closing: the number of a closed socket may be in use again
-        super().__init__(sock)
-
-    def cut(self) -> None:
-        """Called by another thread: reads end, and writes fail."""
-        with self.guard, suppress(OSError):
-            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)  # not the TLS method, which is not thread-safe
-
-    def close(self) -> None:
-        with self.guard:
-            super().close()
-
-    def after_fork(self) -> None:
-        self.guard = threading.RLock()  # a thread of the parent may have held it
-        super().after_fork()
 
 
 class SentinelPlace(RedisPlace):
@@ -116,6 +92,7 @@ class SentinelPlace(RedisPlace):
         with self._links_lock:
             self._dialling[dialling] = master
         try:
+            self._check_current(master)  # `_left_for` either finds this attempt, or is found here
             tls = self._checked_tls(address)
             link = open_link(
                 address, self.client, timeout, tls, dialling=dialling, link_type=FollowedLink, master_only=True
@@ -126,10 +103,16 @@ class SentinelPlace(RedisPlace):
         finally:
             with self._links_lock:
                 del self._dialling[dialling]
-        if not self._is_current(master):
+        try:
+            self._check_current(master)
+        except LinkDown:
             link.close()
-            raise LinkDown("the server was replaced meanwhile", sent=False)
+            raise
         return link
+
+    def _check_current(self, master: Master) -> None:
+        if not self._is_current(master):
+            raise LinkDown("the server was replaced meanwhile", sent=False)
 
     def _is_current(self, master: Master) -> bool:
         known = self._scout.master

@@ -18,11 +18,12 @@ from holdtight.stores.redis.resp import command, fields_of
 from holdtight.stores.redis.script import Script
 from holdtight.stores.times import LONGEST_PATIENCE
 
-__all__ = ["BEAT", "ENROL", "OPEN", "Session", "Sessions"]
+__all__ = ["BEAT", "ENROL", "OPEN", "STRIKE", "Session", "Sessions"]
 
 OPEN = Script("session_open")
 ENROL = Script("session_enrol")
 BEAT = Script("session_beat")
+STRIKE = Script("session_strike")
 COUNT = 500
 SECRET_SECONDS = 90 * 24 * 3600
 _KINDS = {Kind.EXCLUSIVE: "x", Kind.SHARED: "r", Kind.PERMITS: "p"}
@@ -66,8 +67,9 @@ class Sessions:
 
         return _step(ENROL.request((self._key(session),), proof, entry.owner, _text(entry), most), read)
 
-    def strike_step(self, session: bytes, *owners: Owner) -> Step:
-        return _step(command("HDEL", self._key(session), *owners), lambda reply, sent: None)
+    def strike_step(self, session: bytes, owner: Owner, fence: int = 0) -> Step:
+        """Strikes the owner's place in line off, and its grant up to this fence. A later grant stays."""
+        return _step(STRIKE.request((self._key(session),), owner, f"{fence:016d}"), lambda reply, sent: None)
 
     def beat_step(self, session: bytes, proof: str) -> Step:
         """Gives the Session, or None."""
@@ -97,11 +99,12 @@ class Sessions:
 
     def look_steps(self, session: bytes) -> list[Step]:
         """Without renewing it: the Session or None, and its ms left."""
-        key = self._key(session)
-        return [
-            _step(command("HGETALL", key), lambda reply, sent: _read(session, reply) if reply else None),
-            _step(command("PTTL", key), lambda reply, sent: reply),
-        ]
+        request = command("HGETALL", self._key(session))
+        return [_step(request, lambda reply, sent: _read(session, reply) if reply else None), self.left_step(session)]
+
+    def left_step(self, session: bytes) -> Step:
+        """Reads the session's ms left; less than 0 if there is no such session."""
+        return _step(command("PTTL", self._key(session)), lambda reply, sent: reply)
 
     # A secret that all instances share, for owners of clients without a token; and sessions of the page.
 

@@ -15,14 +15,10 @@ from holdtight.base.values import (
     Grant,
     Holder,
     Kind,
-    Late,
     LossReason,
     Outcome,
     Owner,
-    Queued,
-    QueueIsFull,
     Verdict,
-    Withdrawn,
     owner_text,
     shared,
 )
@@ -32,48 +28,55 @@ from holdtight.stores.redis import error_replies, keys, script
 from holdtight.stores.redis.client_records import read_record, records_step, removal_request
 from holdtight.stores.redis.inspection import exclusive_holder, read_inspection
 from holdtight.stores.redis.multi import Several
+from holdtight.stores.redis.replies import read_refusal, read_release
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.times import LONGEST_PATIENCE, MARKER_SLACK_MS, TAIL_MS, marker_for
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.wait_records import Waits
 
-__all__ = ["Prepared", "Shape", "Store", "read_release"]
+__all__ = ["Prepared", "Shape", "Store"]
 
 LISTED = 500
 _MODES = {Kind.SHARED: "r", Kind.PERMITS: "p"}
-_ATTEMPT, _ASK, _RELEASE = 1, 2, 4
+_PREFIXES = "ask", "attempt"
+_HOLE = keys.HOLE
 _RENEWAL = b"%b" + keys.OF_A_RENEWAL + b"$24\r\n%b\r\n%b"
 
 
 class Shape:
     """What all claims with the same options have in common, whatever their names. `claim` has no name."""
 
-    __slots__ = ("_ends", "_start", "claim", "max_waiters", "patience", "release_start", "store", "ttl_ms", "valid")
+    __slots__ = ("_ends", "claim", "heads", "max_waiters", "patience", "starts", "store", "ttl_ms", "valid")
 
     def __init__(self, store: "Store", claim: Claim) -> None:
         self.store = store
         self.claim = claim
+        store.client.outlived_by(claim.ttl)
         self.max_waiters = store.max_waiters
         self.valid = shared(store.drift.valid(claim.ttl))
         self.patience = min(self.valid, LONGEST_PATIENCE)
         self.ttl_ms = max(1, round(claim.ttl * 1000))
-        self.release_start = script.RELEASE.start
         mode = b""
         if claim.kind is Kind.EXCLUSIVE:
-            self._start = script.attempt_script(claim.cohort).start
+            start = script.attempt_script(claim.cohort).start
         else:
-            self._start = script.SHARE.start
+            start = script.SHARE.start
             mode = bulk(_MODES[claim.kind]) + bulk(claim.n) + bulk(claim.permits)
+        self.starts = start, start, script.RELEASE.start, script.RELEASE.longer_start
         terms = mode + bulk(self.ttl_ms) + bulk(self.ttl_ms + TAIL_MS)
         label = bulk(claim.label or "")
-        self._ends = terms + bulk(0) + label, terms + bulk(self.max_waiters) + label
+        self._ends = terms + bulk(0) + label, terms + bulk(self.max_waiters) + label, b"", b""
+        self.heads: dict[int, list[bytes]] = {}
+        """Templates of `ask`, `attempt`, `release` and `release_by`, for each size of a main key."""
 
     def prepare(self, name: str) -> "Prepared":
         return Prepared(self, name)
 
-    def pack_attempt(self, main: bytes, queue: bool) -> bytes:
-        return keys.pack(self._start, main, self._ends[queue])
+    def heads_for(self, size: int) -> list[bytes]:
+        found = [keys.template(start, size, end) for start, end in zip(self.starts, self._ends, strict=True)]
+        self.heads[size] = found
+        return found
 
 
 class Prepared:
@@ -81,6 +84,9 @@ class Prepared:
     a hundred thousand locks that it acquires once."""
 
     __slots__ = ("_packed", "ask", "attempt", "main", "name", "release", "shape", "wanted")
+
+    home: Any = None
+    """The slot, on a cluster."""
 
     def __init__(self, shape: Shape, name: str) -> None:
         self.shape = shape
@@ -120,29 +126,26 @@ class Prepared:
         return self.shape.ttl_ms
 
     def pack_attempt(self, *, queue: bool) -> bytes:
-        """Packs the request prefix `attempt`, or `ask`; caches it from the second call."""
-        packed = self.shape.pack_attempt(self.main, queue)
-        if not self._is_first(_ATTEMPT if queue else _ASK):
-            if queue:
-                self.attempt = packed
-            else:
-                self.ask = packed
+        main, shape = self.main, self.shape
+        packed = (shape.heads.get(len(main)) or shape.heads_for(len(main)))[queue].replace(_HOLE, main)
+        if self._packed >> queue & 1:
+            setattr(self, _PREFIXES[queue], packed)
+        self._packed |= 1 << queue
         return packed
 
     def pack_release(self) -> bytes:
-        packed = keys.pack(self.shape.release_start, self.main)
-        if not self._is_first(_RELEASE):
+        main, shape = self.main, self.shape
+        packed = (shape.heads.get(len(main)) or shape.heads_for(len(main)))[2].replace(_HOLE, main)
+        if self._packed & 4:
             self.release = packed
+        self._packed |= 4
         return packed
 
     def release_by(self, owner: Owner, inbox_word: bytes) -> bytes:
         """A release of a contended name: the next waiter's bell leaves before our reply (decision 0012)."""
-        return keys.pack(script.RELEASE.longer_start, self.main, bulk(owner)) + inbox_word
-
-    def _is_first(self, what: int) -> bool:
-        seen = self._packed & what
-        self._packed |= what
-        return not seen
+        main, shape = self.main, self.shape
+        heads = shape.heads.get(len(main)) or shape.heads_for(len(main))
+        return b"%b$24\r\n%b\r\n%b" % (heads[3].replace(_HOLE, main), owner, inbox_word)
 
     @property
     def keys(self) -> keys.Keys:
@@ -373,26 +376,4 @@ class Store:
             self.client.learn(now / 1000, sent)
             return Grant(int(fence), sent, expired or None)
         self.client.learn(reply[1] / 1000, sent)
-        match reply:
-            case [0, _, holder, left, position, look] if position:
-                return Queued(holder or None, left / 1000, position, look / 1000)
-            case [0, _, holder]:
-                return Denied(holder or None, 0.0)
-            case [0, _, holder, _]:
-                return Denied(holder or None, 0.0, forced=True)
-            case [0, _, holder, left, _, _]:
-                return Denied(holder or None, left / 1000)
-            case [-1, _]:
-                return Late()
-            case [-2, _, waiting]:
-                return QueueIsFull(waiting)
-            case _:
-                return Withdrawn()
-
-
-def read_release(reply: Any, sent: float) -> "int | Denied":
-    """1: done; 2: done, dead waiters remain to be swept; 3: done, the caller must check the hand-over; Denied: not
-    ours."""
-    if isinstance(reply, int):
-        return reply
-    return Denied(reply[1] or None, 0.0, forced=len(reply) > 2)
+        return read_refusal(reply)

@@ -1,21 +1,21 @@
-"""What `doctor` sees around a master: its Sentinels and its replicas, each on a connection of its own.
+"""What `doctor` sees around masters: their Sentinels and replicas, each on a connection of its own.
 
 The connections are made in threads, all at once, so that neither colour waits for a server that is silent. A replica is
 only looked at: nothing is learned from it, and nothing is written.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any, cast
 
 import hiredis
 
+from holdtight.base.operations import ReplicaSeen, SentinelSeen
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import start_thread
 from holdtight.errors import quotable
-from holdtight.stores.boundary import ReplicaSeen, SentinelSeen
 from holdtight.stores.redis.connect import greeted
 from holdtight.stores.redis.handshake import Greeting, Session
 from holdtight.stores.redis.resp import command
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import ssl
 
     from holdtight.config.credentials import Login
-    from holdtight.config.targets import Address, Sentinel
+    from holdtight.config.targets import Address, Cluster, Sentinel
+    from holdtight.stores.redis.slots import Endpoint
 
 __all__ = ["LookAround"]
 
@@ -34,11 +35,17 @@ _Error = hiredis.ReplyError
 
 
 class LookAround:
-    """`done` is true once all have answered, or had their time."""
+    """`done` is true once all have answered, or had their time. `known` are replicas of which no Sentinel tells."""
 
-    def __init__(self, target: "Sentinel", tls_for: "Callable[[Address], ssl.SSLContext | None]") -> None:
+    def __init__(
+        self,
+        target: "Sentinel | Cluster",
+        tls_for: "Callable[[Address], ssl.SSLContext | None]",
+        known: "Iterable[Endpoint]" = (),
+    ) -> None:
         self._target = target
         self._tls_for = tls_for
+        self._known = set(known)
         self.done = False
         self.sentinels: list[SentinelSeen] = []
         self.replicas: list[ReplicaSeen] = []
@@ -49,8 +56,9 @@ class LookAround:
 
     def _look(self) -> None:
         try:
-            self._at_once([partial(self._look_at_sentinel, each) for each in self._target.sentinels])
-            known = {where for seen in self.sentinels for where in seen.replicas}
+            given = getattr(self._target, "sentinels", ())
+            self._at_once([partial(self._look_at_sentinel, each) for each in given])
+            known = self._known.union(where for seen in self.sentinels for where in seen.replicas)
             self._at_once([partial(self._look_at_replica, *where) for where in sorted(known)])
         finally:
             self.done = True
@@ -89,7 +97,7 @@ class LookAround:
         return replies, ""
 
     def _look_at_sentinel(self, address: "Address") -> None:
-        service = self._target.service
+        service = cast("Sentinel", self._target).service
         requests = [command("SENTINEL", *words, service) for words in (("MASTER",), ("GET-MASTER-ADDR-BY-NAME",))]
         replies, cause = self._ask(address, *requests, command("SENTINEL", "REPLICAS", service))
         seen = SentinelSeen(address.endpoint, cause, None, 0.0, 0, ())

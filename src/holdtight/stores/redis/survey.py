@@ -15,7 +15,7 @@ from holdtight.stores.redis.fields import cut
 from holdtight.stores.redis.inspection import read_inspection
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.store import LISTED
-from holdtight.stores.times import LONGEST_PATIENCE
+from holdtight.stores.times import LONGEST_PATIENCE, TAIL_MS
 
 __all__ = ["Survey", "is_held", "name_of"]
 
@@ -53,12 +53,32 @@ class Survey:
         request = command("MGET", *[keys.main_key(self._namespace, name) for name in names])
         return Step(request, None, read, patience=LONGEST_PATIENCE)
 
+    def glance_steps(self, name: str) -> tuple[Step, Step]:
+        """Two plain reads, for `glanced`."""
+        key = keys.main_key(self._namespace, name)
+        end = b"$%d\r\n%b\r\n" % (len(key), key)
+        return (
+            Step(b"*2\r\n$3\r\nGET\r\n" + end, None, _as_it_is, patience=LONGEST_PATIENCE),
+            Step(b"*2\r\n$4\r\nPTTL\r\n" + end, None, _as_it_is, patience=LONGEST_PATIENCE),
+        )
+
+    def glanced(self, name: str, value: Any, left: Any) -> LockInfo | None:
+        """The state of a lock that one owner holds, or nobody. None if there may be more to it: only the script can
+        tell."""
+        if isinstance(value, bytes) and isinstance(left, int) and is_held(value) and value.startswith(b"x1-"):
+            return read_inspection(name, (0, value, max(0, left - TAIL_MS), (), (), 0, 0), LISTED)
+        return None
+
     def inspect_step(self, name: str) -> Step:
         def read(reply: Any, sent: float) -> LockInfo:
             return read_inspection(name, reply, LISTED)
 
         request = keys.pack(script.INSPECT.start, keys.main_key(self._namespace, name), _MOST)
         return Step(request, None, read, patience=LONGEST_PATIENCE, script=script.INSPECT)
+
+
+def _as_it_is(reply: Any, sent: float) -> Any:
+    return reply
 
 
 def name_of(namespace: str, key: bytes) -> str | None:

@@ -1,4 +1,4 @@
--- Drops a value, or makes it stale from now on, and spoils the flight that is in the air.
+-- Drops a value, or makes it stale from now on. Spoils the flight in progress: its value will not be stored.
 -- KEYS    main value failure
 -- ARGV    how
 -- RETURN  1 there was a value, which was fresh if it is only made stale | 0 there was none

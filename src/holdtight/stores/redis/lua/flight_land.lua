@@ -1,6 +1,6 @@
--- Stores what a flight has computed, or how it failed: only if its owner still holds the lock, and nothing has been
--- invalidated since it took it. So no late leader overwrites a newer value, and nothing older than an invalidation
--- comes back.
+-- Stores what a flight has computed, or how it failed, but only if its owner still holds the lock and the name was not
+-- invalidated since the owner took the lock. So no late flight overwrites a newer value, and no value from before an
+-- invalidation comes back.
 -- KEYS    main value failure
 -- ARGV    owner kind fresh stale payload not_after
 -- RETURN  1 stored | {0, holder} not ours: '' if it expired or is gone | 2 invalidated meanwhile | {-1, now} late
@@ -19,8 +19,8 @@ local mark, stored = call('GET', failure), call('GET', value)
 if stored and sub(stored, 1, 2) ~= 'v1' or mark and sub(mark, 1, 2) ~= 'e1' then
   return redis.error_reply('HTFOREIGN the key holds a value that is not of this format')
 end
--- The mark stays: this answer may be lost, and the owner asks again. It lapses after a while; a flight that is older
--- than that may have been spoiled.
+-- The mark stays: this answer may be lost, and then the owner asks again. The mark lapses after a while, so an older
+-- flight may have been spoiled too.
 if mark == 'e1s' .. owner then return 2 end
 if now_us - tonumber(FENCE_OF(held)) > (SPOIL_MS - 60000) * 1000 then return 2 end
 if kind == 'f' then

@@ -1,5 +1,5 @@
 -- Releases grants by force: those of the named owners that still hold the name. Hands the name on, as a release does.
--- Asked again with the same id, it changes nothing and answers the same: it never harms the next holder.
+-- A second request with the same id changes nothing and gets the same answer, so that it never harms the next holder.
 -- KEYS    main queue waiters holders audit ...
 -- ARGV    id not_after floor votes span about ...
 -- RETURN  {1, at, fence, next, more, owner, …} done at that time (µs): the owners that held it; more is 2 to sweep again
@@ -42,15 +42,16 @@ end
 if reply then return reply end
 if #found == 0 and votes ~= '1' then return {0, now} end
 
--- No stream takes this id: nothing is written, but a user without the right, or a replica, is refused while nothing has
--- changed yet. A server out of memory refuses it too, but not the record below, after the write that comes next.
+-- No stream accepts this id, so nothing is written. But a user without the right is refused, and so is a write to a
+-- replica, before anything has changed. A server out of memory refuses it too, but not the record below, because the
+-- next write comes before that.
 local refused = #found > 0 and redis.pcall('XADD', audit, 'none', 'a', 'b').err
 if refused and not string.find(refused, 'stream ID', 1, true) and not string.find(refused, 'OOM', 1, true) then
   return redis.error_reply(refused)
 end
 call('ZREM', queue, '') -- and the first write is one that a server out of memory does not refuse
--- The nodes of a quorum take the same fence, not each the time of its own clock: the next holder may have a majority
--- before the last node is told.
+-- All nodes of a quorum use the same fence, rather than the time of their own clocks: the next holder may have a
+-- majority before the last node gets this request.
 local at_least = votes == '1' and tonumber(floor) <= now_us + 1000000 and floor or now_us
 local fence = fence_text(math.max(math.max(last, known[1] or 0) + 1, at_least))
 local latest = tonumber(known[3] or 0)

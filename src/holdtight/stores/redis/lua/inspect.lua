@@ -1,7 +1,7 @@
 -- Reads the whole state of one name. Changes nothing.
 -- KEYS    main queue waiters holders
 -- ARGV    most
--- RETURN  {now, value or '', left, {owner, entry, left, …} of the sharers in the order of their fences,
+-- RETURN  {now, value or '', left, {owner, entry, left, …} of the shared holders in the order of their fences,
 -- RETURN  {owner, entry, …} in line order, number waiting, number of live holders}
 -- left is the ms left to the exclusive holder, or to the last shared holder; above 0 only if the name is held.
 local value = call('GET', main)

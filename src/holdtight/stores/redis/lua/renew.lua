@@ -50,7 +50,8 @@ local queue -- not known here, and not needed
 --@include mark
 local known = call('HMGET', waiters, 'm' .. owner, 'e') -- before the first write: it may be somebody else's key
 if is_overtaken(known[1], marker) then return {-1, now} end
--- An end that lies behind a fence which is ahead of the clock was set before the clock was set back. It counts no more.
+-- If the fence is ahead of the clock and the expiry is later than the fence, the expiry was set before the clock was
+-- set back. It no longer counts.
 local exact = marker or last > now_us + ttl * 1000 and ends * 1000 > last
 if shared then
 --@include rearm

@@ -2,8 +2,9 @@
 -- does not know it (any more); if its entry has another inbox (a late attempt arrived on a connection that is gone); or
 -- if the name may be available and the clients that should have rung it are dead.
 -- KEYS    main queue waiters holders
--- ARGV    owner inbox
+-- ARGV    owner inbox [kept]
 -- RETURN  1 known | 0 unknown
+-- kept is how long the place stays without a further heartbeat, in ms, if that is not HEARTBEAT.
 local found = call('HMGET', waiters, owner, 'c')
 local entry = found[1]
 if not entry or not call('ZSCORE', queue, owner) then
@@ -22,9 +23,11 @@ elseif shared then
   come = #call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 1) > 0
 end
 come = come or sub(entry, 40, 39 + INBOX_SIZE_OF(entry)) ~= inbox
-call('PEXPIRE', queue, HEARTBEAT) -- first: a server out of memory refuses HSET, but not after this
-call('HSET', waiters, owner, sub(entry, 1, 2) .. string.format('%013.0f', now + HEARTBEAT) .. sub(entry, 16))
-if call('PTTL', waiters) < HEARTBEAT then call('PEXPIRE', waiters, HEARTBEAT) end
+local stays = tonumber(kept or HEARTBEAT)
+-- First: a server out of memory refuses HSET, but not after this. Others may stay for longer: it shortens nothing.
+call('PEXPIRE', queue, math.max(call('PTTL', queue), stays))
+call('HSET', waiters, owner, sub(entry, 1, 2) .. string.format('%013.0f', now + stays) .. sub(entry, 16))
+if call('PTTL', waiters) < stays then call('PEXPIRE', waiters, stays) end
 if inbox == '' then return 1 end
 
 -- A waiter that wants to share may be blocked only by dead waiters ahead of it. Mark those that cannot be rung, as a

@@ -3,10 +3,13 @@
 -- KEYS    main queue waiters holders
 -- ARGV    owner marker [inbox]
 -- RETURN  1 done | 2 done, sweep again | {0, '', fence} done, but the grant was released by force before
+-- RETURN  {0, holder} done, but it was not ours: '' if it is gone, free or shared by others; with '!' only
 -- marker is a server time in ms until which attempts of this owner are refused; 0 for none.
--- With an inbox it does nothing unless the owner waits by way of that inbox: it never undoes a grant that was confirmed,
--- or what the owner has asked for on another connection since. '*' stands for any inbox.
-if inbox then
+-- With an inbox it does nothing unless the owner waits with that inbox. So it never undoes a confirmed grant, nor a
+-- later request of the owner on another connection. '*' stands for any inbox.
+-- With '!' in place of an inbox it undoes everything, and the answer is {0, holder} if this owner did not hold the name.
+local strict = inbox == '!'
+if inbox and not strict then
   local entry = call('HGET', waiters, owner)
   local size = entry and tonumber(INBOX_SIZE_OF(entry))
   if not entry or inbox ~= '*' and (size == 0 or sub(entry, 40, 39 + size) ~= inbox) then return 1 end
@@ -45,5 +48,8 @@ if ours or left <= 0 then
 end
 if until_ms > now and value and not flagged and not rewritten then
   call('SET', main, kind .. 'q' .. sub(value, 4), 'KEEPTTL')
+end
+if strict and not known[4] and not ours and (tonumber(held or 0)) <= now then
+  return {0, kind == 'x1' and OWNER_OF(value) or ''}
 end
 return more and 2 or known[4] and {0, '', FORCED_FENCE_OF(known[4])} or 1

@@ -124,7 +124,7 @@ local joined = entry and tonumber(JOINED_OF(entry)) or now
 local text = string.format('%s-%013.0f%09.0f%013.0f%02d%s', mode, now + HEARTBEAT, ttl, joined, #inbox, inbox)
 if mode == 'p' then text = text .. string.format('%09.0f%09.0f', n, permits) end
 call('HSET', waiters, owner, text .. label)
-call('PEXPIRE', queue, HEARTBEAT)
+keep(queue, HEARTBEAT)
 keep(waiters, HEARTBEAT)
 if value and not flagged then
   call('SET', main, KIND_OF(value) .. 'q' .. sub(value, 4), 'KEEPTTL')

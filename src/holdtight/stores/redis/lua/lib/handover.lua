@@ -101,7 +101,7 @@ end
 -- Runs after an owner gave up its grant: hands the name to the next waiters, or leaves a tombstone with the fence. The
 -- script must have read all keys before its first write, so that it fails before it writes; and its first write must be
 -- one that a server out of memory does not refuse. Returns 1; 2 if dead entries are left to sweep; 3 if only the caller,
--- which `looks`, will notice when the taker does not confirm.
+-- which `looks`, can notice that the taker does not confirm.
 local function pass_on(floor, looked, looks)
   local more, _ = false, nil
   trusting = looks

@@ -1,0 +1,46 @@
+"""Caches what a job needs for each name, such as its lock. Metrics count these locks under the job's template."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Kept", "job_locks"]
+
+YOUNG = 512
+"""The cache keeps this many recent names, and as many older ones."""
+
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """A cache of what `make` returns for a name, for the names that were used last."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        self._make = make
+        self._recent: dict[str, T] = {}
+        self._older: dict[str, T] = {}
+
+    def of(self, name: str) -> T:
+        found = self._recent.get(name)
+        if found is not None:
+            return found
+        found = self._older.get(name)
+        if found is None:
+            found = self._make(name)
+        if len(self._recent) >= YOUNG:
+            self._older, self._recent = self._recent, {}
+        self._recent[name] = found
+        return found
+
+
+def job_locks(locks: Any, options: dict[str, Any], template: object) -> Callable[[str], Any]:
+    """Returns a function from a name to its lock object. All calls of a job pass the same options, so the name alone is
+    the key. If the job has a callable in place of a template, events have the pattern of the profile."""
+    locks.lock("any name", **options)  # raises for wrong options when the function is decorated
+
+    def make(name: str) -> Any:
+        lock = locks.lock(name, **options)
+        if not isinstance(template, str):
+            return lock
+        return type(lock)(locks, name, locks.terms_of(lock.terms.options._replace(template=template)))
+
+    return Kept(make).of

@@ -1,0 +1,90 @@
+"""The rights that docs/permissions.md names are enough on a cluster, and a user with fewer is told what is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdtight import NotPermitted
+from tests.faults.clients import Colour, OpenClient, start, waiting
+from tests.support.clusters import Cluster, slot_of
+from tests.support.processes import wait_for
+
+PAGE = Path(__file__).parents[2] / "docs" / "permissions.md"
+
+
+@pytest.fixture(params=["sync", pytest.param("asyncio", marks=pytest.mark.long)])
+def colour(request: pytest.FixtureRequest) -> Colour:
+    """Both colours send the same requests."""
+    found: Colour = request.param
+    return found
+
+
+def rights() -> tuple[list[str], list[str]]:
+    """The words for a user of one server, and those that a cluster adds."""
+    locker = re.findall(r"^ACL SETUSER .*?(?=^```)", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)[0].split()
+    (more,) = re.findall(r"On a \[cluster\].*?```\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    return locker, more.split()
+
+
+@contextmanager
+def user(cluster: Cluster, *words: str) -> Iterator[str]:
+    """Yields the URL of a client with this user."""
+    try:
+        for server in cluster.servers:
+            server.command("ACL", "LOG", "RESET")
+            server.command(*words)
+        yield cluster.url.replace("://", "://locker:secret@")
+    finally:
+        cluster.heal()
+        for server in cluster.servers:
+            server.command("ACL", "DELUSER", "locker")
+
+
+def test_the_rights_that_are_listed_are_enough(cluster: Cluster, open_client: OpenClient) -> None:
+    locker, more = rights()
+    source, target = cluster.masters[:2]
+    name = cluster.name_on(source)
+    with user(cluster, *locker, *more) as url:
+        holder, other = open_client(url, ttl=3), open_client(url, ttl=3)
+        lease = holder.acquire(name)
+        waiter = start(lambda: other.acquire(name, wait=30))
+        wait_for(lambda: waiting(source, name) == 1)
+        with cluster.moving(slot_of(name), target) as move:
+            move.move(f"ht:{{{name}}}")
+            left = lease.remaining()
+            wait_for(lambda: lease.remaining() > left, what="a renewal by way of ASK")
+        holder.release(lease)
+        other.release(waiter.result(10))
+        for server in cluster.servers:
+            assert server.command("ACL", "LOG") == []
+
+
+def test_without_the_right_to_listen_waiters_poll(cluster: Cluster, open_client: OpenClient) -> None:
+    locker, more = rights()
+    name = cluster.name_on(cluster.masters[0])
+    with user(cluster, *locker, *more, "-ssubscribe") as url:
+        holder, other = open_client(url), open_client(url)
+        lease = holder.acquire(name)
+        waiter = start(lambda: other.acquire(name, wait=30))
+        wait_for(lambda: waiting(cluster.master_of(name), name) == 1)
+        holder.release(lease)
+        other.release(waiter.result(10))
+
+
+@pytest.mark.parametrize("missing", ["-cluster|slots", "-evalsha"])
+def test_a_missing_right_is_named(cluster: Cluster, open_client: OpenClient, missing: str) -> None:
+    locker, more = rights()
+    with user(cluster, *locker, *more, missing) as url:
+        client = open_client(url)
+        with pytest.raises(NotPermitted, match="NOPERM"):
+            client.acquire("thing", wait=1)
+    with user(cluster, *locker, *more) as url:
+        client = open_client(url.replace("secret", "wrong"))
+        with pytest.raises(NotPermitted, match="WRONGPASS") as caught:
+            client.acquire("thing", wait=1)
+        assert "wrong" not in str(caught.value).replace("WRONGPASS", "")

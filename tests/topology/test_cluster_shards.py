@@ -1,0 +1,161 @@
+"""Shards are independent: one that stands still delays nobody else. Forks, closed clients, and wrong targets."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from itertools import islice
+from typing import Any
+
+import pytest
+import redis
+import valkey
+
+from holdtight import AsyncLocks, Locks, LossReason, NotSupported, Unavailable
+from holdtight.base.values import LockInfo
+from tests.faults.clients import OpenClient, release_lost
+from tests.support.clusters import Cluster
+from tests.support.processes import StartChild, wait_for
+from tests.support.servers import RunningServer
+
+PAIR_LIMIT = 1.0
+"""Far above what a pair takes, and far below what a shard that stands still would cost."""
+
+
+def serves_all_slots(server: RunningServer) -> bool:
+    """In its own eyes. Until then it would refuse everything if it required full coverage."""
+    return "cluster_slots_ok:16384" in str(server.command("CLUSTER", "INFO"))
+
+
+@pytest.mark.parametrize("seconds", [4.0, pytest.param(10.0, marks=pytest.mark.long)])
+def test_a_shard_that_stands_still_delays_nobody_else(
+    cluster: Cluster, open_client: OpenClient, seconds: float
+) -> None:
+    """Without its replica, which would take over."""
+    stopped, other = cluster.masters[:2]
+    replica = next(replicas[0] for each, replicas in cluster.map().values() if each is stopped)
+    here, there = cluster.names_on(stopped), cluster.names_on(other)
+    client = open_client(cluster.url, ttl=3)
+    mine = client.acquire(next(here), ttl=1.5)
+    others = [client.acquire(next(there), ttl=3) for _ in range(20)]
+    free_here, free_there = next(here), next(there)
+    client.release(client.acquire(free_here))
+    for each in cluster.servers:  # a dead shard must not stop all: what is examined here is the client
+        each.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    replica.pause()
+    stopped.pause()
+    begun = time.monotonic()
+    try:
+        with pytest.raises(Unavailable):
+            client.acquire(free_here, wait=1)
+        assert time.monotonic() - begun < 4, "as late as on one server"
+        slowest = 0.0
+        while time.monotonic() < begun + seconds:
+            since = time.monotonic()
+            client.release(client.acquire(free_there, wait=5))
+            slowest = max(slowest, time.monotonic() - since)
+            assert not any(lease.lost for lease in others)
+            time.sleep(0.01)
+        assert slowest < PAIR_LIMIT
+        assert mine.lost
+        assert mine.reason in (LossReason.UNREACHABLE, LossReason.EXPIRED)
+    finally:
+        stopped.resume()
+        replica.resume()
+        wait_for(lambda: all(serves_all_slots(each) for each in cluster.servers), what="the cluster to be whole again")
+        for each in cluster.servers:
+            each.command("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+    release_lost(client, mine)
+    for lease in others:
+        client.release(lease)
+    client.release(client.acquire(free_here, wait=15))
+
+
+def test_several_locks_lie_on_several_shards(cluster: Cluster, open_client: OpenClient) -> None:
+    names = [cluster.name_on(master, "part") for master in cluster.masters]
+    client, other = open_client(cluster.url), open_client(cluster.url)
+    lease = client.call(client.locks.multi(*names).acquire)
+    assert sorted(lease.fences) == sorted(names)
+    assert all(other.try_acquire(name) is None for name in names)
+    client.release(lease)
+    for name in names:
+        found = other.try_acquire(name)
+        assert found is not None
+        other.release(found)
+
+
+def test_all_shards_are_listed(cluster: Cluster, open_client: OpenClient) -> None:
+    client = open_client(cluster.url)
+    leases = [client.acquire(name) for master in cluster.masters for name in islice(cluster.names_on(master), 3)]
+
+    async def all_of(found: object) -> list[LockInfo]:
+        return [info async for info in found]  # type: ignore[attr-defined]
+
+    blocking = isinstance(client.locks, Locks)
+    infos = list(client.locks.list()) if blocking else client.call(all_of, client.locks.list())
+    assert sorted(info.name for info in infos) == sorted(lease.name for lease in leases)
+    assert {info.holders[0].pid for info in infos} == {os.getpid()}
+    for lease in leases:
+        client.release(lease)
+
+
+def fork_and_lock(url: str) -> None:
+    with Locks(url, ttl=5) as locks, locks.lock("parents", wait=5) as lease:
+        child = os.fork()
+        if not child:
+            with locks.lock("childs", wait=5) as own:
+                print("child", lease.lost, own.lost, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        lease.check()
+        print("parent", lease.lost, flush=True)
+
+
+def test_a_forked_child_has_connections_of_its_own(cluster: Cluster, start_child: StartChild) -> None:
+    child = start_child(fork_and_lock, cluster.url)
+    child.expect("child True False")
+    child.expect("parent False")
+
+
+def test_a_client_that_is_dropped_leaves_nothing(cluster: Cluster) -> None:
+    locks = Locks(cluster.url)
+    for master in cluster.masters:
+        locks.lock(cluster.name_on(master)).acquire().release()
+    del locks
+    with pytest.warns(ResourceWarning, match="dropped without being closed"):
+        gc.collect()
+    wait_for(lambda: not any(cluster.ours(each) for each in cluster.servers), within=20, what="all to be closed")
+
+
+def test_a_cluster_that_cannot_be_reached_is_unavailable_in_time() -> None:
+    with Locks("redis+cluster://127.0.0.1:1,127.0.0.1:2") as locks:
+        begun = time.monotonic()
+        with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
+            locks.lock("thing", wait=1).acquire()
+        assert time.monotonic() - begun < 6
+
+
+@pytest.mark.parametrize("opened", [Locks, AsyncLocks])
+def test_wrong_targets_are_refused_before_anything_is_sent(opened: type) -> None:
+    with pytest.raises(ValueError, match="database 0 only") as caught:
+        opened("redis+cluster://:secret@127.0.0.1/1")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ValueError, match="a host is missing"):
+        opened("redis+cluster://")
+    with pytest.raises(NotSupported, match="cannot be a node of a quorum"):
+        opened(["redis://a", "redis+cluster://b", "redis://c"])
+    with pytest.raises(ValueError, match="sentinel_credentials"):
+        opened("redis+cluster://127.0.0.1", sentinel_credentials="secret")
+
+
+@pytest.mark.parametrize("make", [redis.RedisCluster, valkey.ValkeyCluster], ids=lambda cls: cls.__module__)
+def test_a_cluster_client_of_another_library_is_a_target(cluster: Cluster, make: Any) -> None:
+    client = make(host="127.0.0.1", port=cluster.servers[0].port)
+    try:
+        with Locks(client) as locks:
+            for master in cluster.masters:
+                with locks.lock(cluster.name_on(master), wait=5) as lease:
+                    assert lease.nodes == (f"redis://127.0.0.1:{master.port}/0",)
+    finally:
+        client.close()
