@@ -227,9 +227,11 @@ class MariaDB(Database):
         assert server is not None
         data = self.folder / "data"
         login = "--auth-root-authentication-method=normal"
-        self._prepare(*self._as_user(install, "--no-defaults", f"--datadir={data}", login, "--skip-test-db"))
+        # A server that starts deletes the temporary tables that it finds in its folder for them, also those of others.
+        own = f"--tmpdir={self.folder}"
+        self._prepare(*self._as_user(install, "--no-defaults", f"--datadir={data}", own, login, "--skip-test-db"))
         # No database yet: the first connection makes one.
-        options = ("--skip-networking", "--innodb-use-native-aio=0", "--innodb-flush-log-at-trx-commit=0")
+        options = (own, "--skip-networking", "--innodb-use-native-aio=0", "--innodb-flush-log-at-trx-commit=0")
         self._made = False
         self._launch(*self._as_user(server, "--no-defaults", f"--datadir={data}", f"--socket={self.socket}", *options))
 
