@@ -152,6 +152,7 @@ def test_a_keyboard_is_enough_and_keeps_its_place(scene: Scene, visited: Any, br
     page.keyboard.press("Tab")
     playwright.expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
+    playwright.expect(page.locator("#main")).to_be_focused()
     link = page.get_by_role("region", name="Held longest").get_by_role("link", name="reports:7")
     link.focus()
     stat = page.locator("[data-stat=held] b").inner_text()
@@ -168,6 +169,29 @@ def test_a_keyboard_is_enough_and_keeps_its_place(scene: Scene, visited: Any, br
     page.keyboard.press("Escape")
     playwright.expect(page.get_by_role("dialog")).to_have_count(0)
     playwright.expect(force).to_be_focused()
+    assert visitor.wrong == []
+
+
+def test_a_link_that_gets_the_focus_while_the_page_asks_for_news_keeps_it(
+    scene: Scene, visited: Any, browser: Any
+) -> None:
+    one, (admin, _) = visited
+    visitor = visit(browser, one, admin)
+    page = visitor.page
+    visitor.go("")
+    link = page.get_by_role("region", name="Held longest").get_by_role("link", name="reports:7")
+    playwright.expect(link).to_have_count(1)
+    held: list[Any] | None = []
+    page.route("**/v1/graph", lambda route: route.continue_() if held is None else held.append(route))
+    stat = page.locator("[data-stat=held] b").inner_text()
+    with page.expect_request("**/v1/graph", timeout=30_000):
+        one.post("acquire", admin, name="one:more", ttl=600)
+    link.focus()
+    routes, held = held, None
+    for route in routes:
+        route.continue_()
+    playwright.expect(page.locator("[data-stat=held] b")).not_to_have_text(stat)  # it was drawn anew
+    playwright.expect(link).to_be_focused()
     assert visitor.wrong == []
 
 

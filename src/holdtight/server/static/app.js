@@ -46,15 +46,11 @@ function tabs(me) {
   });
 }
 
-// A page is drawn anew when something changes. What a reader copies, and where the keyboard is, stays.
+// A page is drawn anew when something changes. What a reader copies stays; `put` keeps the place of the keyboard.
 
 function selecting() {
   const selection = getSelection();
   return !selection.isCollapsed && main.contains(selection.anchorNode);
-}
-
-function keyOf(node) {
-  return main.contains(node) ? node.dataset.key ?? node.getAttribute("href") : null;
 }
 
 function say(state) {
@@ -86,9 +82,7 @@ async function start() {
     later = null;
     busy = true;
     try {
-      const focused = keyOf(document.activeElement);
       await page.refresh();
-      if (focused && document.activeElement === document.body) for (const each of main.querySelectorAll("a, button")) if (keyOf(each) === focused) each.focus({ preventScroll: true });
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       page.failed?.(error);

@@ -24,8 +24,24 @@ export function s(tag, attributes, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+function keyOf(node) {
+  return node.dataset.key ?? node.getAttribute("href");
+}
+
+function alike(parent, key) {
+  return [...parent.querySelectorAll("a, button")].filter((each) => keyOf(each) === key);
+}
+
+// Replaces what a node has. The keyboard stays at its link or button, if the new content has it too.
 export function put(parent, ...children) {
+  const focused = document.activeElement;
+  const key = parent.contains(focused) ? keyOf(focused) : null;
+  const at = key ? alike(parent, key).indexOf(focused) : -1; // a lock may stand in two lists
   parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  if (at >= 0) {
+    const found = alike(parent, key);
+    found[Math.min(at, found.length - 1)]?.focus({ preventScroll: true });
+  }
   return parent;
 }
 

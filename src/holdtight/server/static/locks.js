@@ -85,8 +85,6 @@ export async function refresh() {
   found.first.hidden = !query.get("cursor");
   found.total.dataset.total = page.total;
   found.total.textContent = page.total === 1 ? "1 lock" : `${count(page.total)} locks`;
-  const focused = document.activeElement?.closest?.("tr")?.dataset.name;
   put(found.body, page.locks.length ? page.locks.map(row)
     : h("tr", {}, h("td", { colspan: COLUMNS.length, class: "empty" }, query.get("q") || query.get("state") ? "No lock matches." : "Nothing is held, and nobody waits.")));
-  if (focused) for (const each of found.body.rows) if (each.dataset.name === focused) each.querySelector("a")?.focus();
 }
