@@ -240,17 +240,19 @@ def out_of_waiting_threads(*urls: str) -> None:
         for thread in threads:
             thread.start()
 
-        def connected() -> bool:
-            """Forks when no connection is being made: a new socket has no owner yet."""
-            links = sum(isinstance(each, Link) and each.fd >= 0 for each in gc.get_objects())
-            return links == len(open_sockets() - before) >= 3 * len(urls)
-
-        wait_for(connected)
-
         def look() -> None:
             assert open_sockets() <= before
 
-        say(f"child {forked(look)}")
+        def undisturbed() -> str | None:
+            """Forks. The fork does not count if a connection was being made: a new socket has no owner yet."""
+            sockets = open_sockets()
+            links = sum(isinstance(each, Link) and each.fd >= 0 for each in gc.get_objects())
+            if not links == len(sockets - before) >= 3 * len(urls):
+                return None
+            said = f"child {forked(look)}"
+            return said if open_sockets() == sockets else None
+
+        say(wait_for(undisturbed))
         lease.release()
         for thread in threads:
             thread.join(10)
