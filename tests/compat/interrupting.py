@@ -10,6 +10,8 @@ import redis
 
 from holdtight.compat.local import Held
 from holdtight.compat.redis_py import Lock
+from holdtight.keeper.charges import DeferredUndo
+from holdtight.keeper.keeper import Keeper
 from tests.support.processes import wait_for
 
 LAST = b"the last of all"
@@ -61,3 +63,16 @@ def once(url: str, token: str | None = None) -> None:
         print("interrupted", flush=True)
     lock._not_given_back(lock._plain(), Held(LAST, 0.0))
     signal.pause()
+
+
+def once_and_paused(url: str, token: str) -> None:
+    """As `once`; the thread is paused after each deferred undo until the server has carried it out."""
+    ask = Keeper.ask
+
+    def ask_and_pause(keeper: Keeper, charge: Any) -> None:
+        ask(keeper, charge)
+        if type(charge) is DeferredUndo:
+            wait_for(lambda: not charge.alive)
+
+    Keeper.ask = ask_and_pause  # type: ignore[method-assign]
+    once(url, token)

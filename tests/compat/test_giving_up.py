@@ -289,6 +289,27 @@ async def test_a_blocking_signing_that_is_interrupted_is_undone_once(
     assert proxy.count(asks(plain_store.UNSIGN)) == 1
 
 
+async def test_a_signing_that_never_arrives_is_undone_by_one_request(
+    private_server: RunningServer, proxy: Proxy, known_scripts: None, start_child: StartChild
+) -> None:
+    """If a delete of the owner came first, another caller could take the lock, and the unsigning would end its hold."""
+    signing = proxy.hold_request(asks(plain_store.SIGN))
+    unsigning = proxy.hold_request(asks(plain_store.UNSIGN))
+    child = start_child(interrupting.once_and_paused, proxy.url, "mine")
+    await asyncio.to_thread(child.expect, "asking")
+    await asyncio.to_thread(signing.wait)
+    child.signal(2)
+    await asyncio.to_thread(unsigning.wait)
+    assert private_server.command("SET", "a", "mine", "NX") is None
+    unsigning.release()
+    await asyncio.to_thread(child.expect, "interrupted")
+    await gone(private_server)
+    assert private_server.command("SET", "a", "mine", "NX") == "OK"
+    signing.release()
+    await asyncio.to_thread(proxy.wait_for_request, interrupting.LAST)
+    assert private_server.command("GET", "a") == "mine"
+
+
 async def test_an_undo_of_a_signing_that_the_server_refuses_is_tried_again(
     private_server: RunningServer, proxy: Proxy, known_scripts: None, start_child: StartChild
 ) -> None:

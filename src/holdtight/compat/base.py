@@ -152,14 +152,21 @@ class BaseLock:
         return held
 
     def _interrupted(self, plain: Plain, owner: Owner, held: Held | None, text: bytes | None) -> None:
-        """Undoes a grant: an exception arrived after the server granted the lock and before the caller knew."""
+        """Undoes a grant: an exception arrived after the server granted the lock and before the caller knew.
+
+        With a text, only the unsigning releases the lock. A delete of the owner beside it could come first: another
+        caller could acquire the lock under the same text then, and lose it to the unsigning.
+        """
         place = self._access.place
-        keeper().ask(DeferredUndo(place, plain.undo_step(owner, until=0.0 if held is None else held.late)))
+        undo = DeferredUndo(place, plain.undo_step(owner, until=0.0 if held is None else held.late))
         if held is not None:
             self.local.drop(held)
-            left = (held.until or 0.0) - boottime()
-            if text is not None and left > 0:
-                keeper().ask(Unsigning(place, plain, owner, text, left))
+        if held is None or text is None:
+            keeper().ask(undo)
+        elif (left := (held.until or 0.0) - boottime()) > 0:
+            keeper().ask(Unsigning(place, plain, owner, text, left, undo if held.late else None))
+        elif held.unique:
+            keeper().ask(undo)
 
     def _not_entered(self, before: Held | None) -> None:
         """An interrupt arrived after the lock was acquired and before the caller knew. An earlier grant stays."""

@@ -17,12 +17,15 @@ class Unsigning(DeferredUndo):
 
     Like a release, it replaces the text by a cover, and deletes the cover when none of its earlier requests can arrive
     any more. `left`: seconds for which the lock is certainly ours. After that, another caller may hold it under the
-    same text.
+    same text. `undo` deletes the owner, for attempts that may still arrive and acquire the lock again; it follows.
     """
 
-    def __init__(self, place: Place, plain: Plain, owner: Owner, text: bytes, left: float) -> None:
+    def __init__(
+        self, place: Place, plain: Plain, owner: Owner, text: bytes, left: float, undo: DeferredUndo | None
+    ) -> None:
         self._plain = plain
         self._words = (owner, text, plain.client.owner())
+        self._undo = undo
         self._asked = 0
         """The arrival limit of the current request, in the server's ms; 0 once it is answered."""
         self._last_arrival = 0
@@ -49,10 +52,15 @@ class Unsigning(DeferredUndo):
         if told.word == LATE:
             self._plain.client.learn(told.now / 1000, sent)
             return False
-        self.alive = False
+        self.overdue()
         if told.word != NOT_OURS:
             keeper = self.place.runtime.keeper
             wait = max(0, self._last_arrival - told.now) / 1000 if told.now else 0.0
             give = DeferredUndo(self.place, self._plain.undo_step(self._words[2]))
             keeper.at(self.place.clock() + wait, lambda _: keeper.ask(give))
         return True
+
+    def overdue(self) -> None:
+        super().overdue()
+        if self._undo is not None:
+            self.place.runtime.keeper.ask(self._undo)
