@@ -74,5 +74,5 @@ def once_and_paused(url: str, token: str) -> None:
         if type(charge) is DeferredUndo:
             wait_for(lambda: not charge.alive)
 
-    Keeper.ask = ask_and_pause  # type: ignore[method-assign]
+    Keeper.ask = ask_and_pause  # type: ignore[assignment, method-assign]
     once(url, token)

@@ -181,14 +181,15 @@ def test_a_link_that_gets_the_focus_while_the_page_asks_for_news_keeps_it(
     visitor.go("")
     link = page.get_by_role("region", name="Held longest").get_by_role("link", name="reports:7")
     playwright.expect(link).to_have_count(1)
-    held: list[Any] | None = []
-    page.route("**/v1/graph", lambda route: route.continue_() if held is None else held.append(route))
+    held: list[Any] = []
+    passing = threading.Event()
+    page.route("**/v1/graph", lambda route: route.continue_() if passing.is_set() else held.append(route))
     stat = page.locator("[data-stat=held] b").inner_text()
     with page.expect_request("**/v1/graph", timeout=30_000):
         one.post("acquire", admin, name="one:more", ttl=600)
     link.focus()
-    routes, held = held, None
-    for route in routes:
+    passing.set()
+    for route in held:
         route.continue_()
     playwright.expect(page.locator("[data-stat=held] b")).not_to_have_text(stat)  # it was drawn anew
     playwright.expect(link).to_be_focused()
