@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import threading
 from typing import Any
 
 import redis
@@ -66,12 +67,12 @@ def once(url: str, token: str | None = None) -> None:
 
 
 def once_and_paused(url: str, token: str) -> None:
-    """As `once`; the thread is paused after each deferred undo until the server has carried it out."""
+    """As `once`; the main thread is paused after each deferred undo until the server has carried it out."""
     ask = Keeper.ask
 
     def ask_and_pause(keeper: Keeper, charge: Any) -> None:
         ask(keeper, charge)
-        if type(charge) is DeferredUndo:
+        if type(charge) is DeferredUndo and threading.current_thread() is threading.main_thread():
             wait_for(lambda: not charge.alive)
 
     Keeper.ask = ask_and_pause  # type: ignore[assignment, method-assign]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from holdtight import LossReason
+from holdtight import LossReason, QuorumNotReached
 from holdtight.grants.lease import BaseLease
 from tests.faults.clients import Client, OpenClient, release_lost
 from tests.faults.clocks import Clock, server_time, start_stepped, step
@@ -79,10 +79,15 @@ PAUSE = 0.005
 
 
 def granted_twice(other: Client, held: BaseLease, until: Callable[[], bool]) -> int:
-    """How often another owner gets the lock while its holder rightly believes that it holds."""
+    """How often another owner gets the lock while its holder rightly believes that it holds.
+
+    A busy machine may be too slow for an answer of a majority: such a try counts for nothing."""
     count = tries = 0
     while not until():
-        second = other.try_acquire(held.name, ttl=1)
+        try:
+            second = other.try_acquire(held.name, ttl=3)
+        except QuorumNotReached:
+            continue
         tries += 1
         time.sleep(PAUSE)
         if second is not None:

@@ -90,15 +90,17 @@ def test_waiting_in_vain_says_for_what(proxy: Proxy, client: RawClient) -> None:
 
 
 def test_its_thread_ends_with_it(server: RunningServer) -> None:
-    before = threading.active_count()
+    def threads(proxy: Proxy) -> int:
+        return sum(thread.name == f"proxy-{proxy.port}" for thread in threading.enumerate())
+
     with Proxy(server.port) as proxy, connect(proxy) as client:
         assert client.call("PING") == "PONG"
-        assert threading.active_count() == before + 1
+        assert threads(proxy) == 1
         proxy.close()
         assert was_reset(client)
         with pytest.raises(ConnectionRefusedError):
             connect(proxy)
-    assert threading.active_count() == before
+    assert threads(proxy) == 0
 
 
 def test_many_clients_at_once(proxy: Proxy, server: RunningServer) -> None:
