@@ -1,4 +1,4 @@
-// Requests to the API beside this page. Who is not signed in lands on the login.
+// Requests to the API beside this page. A visitor who is not signed in lands on the login.
 
 let me = null;
 
@@ -17,6 +17,8 @@ async function ask(path, options) {
   if (answer.status === 204) return null;
   const body = await answer.json().catch(() => ({}));
   if (answer.status === 401 && !path.startsWith("login")) {
+    const login = await fetch("login", { method: "HEAD", cache: "no-store" }).catch(() => null);
+    if (login?.status === 404) throw new Problem(401, { detail: "You are not signed in. Sign in to the program that this page is a part of, then load it again." });
     const back = location.pathname.split("/").pop() + location.search;
     location.replace(`login?next=${encodeURIComponent(back)}`);
     return new Promise(() => {});

@@ -1,7 +1,7 @@
 // The shell: tabs, theme, who is signed in, the live stream; and one module for each page.
 
 import { follow, get, post, whoAmI, Problem } from "./api.js";
-import { h, put } from "./dom.js";
+import { clock, h, put } from "./dom.js";
 import * as audit from "./audit.js";
 import * as contention from "./contention.js";
 import * as graph from "./graph.js";
@@ -19,6 +19,8 @@ const word = location.pathname.split("/").pop();
 const page = PAGES[word] ?? overview;
 const main = document.getElementById("main");
 const live = document.querySelector(".live");
+const trouble = h("p", { class: "note bad", role: "alert", hidden: true });
+const now = { streams: false, fails: false, seen: null };
 
 function theme() {
   const kept = localStorage.getItem("theme");
@@ -53,9 +55,35 @@ function selecting() {
   return !selection.isCollapsed && main.contains(selection.anchorNode);
 }
 
-function say(state) {
-  live.dataset.live = state;
-  live.textContent = state === "live" ? "Live" : "Reconnecting";
+function say() {
+  live.dataset.live = now.streams && !now.fails ? "live" : "reconnecting";
+  live.textContent = now.streams && !now.fails ? "Live" : "Reconnecting";
+}
+
+// Says what keeps the page from showing news. null: nothing does.
+function tell(problem) {
+  const asksOn = problem !== null && (!problem.status || problem.status >= 500);
+  const old = now.seen ? ` What you see is from ${clock(now.seen)}.` : "";
+  const text = problem === null ? "" : asksOn ? `${problem.message}${old} The page goes on asking.` : problem.message;
+  now.fails = asksOn;
+  if (problem === null) now.seen = Date.now() / 1000;
+  if (trouble.textContent !== text) trouble.textContent = text; // or a screen reader would say it again and again
+  trouble.hidden = !text;
+  say();
+}
+
+async function signedIn() {
+  for (;;) {
+    try {
+      return await whoAmI();
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      put(main, trouble);
+      tell(problem);
+      if (!now.fails) return null;
+      await new Promise((resolve) => { setTimeout(resolve, 2000); });
+    }
+  }
 }
 
 async function start() {
@@ -66,7 +94,8 @@ async function start() {
     login.show(main);
     return;
   }
-  const me = await whoAmI();
+  const me = await signedIn();
+  if (!me) return;
   tabs(me);
   let busy = false;
   let again = false;
@@ -83,10 +112,10 @@ async function start() {
     busy = true;
     try {
       await page.refresh();
+      tell(null);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      page.failed?.(error);
-      say("reconnecting");
+      tell(error);
     } finally {
       busy = false;
       if (again) {
@@ -96,14 +125,18 @@ async function start() {
     }
   }
 
-  page.show(main, me, refresh, get);
+  page.show(main, me, refresh);
+  main.prepend(trouble);
   await refresh();
   setInterval(() => {
-    if (!document.hidden) refresh(); // ages grow while nothing changes
+    if (!document.hidden && (!page.onDemand || now.fails)) refresh(); // ages grow while nothing changes
   }, 5000);
   follow(page.following?.() ?? {}, (kind) => {
     if (!page.kinds || page.kinds.includes(kind)) refresh();
-  }, say);
+  }, (state) => {
+    now.streams = state === "live";
+    say();
+  });
 }
 
 start();

@@ -7,8 +7,9 @@ export function askWhy({ title, text, button, act }) {
   const reason = h("textarea", { id: "reason", rows: 3, maxlength: 500, required: true });
   const error = h("p", { class: "error", role: "alert" });
   const node = h("dialog", { "aria-labelledby": "why-title" });
-  const form = h("form", {}, h("h1", { id: "why-title" }, title), h("p", {}, text), h("label", { class: "field", for: "reason" }, "Reason", reason), error,
+  const form = h("form", {}, h("h2", { id: "why-title" }, title), h("p", {}, text), h("label", { class: "field", for: "reason" }, "Reason", reason), error,
     h("div", { class: "actions" }, h("button", { type: "button", onclick: () => node.close() }, "Cancel"), h("button", { type: "submit", class: "danger" }, button)));
+  const submit = form.querySelector("[type=submit]");
   form.noValidate = true;
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -18,12 +19,14 @@ export function askWhy({ title, text, button, act }) {
       reason.focus();
       return;
     }
+    submit.disabled = true; // a second click would hit whatever came after the first
     try {
       const said = await act(reason.value.trim());
       node.close();
       toast(said);
     } catch (problem) {
       error.textContent = problem.message;
+      submit.disabled = false;
     }
   });
   node.addEventListener("close", () => node.remove());

@@ -58,7 +58,7 @@ function line([x1, y1], [x2, y2]) {
 export async function refresh() {
   const graph = await get("graph");
   found.note.hidden = !graph.cycles.length;
-  found.note.textContent = graph.cycles.length ? `Deadlock: ${graph.cycles.length === 1 ? "a circle" : `${graph.cycles.length} circles`} of ${graph.cycles.flat().length / 2} locks that wait for each other.` : "";
+  found.note.textContent = graph.cycles.length ? `Deadlock: ${graph.cycles.length === 1 ? "a circle" : `${graph.cycles.length} circles`} of ${graph.cycles.flat().filter((id) => id.startsWith("lock:")).length} locks that wait for each other.` : "";
   if (!graph.nodes.length) {
     put(found.drawing, h("p", { class: "empty" }, "Nobody waits."));
     put(found.list);

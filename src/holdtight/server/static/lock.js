@@ -20,19 +20,25 @@ export function show(main, me, refresh) {
   found.note = h("p", { class: "note quiet", hidden: true });
   found.timeline = h("section", { class: "card" });
   found.advice = h("p", { class: "note", role: "status", "data-advice": true, hidden: true });
-  found.force.addEventListener("click", () => askWhy({
-    title: "Force release",
-    text: "The holder learns of it, and the next in line gets the lock. Work that does not look at its lease goes on: shut it out at the resource with the fence.",
-    button: "Release now",
-    act: async (reason) => {
-      const done = await post("v1/force-release", { name, reason });
-      await refresh();
-      return done.released ? `Released. Fence ${done.fence}.` : "Nothing was held.";
-    },
-  }));
+  found.force.addEventListener("click", () => force(found.seen, refresh));
   put(main, h("div", { class: "head" }, h("h1", { class: "mono" }, name), found.state, h("span", { class: "grow" }), found.force),
     found.advice, h("section", { class: "wide" }, h("div", {}, h("h2", {}, "Holder"), found.holders), found.queue),
     found.times, found.note, found.timeline);
+}
+
+// Takes the lock from the holder that the operator saw, and from no later one.
+function force(holders, refresh) {
+  const only = holders.length === 1 ? holders[0] : null;
+  askWhy({
+    title: "Force release",
+    text: `${only ? who(only) : `Each of the ${count(holders.length)} holders`} learns of it, and the next in line gets the lock. Work that does not look at its lease goes on: shut it out at the resource with the fence.`,
+    button: "Release now",
+    act: async (reason) => {
+      const done = await post("v1/force-release", only ? { name, reason, owner: only.owner } : { name, reason });
+      await refresh();
+      return done.released ? `Released. Fence ${done.fence}.` : only ? `${who(only)} held it no longer: nothing was taken.` : "Nothing was held.";
+    },
+  });
 }
 
 function holder(each, many) {
@@ -89,6 +95,7 @@ export async function refresh() {
   found.advice.hidden = !info.waiting || !hangs(oldest, info.hold);
   found.advice.textContent = found.advice.hidden ? "" : advice(info, oldest);
   put(found.state, pill(info.waiting ? "waiting" : info.holders.length ? "held" : "free"));
+  found.seen = info.holders;
   found.force.disabled = !info.holders.length;
   put(found.holders, info.holders.length ? info.holders.map((each) => holder(each, info.holders.length)) : h("p", { class: "soft" }, "Nobody holds it."));
   put(found.queue, h("h2", {}, `Queue (${count(info.waiting)})`), info.waiters.length

@@ -63,7 +63,7 @@ function cell(name, attributes, ...children) {
   return h("td", { "data-cell": name, class: NUMBERS.includes(name) ? "num" : null, ...attributes }, ...children);
 }
 
-function row(each) {
+function row(each, age) {
   const first = each.holders[0];
   const more = each.held > 1 ? h("span", { class: "sub" }, `and ${count(each.held - 1)} more`) : null;
   const state = each.waiting ? "waiting" : each.held ? "held" : "free";
@@ -71,7 +71,7 @@ function row(each) {
     cell("name", {}, lockLink(each.name), h("span", { class: "sub" }, each.kind)),
     cell("state", {}, pill(state)),
     cell("holder", {}, first ? who(first) : "–", first && !more ? h("span", { class: "sub" }, where(first)) : more),
-    cell("left", {}, timeLeft(each.fence, each.left)),
+    cell("left", {}, timeLeft(each.fence, each.left === null ? null : Math.max(0, each.left - age))),
     cell("waiting", { "data-none": !each.waiting }, each.waiting ? `${count(each.waiting)} waiting, ${duration(each.oldest_wait)}` : "–"),
     cell("age", {}, duration(each.age)),
     cell("fence", {}, h("span", { class: "mono soft" }, each.fence ?? "–")));
@@ -85,6 +85,6 @@ export async function refresh() {
   found.first.hidden = !query.get("cursor");
   found.total.dataset.total = page.total;
   found.total.textContent = page.total === 1 ? "1 lock" : `${count(page.total)} locks`;
-  put(found.body, page.locks.length ? page.locks.map(row)
+  put(found.body, page.locks.length ? page.locks.map((each) => row(each, page.age))
     : h("tr", {}, h("td", { colspan: COLUMNS.length, class: "empty" }, query.get("q") || query.get("state") ? "No lock matches." : "Nothing is held, and nobody waits.")));
 }

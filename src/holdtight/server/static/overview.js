@@ -2,6 +2,7 @@ import { get } from "./api.js";
 import { count, duration, h, hangs, lockLink, put, s, templateOf, usual, where, who } from "./dom.js";
 
 export const title = "Overview";
+export const kinds = ["tick"];
 const found = {};
 
 export function show(main) {
@@ -9,8 +10,9 @@ export function show(main) {
   found.plots = h("section", { class: "two" });
   found.lists = h("section", { class: "two" });
   found.where = h("span", { class: "soft" });
-  found.trouble = h("section", { class: "card", "aria-label": "What needs a look", role: "status" });
-  put(main, h("div", { class: "head" }, h("h1", {}, "Overview"), found.where), found.trouble, found.tiles, found.plots, found.lists);
+  found.trouble = h("section", { class: "card", "aria-label": "What needs a look" });
+  found.said = h("p", { class: "visually-hidden", role: "status" });
+  put(main, h("div", { class: "head" }, h("h1", {}, "Overview"), found.where), found.trouble, found.said, found.tiles, found.plots, found.lists);
 }
 
 function tile(stat, value, text, kind) {
@@ -21,8 +23,10 @@ function plot(title, lines, names) {
   const most = Math.max(1e-9, ...lines.flat().map((value) => value ?? 0));
   const step = 600 / Math.max(1, lines[0].length - 1);
   const height = (value) => (100 - 90 * value / most).toFixed(1);
-  // Minutes without a value leave a gap; one alone is a short line.
-  const path = (line) => line.map((value, at) => value === null ? "" : `${at && line[at - 1] !== null ? "L" : "M"}${(at * step).toFixed(1)} ${height(value)}${at && line[at - 1] !== null ? "" : `h${(step / 2).toFixed(1)}`}`).join("");
+  // Minutes without a value leave a gap; one alone is a short line, the last one too.
+  const spot = (at, value) => `${(at * step).toFixed(1)} ${height(value)}`;
+  const begin = (at, value) => `M${spot(Math.min(at, lines[0].length - 1.5), value)}h${(step / 2).toFixed(1)}`;
+  const path = (line) => line.map((value, at) => value === null ? "" : at && line[at - 1] !== null ? `L${spot(at, value)}` : begin(at, value)).join("");
   const drawn = lines.map((line, at) => s("path", { class: `l${at + 1}`, d: path(line) }));
   const area = lines.length === 1 ? s("path", { class: "fill", d: `${path(lines[0])}L600 100L0 100Z` }) : null;
   const text = names ? duration(most) : count(Math.round(most));
@@ -70,6 +74,9 @@ export async function refresh() {
     found.where.textContent = `${nodes.nodes[0].name} · ${nodes.namespace}`;
   }
   put(found.trouble, trouble(stats, stuck.locks, graph));
+  const names = [...found.trouble.querySelectorAll("[data-trouble]")].map((each) => each.dataset.trouble);
+  const said = names.length ? `Needs a look: ${names.join(", ")}.` : "Nothing hangs.";
+  if (found.said.textContent !== said) found.said.textContent = said; // spoken once, however often the page is drawn
   put(found.tiles,
     tile("held", count(stats.held), "held", ""),
     tile("waiting", count(stats.waiting), "waiting", stats.waiting ? "warn" : ""),
