@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.service.browsing import needs_browser, playwright, visit
-from tests.service.instances import Instance
 from tests.support.processes import wait_for
 from tests.support.servers import FLAVOURS, RunningServer
 
