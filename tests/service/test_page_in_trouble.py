@@ -79,9 +79,12 @@ def test_a_release_by_force_that_is_clicked_twice_takes_the_lock_from_the_holder
     visitor.go("lock?name=clicked")
     owner = page.locator("[data-holder]").get_attribute("data-holder")
     sent: list[Any] = []
-    page.route(
-        "**/v1/force-release", lambda route: (sent.append(json.loads(route.request.post_data)), route.continue_())
-    )
+
+    def note(route: Any) -> None:
+        sent.append(json.loads(route.request.post_data))
+        route.continue_()
+
+    page.route("**/v1/force-release", note)
     page.get_by_role("button", name="Force release").click()
     playwright.expect(page.get_by_role("dialog")).to_contain_text("first learns of it")
     page.get_by_label("Reason").fill("it hangs")
