@@ -1,4 +1,4 @@
-"""Whoever is about to wait for the old master goes on at once when there is another one."""
+"""A caller that is about to wait for the old master goes on at once when there is a new one."""
 
 from __future__ import annotations
 

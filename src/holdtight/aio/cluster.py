@@ -32,16 +32,12 @@ from holdtight.stores.boundary import Link
 from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace
 from holdtight.stores.redis.cluster_node import NodePlace
 from holdtight.stores.redis.script import with_script_body
-from holdtight.stores.redis.slots import ASKING, mget_keys, redirection
+from holdtight.stores.redis.slots import ASKED_PAUSE, ASKING, LISTEN_SECONDS, mget_keys, redirection
 
 if TYPE_CHECKING:
     from holdtight.aio.locks import AsyncLocks
 
 __all__ = ["AsyncClusterCohortLock", "AsyncClusterLock", "AsyncClusterSemaphore", "cluster_backend"]
-
-LISTEN_SECONDS = 1.0
-ASKED_PAUSE = 0.05
-"""A waiter whose slot is half moved cannot be rung: it looks again so often."""
 
 
 class NodeTransport(Transport):

@@ -12,6 +12,7 @@ import hiredis
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.plan import (
+    POLL_SECONDS,
     UNDO_SECONDS,
     Acks,
     Batch,
@@ -31,7 +32,6 @@ from holdtight.stores.redis.script import with_script_body
 __all__ = ["Driver", "PlanRunner", "see_through"]
 
 R = TypeVar("R")
-POLL_SECONDS = (0.02, 0.08)
 
 
 class PlanRunner(ABC):

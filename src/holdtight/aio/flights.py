@@ -14,6 +14,7 @@ from holdtight.errors import FlightFailed, LockError, LockTimeout, Unavailable
 from holdtight.recipes.decorating import decorator, dressed
 from holdtight.recipes.flights import (
     BY_NAME,
+    MOST_IN_BACKGROUND,
     Answer,
     Computed,
     FlightTerms,
@@ -28,7 +29,6 @@ from holdtight.recipes.once import error_text
 
 __all__ = ["AsyncSingleFlight"]
 
-MOST_IN_BACKGROUND = 4
 TOO_LATE: Any = object()
 Compute = Callable[[], Awaitable[Any]]
 

@@ -180,11 +180,11 @@ class AsyncLeader(AsyncOnly):
     # Looking.
 
     async def current(self) -> Leadership | None:
-        """Who leads; None if nobody does."""
+        """The current leader; None if there is none."""
         return leading.leadership(await self._locks.inspect(self._name))
 
     async def contenders(self) -> tuple[Waiter, ...]:
-        """Who waits to lead, in order, without the leader."""
+        """The candidates that wait to lead, in order, without the leader."""
         waiters: tuple[Waiter, ...] = (await self._locks.inspect(self._name)).waiters
         return waiters
 

@@ -10,7 +10,7 @@ from holdtight.base.clock import ttl_seconds, wait_seconds
 from holdtight.base.identity import Identity, Key, is_of, task_identity, tasks_inside
 from holdtight.base.wrong_with import AsyncOnly
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
-from holdtight.grants.lease import BaseLease, Detached
+from holdtight.grants.lease import GLANCE, BaseLease, Detached
 from holdtight.grants.tenure import Tenure
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from holdtight.config.options import Duration
 
 __all__ = ["AsyncLease", "Block", "end_block", "leave_elsewhere"]
-
-_GLANCE = 0.25
 
 
 class AsyncLease(BaseLease, AsyncOnly):
@@ -76,7 +74,7 @@ class AsyncLease(BaseLease, AsyncOnly):
                 tenure.on_loss(hook)
             while not gone.done() and not self.closed and all(tenure.alive for tenure in tenures):
                 due = loop.create_future()
-                timer = runtime.call_at(loop, min(runtime.clock() + _GLANCE, until), _finish, due)
+                timer = runtime.call_at(loop, min(runtime.clock() + GLANCE, until), _finish, due)
                 try:
                     await asyncio.wait([gone, due], return_when=asyncio.FIRST_COMPLETED)
                 finally:

@@ -21,14 +21,11 @@ from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import record_request
 from holdtight.stores.redis.handshake import InboxArgs
-from holdtight.stores.redis.quorum_place import SILENT_SECONDS, QuorumPlace
+from holdtight.stores.redis.quorum_place import MOST_OWED_BY_ALL, SILENT_SECONDS, QuorumPlace
 from holdtight.stores.redis.script import is_unknown, with_script_body
 from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["FanDriver", "QuorumTransport"]
-
-MOST_OWED = 4096
-"""Limit of requests under way to one node, of all tasks."""
 
 
 class NodeTransport(Transport):
@@ -77,7 +74,7 @@ class QuorumTransport(Transport):
             if not connection.alive:
                 return self._find_connections() and self.all_ready()
             deadlines = connection.deadlines
-            if deadlines and (deadlines[0] < due or len(deadlines) >= MOST_OWED):
+            if deadlines and (deadlines[0] < due or len(deadlines) >= MOST_OWED_BY_ALL):
                 return False
         return bool(self.connections) or (self._find_connections() and self.all_ready())
 
@@ -257,7 +254,7 @@ class _Asking:
 
     def _send(self, index: int, step: Step, connection: Connection) -> None:
         waiting = connection.waiting_for(LONGEST_PATIENCE)
-        if connection.owed >= MOST_OWED or (waiting > SILENT_SECONDS and not step.undo):
+        if connection.owed >= MOST_OWED_BY_ALL or (waiting > SILENT_SECONDS and not step.undo):
             silent = f"it has been silent for {waiting:.3g} s, {connection.owed} requests unanswered"
             self._refuse(index, step, LinkDown(silent, sent=False))
             return

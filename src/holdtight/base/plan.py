@@ -60,6 +60,8 @@ from typing import Any, NamedTuple, TypeVar
 from holdtight.base.values import Owner
 
 __all__ = [
+    "LONGEST_PATIENCE",
+    "POLL_SECONDS",
     "SLOT_LEFT",
     "Acks",
     "Batch",
@@ -127,6 +129,12 @@ class ServerSaid(Exception):
     @property
     def word(self) -> str:
         return str(self).split(" ", 1)[0]
+
+
+LONGEST_PATIENCE = 2.0
+"""The longest wait for any reply, in seconds."""
+POLL_SECONDS = (0.02, 0.08)
+"""The range from which a Park draws its pauses where no bell can ring."""
 
 
 class Step:

@@ -2,12 +2,12 @@
 
 from typing import Protocol
 
+from holdtight.base.plan import LONGEST_PATIENCE
 from holdtight.base.values import Claim
 
 __all__ = ["SHORTEST_PATIENCE", "Bounded", "patience"]
 
 SHORTEST_PATIENCE = 0.1
-LONGEST_PATIENCE = 2.0
 
 
 class Bounded(Protocol):

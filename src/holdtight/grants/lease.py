@@ -14,7 +14,10 @@ from holdtight.errors import LeaseLost, NotOwner
 from holdtight.grants.leak_warning import LeakWarning, dismiss, leak_warning_for
 from holdtight.grants.tenure import Tenure
 
-__all__ = ["BaseLease", "Detached"]
+__all__ = ["GLANCE", "BaseLease", "Detached"]
+
+GLANCE = 0.25
+"""In seconds: `wait_lost` looks this often whether the lease was released, or lost while the machine was suspended."""
 
 _MARK = "ht1."
 

@@ -21,6 +21,7 @@ from holdtight.recipes.once import LONGEST_KEPT, duration_kept, error_text
 
 __all__ = [
     "BY_NAME",
+    "MOST_IN_BACKGROUND",
     "Answer",
     "Computed",
     "Flight",
@@ -33,6 +34,8 @@ __all__ = [
 
 BY_NAME: Any = object()
 """In place of a waiting time: the profile of the name decides."""
+MOST_IN_BACKGROUND = 4
+"""How many values one process computes at once in the background."""
 MOST_TRIES = 3
 MOST_LATE = 10
 

@@ -1,4 +1,4 @@
-"""Who asks: a name, a role, and the names that the role is for."""
+"""The caller of a request: a name, a role, and the names that the role is for."""
 
 import hashlib
 from functools import lru_cache

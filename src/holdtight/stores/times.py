@@ -1,5 +1,7 @@
 """Times and sizes that all stores share. The Lua scripts get theirs from here too (see redis/script.py)."""
 
+from holdtight.base.plan import LONGEST_PATIENCE
+
 __all__ = [
     "AUDIT_MS",
     "CLAIM_MS",
@@ -36,8 +38,6 @@ AUDIT_MS = 90 * 24 * 3600 * 1000
 """How long the audit records stay after the last one."""
 LOOK_SECONDS = 0.2
 """Servers look ten times a second whether the time of a WAIT is over."""
-LONGEST_PATIENCE = 2.0
-"""The longest wait for any reply, in seconds."""
 SPOIL_MS = 8 * 24 * 3600 * 1000
 """How long a flight that was invalidated in the air is remembered: no older flight may store its value."""
 MARKER_SLACK_MS = 50

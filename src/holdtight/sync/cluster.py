@@ -25,7 +25,7 @@ from holdtight.stores.boundary import Link
 from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace
 from holdtight.stores.redis.cluster_node import NodePlace
 from holdtight.stores.redis.script import with_script_body
-from holdtight.stores.redis.slots import ASKING, mget_keys, redirection
+from holdtight.stores.redis.slots import ASKED_PAUSE, ASKING, LISTEN_SECONDS, mget_keys, redirection
 from holdtight.sync.backend import Backend
 from holdtight.sync.cohort import CohortLock
 from holdtight.sync.driver import Driver
@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from holdtight.sync.locks import Locks
 
 __all__ = ["ClusterBackend", "ClusterCohortLock", "ClusterLock", "ClusterSemaphore"]
-
-LISTEN_SECONDS = 1.0
-ASKED_PAUSE = 0.05
-"""A waiter whose slot is half moved cannot be rung: it looks again so often."""
 
 
 class NodePool(Transport):

@@ -10,7 +10,20 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from holdtight.base.plan import UNDO_SECONDS, Acks, Batch, Bell, Fan, LinkDown, Park, Plan, ServerSaid, Step, Wish
+from holdtight.base.plan import (
+    POLL_SECONDS,
+    UNDO_SECONDS,
+    Acks,
+    Batch,
+    Bell,
+    Fan,
+    LinkDown,
+    Park,
+    Plan,
+    ServerSaid,
+    Step,
+    Wish,
+)
 from holdtight.keeper.charges import TOUCH_SECONDS, DeferredUndo, StandingInLine
 from holdtight.stores.boundary import Link
 from holdtight.stores.redis.script import with_script_body
@@ -19,7 +32,6 @@ from holdtight.sync.pool import Transport
 __all__ = ["Driver", "PlanRunner"]
 
 R = TypeVar("R")
-POLL_SECONDS = (0.02, 0.08)
 
 
 class PlanRunner(ABC):

@@ -13,6 +13,7 @@ from holdtight.errors import FlightFailed, LockError, LockTimeout, Unavailable
 from holdtight.recipes.decorating import decorator, dressed
 from holdtight.recipes.flights import (
     BY_NAME,
+    MOST_IN_BACKGROUND,
     Answer,
     Computed,
     Flight,
@@ -28,7 +29,6 @@ from holdtight.sync.looking import look
 
 __all__ = ["SingleFlight"]
 
-MOST_IN_BACKGROUND = 4
 Compute = Callable[[], Any]
 
 

@@ -219,11 +219,11 @@ class Leader(BlockingOnly):
     # Looking.
 
     def current(self) -> Leadership | None:
-        """Who leads; None if nobody does."""
+        """The current leader; None if there is none."""
         return leading.leadership(self._locks.inspect(self._name))
 
     def contenders(self) -> tuple[Waiter, ...]:
-        """Who waits to lead, in order, without the leader."""
+        """The candidates that wait to lead, in order, without the leader."""
         waiters: tuple[Waiter, ...] = self._locks.inspect(self._name).waiters
         return waiters
 

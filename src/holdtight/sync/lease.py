@@ -10,15 +10,13 @@ from holdtight.base.clock import ttl_seconds, wait_seconds
 from holdtight.base.identity import identity
 from holdtight.base.wrong_with import BlockingOnly
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
-from holdtight.grants.lease import BaseLease, Detached
+from holdtight.grants.lease import GLANCE, BaseLease, Detached
 
 if TYPE_CHECKING:
     from holdtight.config.options import Duration
     from holdtight.sync.lock import Lock
 
 __all__ = ["Lease"]
-
-_GLANCE = 0.25
 
 
 class Lease(BaseLease, BlockingOnly):
@@ -78,7 +76,7 @@ class Lease(BaseLease, BlockingOnly):
             for tenure in tenures:
                 tenure.on_loss(news)
             while not self.closed and all(tenure.alive for tenure in tenures):
-                if sleeper.sleep(min(clock() + _GLANCE, until)):
+                if sleeper.sleep(min(clock() + GLANCE, until)):
                     return True
                 if clock() >= until:
                     break

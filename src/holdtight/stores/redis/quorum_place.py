@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from holdtight.config.settings import Settings
     from holdtight.config.targets import Single
 
-__all__ = ["MOST_OWED", "SILENT_SECONDS", "NodePlace", "QuorumPlace"]
+__all__ = ["MOST_OWED", "MOST_OWED_BY_ALL", "SILENT_SECONDS", "NodePlace", "QuorumPlace"]
 
 SILENT_SECONDS = 0.5
 MOST_OWED = 64
+"""Limit of requests under way to one node, on a connection of one caller."""
+MOST_OWED_BY_ALL = 4096
+"""The same on a connection that all tasks share."""
 
 
 class NodePlace(RedisPlace):

@@ -34,6 +34,7 @@ __all__ = [
     "ADOPT",
     "ATTEMPT",
     "DOWNGRADE",
+    "EVALSHA_WORD",
     "INSPECT",
     "MULTI",
     "RELEASE",
@@ -247,7 +248,7 @@ def attempt_script(cohort: bool) -> Script:
 
 # A server that was restarted, or told to forget, does not know the hashes of scripts: it answers NOSCRIPT.
 
-_RUNS = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
+EVALSHA_WORD = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
 
 
 def is_unknown(reply: object) -> bool:
@@ -257,9 +258,9 @@ def is_unknown(reply: object) -> bool:
 
 def with_script_body(request: bytes) -> bytes:
     """The same request with its script in it; unchanged if it names none by its hash."""
-    found = request.find(_RUNS, 0, 40)
+    found = request.find(EVALSHA_WORD, 0, 40)
     if found < 0:
         return request
-    start = found + len(_RUNS)
+    start = found + len(EVALSHA_WORD)
     sha = request[start : start + 40].decode()
     return next((script.with_body(request) for script in SCRIPTS if script.__dict__.get("sha") == sha), request)

@@ -9,7 +9,7 @@ from binascii import crc_hqx
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from holdtight.stores.redis.script import SCRIPTS, Script
+from holdtight.stores.redis.script import EVALSHA_WORD, SCRIPTS, Script
 
 __all__ = [
     "ASKING",
@@ -25,9 +25,12 @@ __all__ = [
 ]
 
 SLOTS = 16384
+LISTEN_SECONDS = 1.0
+"""How long a server may take to answer that a waiter listens."""
+ASKED_PAUSE = 0.05
+"""A waiter whose slot is half moved cannot be rung: it looks again so often."""
 ASKING = b"*1\r\n$6\r\nASKING\r\n"
 Endpoint = tuple[str, int]
-_RUNS = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
 _KEYLESS = frozenset(
     (
         b"SCAN",
@@ -137,10 +140,10 @@ _forms: dict[bytes, bytes] = {}
 
 def sharded(request: bytes) -> bytes:
     """The request with the sharded form of its script; unchanged if that has none, or if it is that."""
-    found = request.find(_RUNS, 0, 40)
+    found = request.find(EVALSHA_WORD, 0, 40)
     if found < 0:
         return request
-    begin = found + len(_RUNS)
+    begin = found + len(EVALSHA_WORD)
     form = _forms.get(request[begin : begin + 40])
     if form is None:
         form = _form_of(request[begin : begin + 40])

@@ -81,7 +81,7 @@ else
     local text = fence_text(last)
     local marked = marks[3] and tonumber(marks[3]) >= now
     settle((marked or call('ZCARD', queue) > 0) and 'q' or '-')
-    if place then hand_over(place, looked, '') end -- those behind who can share it have nothing to wait for
+    if place then hand_over(place, looked, '') end -- the waiters behind that can share it need not wait
     return {1, text, now, expired}
   end
   if taker then
