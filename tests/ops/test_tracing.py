@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode, Tracer
 
 from holdtight import AsyncLocks, LeaseLost, Locks, LockTimeout, Profile, tracing
+from tests.support.processes import StartChild
 
 
 class Traced:
@@ -76,6 +77,45 @@ def test_without_a_span_that_records_there_is_none_unless_always(locks: Locks, t
     with locks.lock("x"):
         pass
     assert [(span.name, span.parent) for span in traced.spans()] == [("lock.acquire", None), ("lock.hold", None)]
+
+
+BEFORE_AND_AFTER = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from holdtight import Locks, tracing
+from holdtight.ops import spans
+
+asked = []
+ask = spans.get_current_span
+spans.get_current_span = lambda: asked.append(1) or ask()
+
+def pair():
+    del asked[:]
+    with trace.get_tracer("a test").start_as_current_span("request"), locks.lock("x"):
+        pass
+    tracing.flush()
+    print("asked" if asked else "did not ask")
+
+locks = Locks("memory://")
+tracing.install(locks)
+pair()
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+tracing.flush()
+pair()
+print(*(span.name for span in exporter.get_finished_spans()))
+"""
+
+
+def test_callers_are_asked_for_their_span_from_the_moment_that_a_program_sets_up_an_sdk(
+    start_child: StartChild,
+) -> None:
+    child = start_child(BEFORE_AND_AFTER)
+    assert child.lines() == ["did not ask", "asked", "request lock.acquire lock.hold"]
+    assert child.wait() == 0
 
 
 def test_a_failure_is_an_error_with_its_code(locks: Locks, traced: Traced) -> None:

@@ -55,6 +55,8 @@ class Kind(enum.Enum):
     MULTI = "multi"
     """Several locks at once."""
 
+    __hash__ = object.__hash__  # that of enum is a Python function, and every lock looks for its kind in a dict
+
     @property
     def text(self) -> str:
         return _KINDS[self]

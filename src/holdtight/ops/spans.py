@@ -5,6 +5,8 @@ from typing import Any
 
 from opentelemetry import context
 from opentelemetry.trace import (
+    NoOpTracerProvider,
+    ProxyTracerProvider,
     Span,
     SpanKind,
     Status,
@@ -32,12 +34,25 @@ MOST_HELD = 100_000
 class _Spans:
     """A sink of the recorder. `prepare` runs in the caller, everything else where records are counted."""
 
-    def __init__(self, provider: TracerProvider, clock: Any, always: bool) -> None:
-        self.provider = provider
-        self._tracer: Tracer = provider.get_tracer("holdtight")
+    def __init__(self, recorder: Recorder, provider: TracerProvider | None, clock: Any, always: bool) -> None:
+        self._recorder = recorder
+        self._provider = provider
+        self._tracer: Tracer = (provider or get_tracer_provider()).get_tracer("holdtight")
         self._clock = clock
         self._always = always
         self._held: dict[Tenure, Span] = {}
+        self._prepares = False
+        recorder.prepare_with(None)
+        self._prepare_if_it_can_record()
+
+    def _prepare_if_it_can_record(self) -> None:
+        """Without an SDK the global provider makes no spans: callers need not ask for theirs. A program may set one up
+        at any time."""
+        if not self._prepares:
+            place = self._provider or get_tracer_provider()
+            self._prepares = not isinstance(place, ProxyTracerProvider | NoOpTracerProvider)
+            if self._prepares:
+                self._recorder.prepare_with(self.prepare, PREPARED)
 
     def prepare(self, record: Record) -> Record:
         """Adds the caller's context to one of PREPARED, if there is to be a span."""
@@ -108,6 +123,7 @@ class _Spans:
 
     def refresh(self) -> None:
         """Forgets leases that were dropped without a release; looks at them only once there are many."""
+        self._prepare_if_it_can_record()
         if len(self._held) >= MOST_HELD:
             for tenure in [each for each in self._held if not each.alive]:
                 del self._held[tenure]
@@ -127,11 +143,8 @@ def _about(terms: Terms | None, name: str, owner: str) -> dict[str, Any]:
 
 
 def trace(recorder: Recorder, clock: Any, provider: TracerProvider | None, always: bool) -> None:
-    place = get_tracer_provider() if provider is None else provider
     for sink in recorder.sinks:
         if isinstance(sink, _Spans):
             recorder.sinks.remove(sink)  # the last call decides
             break
-    spans = _Spans(place, clock, always)
-    recorder.sinks.append(spans)
-    recorder.prepare_with(spans.prepare, PREPARED)
+    recorder.sinks.append(_Spans(recorder, provider, clock, always))
