@@ -13,8 +13,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, Tracer
 
-from holdtight import AsyncLocks, LeaseLost, Locks, LockTimeout, Profile, tracing
+from holdtight import AsyncLocks, LeaseLost, Locks, LockTimeout, NotOwner, Profile, tracing
 from tests.support.processes import StartChild
+from tests.support.servers import StartServer
 
 
 class Traced:
@@ -143,6 +144,42 @@ def test_a_lost_hold_says_why(locks: Locks, traced: Traced) -> None:
     assert [about(span)["ended"] for span in holds] == ["lost", "detached", "released"]
     (event,) = holds[0].events
     assert (event.name, dict(event.attributes or {})) == ("lock.lost", {"lock.reason": "expired"})
+
+
+def test_a_downgrade_ends_the_hold_of_the_writer_and_begins_that_of_the_reader(locks: Locks, traced: Traced) -> None:
+    with traced.tracer.start_as_current_span("request") as request:
+        writing = locks.rwlock("book").write().acquire()
+        reading = writing.downgrade()
+    reading.release()
+    acquire, first, second = traced.spans()
+    assert (acquire.name, first.name, second.name) == ("lock.acquire", "lock.hold", "lock.hold")
+    assert [(about(span)["kind"], about(span)["ended"]) for span in (first, second)] == [
+        ("exclusive", "downgraded"),
+        ("shared", "released"),
+    ]
+    assert (about(first)["fence"], about(second)["fence"]) == (writing.fence, reading.fence)
+    assert first.end_time == second.start_time
+    assert {span.parent.span_id for span in (first, second) if span.parent} == {request.get_span_context().span_id}
+
+
+def test_a_renewal_that_fails_is_an_event_of_the_hold(start_server: StartServer, traced: Traced) -> None:
+    server = start_server()
+    with Locks(server.url) as locks:
+        tracing.install(locks, tracer_provider=traced.provider, always=True)
+        lease = locks.lock("x", ttl=1.5).acquire()
+        server.stop()
+        assert lease.wait_lost(20)
+        with pytest.raises(LeaseLost):
+            lease.check()
+        holds = [span for span in traced.spans() if span.name == "lock.hold"]
+        with pytest.raises(NotOwner):
+            lease.release()
+    (hold,) = holds
+    assert about(hold)["ended"] == "lost"
+    *failed, lost = hold.events
+    assert {event.name for event in failed} == {"lock.renewal_failed"}
+    assert all((event.attributes or {})["lock.cause"] for event in failed)
+    assert (lost.name, dict(lost.attributes or {})) == ("lock.lost", {"lock.reason": "unreachable"})
 
 
 def test_every_task_has_its_own_parent(traced: Traced) -> None:

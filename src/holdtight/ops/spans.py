@@ -40,7 +40,8 @@ class _Spans:
         self._tracer: Tracer = (provider or get_tracer_provider()).get_tracer("holdtight")
         self._clock = clock
         self._always = always
-        self._held: dict[Tenure, Span] = {}
+        self._held: dict[Tenure, tuple[Span, Any]] = {}
+        """The span of each lease in hand, and the context that it began in."""
         self._prepares = False
         recorder.prepare_with(None)
         self._prepare_if_it_can_record()
@@ -69,14 +70,16 @@ class _Spans:
             elif code == FAILED and len(record) == 10:
                 self._failed(*record[1:])
             elif code == RENEWAL_FAILED and record[1] in self._held:
-                span, at = self._held[record[1]], self._at(record[2])
-                span.add_event("lock.renewal_failed", {"lock.cause": record[3]}, at)
+                span, _ = self._held[record[1]]
+                span.add_event("lock.renewal_failed", {"lock.cause": record[3]}, self._at(record[2]))
             elif code == ENDED:
-                self._ended(record[1], record[2], record[3])
+                around = self._ended(record[1], record[2], record[3])
+                if record[3] == "downgraded" and around is not None:
+                    self._hold(record[4], record[2], around)
             elif code == LOST:
                 if record[1] in self._held:
-                    at = self._at(record[2])
-                    self._held[record[1]].add_event("lock.lost", {"lock.reason": record[3].value}, at)
+                    span, _ = self._held[record[1]]
+                    span.add_event("lock.lost", {"lock.reason": record[3].value}, self._at(record[2]))
                 self._ended(record[1], record[2], "lost")
             elif code == RELEASE_FAILED:
                 self._ended(record[1], record[2], "released")
@@ -91,12 +94,13 @@ class _Spans:
     def _granted(self, tenure: Tenure, started: float, now: float, queued: bool, around: Any) -> None:
         if tenure.stand_in is not None:
             return
-        about = _about(tenure.terms, tenure.name, owner_text(tenure.owner))
-        about |= {"lock.fence": tenure.fence, "lock.ttl": tenure.ttl}
-        acquired = about | {"lock.waited": max(0.0, now - started), "lock.queued": queued}
+        acquired = _of_lease(tenure) | {"lock.waited": max(0.0, now - started), "lock.queued": queued}
         self._start("lock.acquire", started, around, acquired).end(self._at(now))
+        self._hold(tenure, now, around)
+
+    def _hold(self, tenure: Tenure, now: float, around: Any) -> None:
         if len(self._held) < MOST_HELD:
-            self._held[tenure] = self._start("lock.hold", now, around, about)
+            self._held[tenure] = self._start("lock.hold", now, around, _of_lease(tenure)), around
 
     def _failed(
         self,
@@ -115,11 +119,13 @@ class _Spans:
         span.set_status(Status(StatusCode.ERROR, reason))
         span.end(self._at(now))
 
-    def _ended(self, tenure: Tenure, now: float, how: str) -> None:
-        span = self._held.pop(tenure, None)
+    def _ended(self, tenure: Tenure, now: float, how: str) -> Any:
+        """Returns the context that the span began in; None if there was no span."""
+        span, around = self._held.pop(tenure, (None, None))
         if span is not None:
             span.set_attribute("lock.ended", how)
             span.end(self._at(now))
+        return around
 
     def refresh(self) -> None:
         """Forgets leases that were dropped without a release; looks at them only once there are many."""
@@ -140,6 +146,11 @@ class _Spans:
 def _about(terms: Terms | None, name: str, owner: str) -> dict[str, Any]:
     kind, template = (Kind.MULTI, None) if terms is None else (terms.kind, terms.template)
     return {"lock.name": name, "lock.kind": kind.value, "lock.template": template, "lock.owner": owner[:SHOWN]}
+
+
+def _of_lease(tenure: Tenure) -> dict[str, Any]:
+    about = _about(tenure.terms, tenure.name, owner_text(tenure.owner))
+    return about | {"lock.fence": tenure.fence, "lock.ttl": tenure.ttl}
 
 
 def trace(recorder: Recorder, clock: Any, provider: TracerProvider | None, always: bool) -> None:
