@@ -1,6 +1,6 @@
 """Metrics of locks, for Prometheus and OpenTelemetry. See docs/operations.md.
 
-Callers only leave a record; a thread of its own counts within a quarter of a second, on a scrape, and at exit. Needs an
+Callers only leave a record; a thread of its own counts within half a second, on a scrape, and at exit. Needs an
 extra: `prometheus` or `otel`.
 """
 

@@ -17,7 +17,8 @@ def install(locks: BaseLocks[Any], *, tracer_provider: "TracerProvider | None" =
     for every lease, under the span that is current in the caller. A caller without a span that records makes none,
     unless `always` is True. The provider is the global one by default; of several calls the last one counts.
 
-    Spans are made within a quarter of a second, with the times at which things happened.
+    Spans are made within half a second, with the times at which things happened. If the program sets up an SDK later,
+    acquisitions have spans from within half a second after that.
 
     Raises ModuleNotFoundError without the extra `otel`, TypeError for a wrong argument.
     """

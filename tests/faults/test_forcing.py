@@ -19,6 +19,7 @@ from holdtight import (
     ScriptError,
     Unavailable,
 )
+from holdtight.core import force as core_force
 from holdtight.grants.lease import BaseLease
 from holdtight.stores.redis.forcing import FORCE
 from tests.faults.clients import Client, OpenClient, asks, start, waiting
@@ -286,6 +287,24 @@ def test_readers_on_a_quorum(nodes: Nodes, open_client: OpenClient) -> None:
     is_lost(client, readers[1])
     writer = client.call(book.write(wait=10).acquire)
     assert writer.fence > one.fence
+    client.release(writer)
+
+
+def test_more_readers_of_a_quorum_than_an_inspection_shows_all_lose_it(
+    nodes: Nodes, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_force, "LISTED", 3)
+    client = open_client(nodes.urls, ttl=20)
+    book = client.locks.rwlock("book")
+    readers = [client.call(book.read().acquire) for _ in range(8)]
+    record = force(client, "book")
+    assert record is not None
+    assert {each.owner for each in record.holders} == {each.owner for each in readers}
+    assert [len(each.holders) for each in audit(client)] == [2, 3, 3]
+    for reader in readers:
+        is_lost(client, reader)
+    writer = client.call(book.write(wait=10).acquire)
+    assert writer.fence > max(each.fence for each in audit(client))
     client.release(writer)
 
 

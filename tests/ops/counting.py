@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from holdtight import Locks, metrics
 
-__all__ = ["Counts", "use"]
+__all__ = ["Counts", "counted_alone", "use"]
 
 
 class Counts:
@@ -44,3 +44,12 @@ def use(locks: Locks, *names: str) -> None:
     for name in names:
         with locks.lock(name):
             pass
+
+
+def counted_alone(registry: CollectorRegistry, name: str, lock: str = "other") -> float:
+    """What the thread of the metrics has counted by itself: reading a whole registry would count first."""
+    for metric in registry.restricted_registry([name]).collect():
+        for sample in metric.samples:
+            if (sample.name, sample.labels["lock"]) == (name, lock):
+                return sample.value
+    return -1.0

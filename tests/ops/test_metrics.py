@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 
 from holdtight import AsyncLocks, DeadlockDetected, Locks, NotOwner, Profile, Unavailable, metrics
+from holdtight.base.values import LISTED
 from holdtight.ops.instruments import INSTRUMENTS
 from holdtight.sync import lock as lock_module
 from tests.ops.counting import Counts, use
@@ -303,6 +305,18 @@ def test_watched_locks_are_shown_with_their_holders_in_all_processes(locks: Lock
         assert registry.get_sample_value("redis_lock_ttl_seconds", {"lock": "x"}) == pytest.approx(20, abs=5)
     with locks.lock("x", reentrant=True), locks.lock("x", reentrant=True):
         assert registry.get_sample_value("redis_lock_reentries", {"lock": "x"}) == 2
+
+
+def test_all_holders_of_a_watched_lock_are_counted_also_those_that_an_inspection_does_not_show(
+    locks: Locks, registry: CollectorRegistry
+) -> None:
+    metrics.watch(locks, "gate", registry=registry)
+    gate = locks.semaphore("gate", permits=LISTED + 3)
+    with ExitStack() as held:
+        for _ in range(LISTED + 3):
+            held.enter_context(gate)
+        assert registry.get_sample_value("redis_lock_holders", {"lock": "gate"}) == LISTED + 3
+    assert registry.get_sample_value("redis_lock_holders", {"lock": "gate"}) == 0
 
 
 def test_a_scrape_in_the_thread_of_a_loop_shows_the_locks_that_its_client_watches(

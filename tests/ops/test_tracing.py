@@ -13,7 +13,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, Tracer
 
-from holdtight import AsyncLocks, LeaseLost, Locks, LockTimeout, Profile, tracing
+from holdtight import AsyncLocks, LeaseLost, Locks, LockTimeout, NotOwner, Profile, tracing
+from tests.support.processes import StartChild
+from tests.support.servers import StartServer
 
 
 class Traced:
@@ -78,6 +80,45 @@ def test_without_a_span_that_records_there_is_none_unless_always(locks: Locks, t
     assert [(span.name, span.parent) for span in traced.spans()] == [("lock.acquire", None), ("lock.hold", None)]
 
 
+BEFORE_AND_AFTER = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from holdtight import Locks, tracing
+from holdtight.ops import spans
+
+asked = []
+ask = spans.get_current_span
+spans.get_current_span = lambda: asked.append(1) or ask()
+
+def pair():
+    del asked[:]
+    with trace.get_tracer("a test").start_as_current_span("request"), locks.lock("x"):
+        pass
+    tracing.flush()
+    print("asked" if asked else "did not ask")
+
+locks = Locks("memory://")
+tracing.install(locks)
+pair()
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+tracing.flush()
+pair()
+print(*(span.name for span in exporter.get_finished_spans()))
+"""
+
+
+def test_callers_are_asked_for_their_span_from_the_moment_that_a_program_sets_up_an_sdk(
+    start_child: StartChild,
+) -> None:
+    child = start_child(BEFORE_AND_AFTER)
+    assert child.lines() == ["did not ask", "asked", "request lock.acquire lock.hold"]
+    assert child.wait() == 0
+
+
 def test_a_failure_is_an_error_with_its_code(locks: Locks, traced: Traced) -> None:
     with Locks("memory://traced") as other, other.lock("x"), traced.tracer.start_as_current_span("request"):
         with pytest.raises(LockTimeout):
@@ -103,6 +144,42 @@ def test_a_lost_hold_says_why(locks: Locks, traced: Traced) -> None:
     assert [about(span)["ended"] for span in holds] == ["lost", "detached", "released"]
     (event,) = holds[0].events
     assert (event.name, dict(event.attributes or {})) == ("lock.lost", {"lock.reason": "expired"})
+
+
+def test_a_downgrade_ends_the_hold_of_the_writer_and_begins_that_of_the_reader(locks: Locks, traced: Traced) -> None:
+    with traced.tracer.start_as_current_span("request") as request:
+        writing = locks.rwlock("book").write().acquire()
+        reading = writing.downgrade()
+    reading.release()
+    acquire, first, second = traced.spans()
+    assert (acquire.name, first.name, second.name) == ("lock.acquire", "lock.hold", "lock.hold")
+    assert [(about(span)["kind"], about(span)["ended"]) for span in (first, second)] == [
+        ("exclusive", "downgraded"),
+        ("shared", "released"),
+    ]
+    assert (about(first)["fence"], about(second)["fence"]) == (writing.fence, reading.fence)
+    assert first.end_time == second.start_time
+    assert {span.parent.span_id for span in (first, second) if span.parent} == {request.get_span_context().span_id}
+
+
+def test_a_renewal_that_fails_is_an_event_of_the_hold(start_server: StartServer, traced: Traced) -> None:
+    server = start_server()
+    with Locks(server.url) as locks:
+        tracing.install(locks, tracer_provider=traced.provider, always=True)
+        lease = locks.lock("x", ttl=1.5).acquire()
+        server.stop()
+        assert lease.wait_lost(20)
+        with pytest.raises(LeaseLost):
+            lease.check()
+        holds = [span for span in traced.spans() if span.name == "lock.hold"]
+        with pytest.raises(NotOwner):
+            lease.release()
+    (hold,) = holds
+    assert about(hold)["ended"] == "lost"
+    *failed, lost = hold.events
+    assert {event.name for event in failed} == {"lock.renewal_failed"}
+    assert all((event.attributes or {})["lock.cause"] for event in failed)
+    assert (lost.name, dict(lost.attributes or {})) == ("lock.lost", {"lock.reason": "unreachable"})
 
 
 def test_every_task_has_its_own_parent(traced: Traced) -> None:

@@ -47,7 +47,7 @@ class ScriptedClaim:
     def withdraw_step(self, owner: Owner, marker: int) -> Step:
         return Named("withdraw", owner, undo=True, marker=marker)
 
-    def inspect_step(self) -> Step:
+    def inspect_step(self, most: int = 500) -> Step:
         return Named("inspect", b"")
 
     def is_passing(self, said: ServerSaid) -> bool:

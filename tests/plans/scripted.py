@@ -106,7 +106,7 @@ class Lock:
         step.limit = self.arrival_limit(now, 2.0)
         return step
 
-    def inspect_step(self) -> Step:
+    def inspect_step(self, most: int = 500) -> Step:
         return Named("inspect", b"")
 
     def records_step(self, owners: list[Owner], holding: int = 0) -> Step:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdtight import AsyncLease, AsyncLocks, AuditRecord, Kind, LeaseLost, LossReason, NotOwner
+from holdtight.base.values import LISTED
 from holdtight.events import Forced, Lost
 from tests.scenarios.world import World
 
@@ -277,6 +278,27 @@ async def test_the_permits_of_one_holder_go_to_the_next_in_line(once: World) -> 
     with pytest.raises(NotOwner) as raised:
         await two.release()
     assert raised.value.reason is LossReason.FORCED
+
+
+async def test_all_holders_lose_it_also_those_that_an_inspection_does_not_show(once: World) -> None:
+    gate = once.client.semaphore("gate", permits=LISTED + 20, ttl=60, wait=25)
+    leases = [await gate.acquire() for _ in range(LISTED + 20)]
+    info = await once.client.inspect("gate")
+    assert (len(info.holders), info.holding) == (LISTED, LISTED + 20)
+    (actor,) = await once.line_up(gate, gate.acquire())
+    last = await forced(once.client, "gate", owner=leases[-1].owner)
+    assert [each.owner for each in last.holders] == [leases[-1].owner]
+    later = await actor.result()
+    record = await forced(once.client, "gate", owner=None)
+    assert {each.owner for each in record.holders} == {each.owner for each in [*leases[:-1], later]}
+    assert record.fence > later.fence
+    assert await gate.locked() is False
+    assert sum(len(each.holders) for each in await once.client.audit()) == LISTED + 21
+    async with gate as again:
+        assert again.fence > record.fence
+    for lease in [*leases, later]:
+        with pytest.raises(NotOwner):
+            await lease.release()
 
 
 @pytest.mark.takes_time

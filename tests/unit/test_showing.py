@@ -66,6 +66,8 @@ def test_permits_are_counted() -> None:
 
 def test_a_free_lock_is_one_line_and_a_long_line_is_cut_short() -> None:
     assert str(LockInfo("x")) == "'x': free"
+    many = str(LockInfo("x", Kind.SHARED, (HOLDER,), holding=700)).splitlines()
+    assert (many[0], many[-1]) == ("'x': held", "  and 699 more holders")
     assert str(LockInfo("x", waiters=(WAITERS[1],), waiting=700)).splitlines()[-1] == "  and 699 more waiting"
 
 

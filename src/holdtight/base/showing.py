@@ -63,6 +63,8 @@ def table(info: LockInfo) -> str:
     lines = [_headline(info)]
     if info.holders or info.waiters:
         lines += _aligned(info)
+    if info.holding > len(info.holders):
+        lines.append(f"  and {info.holding - len(info.holders)} more holders")
     if info.waiting > len(info.waiters):
         lines.append(f"  and {info.waiting - len(info.waiters)} more waiting")
     lines += [f"  node {_ascii(node)}: {_ascii(said)}" for node, said in (info.nodes or {}).items()]
@@ -75,9 +77,11 @@ def _headline(info: LockInfo) -> str:
         kinds = {each.kind for each in info.holders}
         what = "held"
         if kinds == {Kind.SHARED}:
-            what = f"held by {_count(len(info.holders), 'reader')}"
+            what = f"held by {_count(max(info.holding, len(info.holders)), 'reader')}"
         elif kinds == {Kind.PERMITS}:
             what = f"{_count(sum(each.n for each in info.holders), 'permit')} held"
+            if info.holding > len(info.holders):
+                what = f"at least {what}"
     waiting = f", {info.waiting} waiting" if info.waiting else ""
     return f"{_ascii(repr(info.name))}: {what}{waiting}"
 

@@ -41,6 +41,8 @@ CLIENT_ID_SIZE = 8
 OWNER_SIZE = 24
 LONGEST_NAME = 512
 LONGEST_LABEL = 128
+LISTED = 500
+"""How many holders, and how many waiters, an inspection shows."""
 
 
 class Kind(enum.Enum):
@@ -54,6 +56,8 @@ class Kind(enum.Enum):
     """The kind of a semaphore."""
     MULTI = "multi"
     """Several locks at once."""
+
+    __hash__ = object.__hash__  # that of enum is a Python function, and every lock looks for its kind in a dict
 
     @property
     def text(self) -> str:
@@ -236,11 +240,12 @@ class LockInfo(NamedTuple):
     Options:
         name: the lock's name.
         kind: what it is in use as; None if it is free.
-        holders: its holders, each a `Holder`.
+        holders: its holders, each a `Holder`; of a semaphore or a read-write lock a few hundred at most.
         waiters: its waiters in order, each a `Waiter`; a few hundred at most.
         waiting: the length of the whole line.
         fence: the last fence that was given under this name, if the server still knows it.
         nodes: on a quorum, each node's answer, and whether its restart guard keeps it from voting.
+        holding: the number of all holders.
     """
 
     name: str
@@ -251,6 +256,7 @@ class LockInfo(NamedTuple):
     fence: int | None = None
     nodes: dict[str, str] | None = None
     """On a quorum: each node's answer, and whether its restart guard keeps it from voting."""
+    holding: int = 0
 
     @property
     def locked(self) -> bool:

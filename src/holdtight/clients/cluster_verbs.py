@@ -1,5 +1,6 @@
 """What clients of a cluster do besides acquiring, blocking and asyncio."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from holdtight.base.plan import Plan
@@ -20,7 +21,7 @@ class ClusterVerbs(Verbs):
         from holdtight.core.force import force
 
         forcing = cast(ClusterPlace, place).forcing_of(order.about["name"])
-        return force(forcing, prepared, self.look(place, prepared, entered), order, place.clock)
+        return force(forcing, prepared, partial(self.look, place, prepared, entered), order, place.clock)
 
     def audit(self, place: Place, limit: int, name: str | None) -> "Plan[list[AuditRecord]]":
         from holdtight.core.force import audit_by_name

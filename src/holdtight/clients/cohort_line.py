@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdtight.base.plan import Step
 from holdtight.base.runtime import Runtime
-from holdtight.base.values import LockInfo, Owner, Waiter, owner_text
+from holdtight.base.values import LISTED, LockInfo, Owner, Waiter, owner_text
 from holdtight.clients.terms import LockTerms
 from holdtight.errors import QueueFull
 from holdtight.grants.tenure import Tenure
@@ -40,7 +40,6 @@ PAUSE = 0.02
 """Seconds between the end of a window and the look of the keeper at the line."""
 CHECK = 0.5
 """Seconds between two checks of a line that has members."""
-LISTED = 500
 
 Key = tuple[str, float, str | None]
 """Name, ttl and label: all leases of a batch have the same in these."""
@@ -335,8 +334,8 @@ class Inspected(NamedTuple):
     prepared: Any
     locks: Any
 
-    def inspect_step(self) -> Step:
-        step: Step = self.prepared.inspect_step()
+    def inspect_step(self, most: int = LISTED) -> Step:
+        step: Step = self.prepared.inspect_step(most)
         read = step.read
 
         def with_members(reply: Any, sent: float) -> LockInfo:

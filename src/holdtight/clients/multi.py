@@ -141,6 +141,7 @@ def combined(name: str, infos: list[LockInfo]) -> LockInfo:
         holders=tuple(holder for info in infos for holder in info.holders),
         waiters=tuple(waiter for info in infos for waiter in info.waiters),
         waiting=sum(info.waiting for info in infos),
+        holding=sum(info.holding for info in infos),
     )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdtight.base import refusals
 from holdtight.base.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid
-from holdtight.base.values import LockInfo
+from holdtight.base.values import LISTED, LockInfo
 from holdtight.clients.verbs import Verbs, ttls_of
 from holdtight.core.inspect_quorum import inspect
 from holdtight.core.quorum import all_answered, say
@@ -23,11 +23,11 @@ __all__ = ["QuorumVerbs"]
 
 
 class QuorumVerbs(Verbs):
-    def look(self, place: Place, prepared: Any, entered: dict[str, int]) -> Plan[LockInfo]:
+    def look(self, place: Place, prepared: Any, entered: dict[str, int], most: int = LISTED) -> Plan[LockInfo]:
         quorum = cast(QuorumPlace, place)
         steps = [quorum.store.stamp_step()] * len(quorum.nodes)
         guarded = partial(_guarded, quorum)
-        return inspect(prepared, quorum.names, lambda: steps, quorum.store.records_step, guarded, entered)
+        return inspect(prepared, quorum.names, lambda: steps, quorum.store.records_step, guarded, entered, most)
 
     def listing(self, place: Place, pattern: str, entered: dict[str, int]) -> "QuorumListing":
         from holdtight.core.listing import QuorumListing
@@ -43,7 +43,7 @@ class QuorumVerbs(Verbs):
             [node.forcing for node in quorum.nodes],
             quorum.names,
             quorum.store.majority,
-            self.look(place, prepared, entered),
+            partial(self.look, place, prepared, entered),
             order,
             quorum.store.proposal,
             place.clock,

@@ -1,11 +1,12 @@
 """What clients do besides acquiring, by the topology of their place: see also clients/quorum_verbs.py."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdtight.base import refusals
 from holdtight.base.clock import ttl_seconds
 from holdtight.base.plan import Plan
-from holdtight.base.values import LockInfo
+from holdtight.base.values import LISTED, LockInfo
 from holdtight.config.profiles import UNSET
 from holdtight.stores.boundary import Place
 
@@ -21,11 +22,11 @@ __all__ = ["Verbs", "ttls_of", "verbs_of"]
 class Verbs:
     """On one server."""
 
-    def look(self, place: Place, prepared: Any, entered: dict[str, int]) -> Plan[LockInfo]:
+    def look(self, place: Place, prepared: Any, entered: dict[str, int], most: int = LISTED) -> Plan[LockInfo]:
         """`entered` maps our own owners to their number of entries."""
         from holdtight.core.inspect import look
 
-        return look(place.store, prepared, entered)
+        return look(place.store, prepared, entered, most)
 
     def listing(self, place: Place, pattern: str, entered: dict[str, int]) -> "Listing | QuorumListing":
         from holdtight.core.listing import Listing
@@ -35,7 +36,7 @@ class Verbs:
     def force(self, place: Place, prepared: Any, order: "Order", entered: dict[str, int]) -> "Plan[AuditRecord | None]":
         from holdtight.core.force import force
 
-        return force(place.forcing, prepared, self.look(place, prepared, entered), order, place.clock)
+        return force(place.forcing, prepared, partial(self.look, place, prepared, entered), order, place.clock)
 
     def audit(self, place: Place, limit: int, name: str | None) -> "Plan[list[AuditRecord]]":
         from holdtight.core.force import audit

@@ -1,16 +1,18 @@
 """The plans behind `force_release` and `audit`.
 
 `force_release` first reads which owners hold the name. Then one request names these owners and a fresh id. So it never
-takes the lock from a later holder, even if the reply is lost and the plan asks again.
+takes the lock from a later holder, even if the reply is lost and the plan asks again. A semaphore or a read-write lock
+may have more holders than one inspection shows: then the plan reads all of them, and sends several requests. Each has
+an id and a record of its own.
 """
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol
 
 from holdtight.base.operations import AuditRecord, ForcedRelease
-from holdtight.base.plan import LinkDown, Plan, Step
-from holdtight.base.values import Holder, LockInfo, Owner, owner_text
+from holdtight.base.plan import LinkDown, Plan, Step, Wish
+from holdtight.base.values import LISTED, Holder, LockInfo, Owner, owner_text
 from holdtight.core.ending import Sweeping, sweep
 from holdtight.core.nodes import ask_all, too_few
 
@@ -19,6 +21,11 @@ __all__ = ["Order", "audit", "audit_by_name", "audit_quorum", "force", "force_qu
 MOST_TRIES = 3
 FIRST = b"0"
 MOST_LATE = 10
+MOST_LOOKS = 5
+"""A plan stops to read again if there are ever more holders."""
+
+Look = Callable[[int], Plan[LockInfo]]
+"""Inspects the name, and shows at most so many holders."""
 
 
 class Forces(Protocol):
@@ -47,6 +54,10 @@ class Order:
             self.about["kind"] = found[0].kind.value
         return [(base64.urlsafe_b64decode(each.owner), each._replace(entered=None)) for each in found]
 
+    def about_batch(self, batch: int) -> dict[str, Any]:
+        """For one of several requests: the id of each is its own."""
+        return {**self.about, "id": f"{(int(self.about['id'], 16) + batch) % (1 << 128):032x}"}
+
     def record(self, done: ForcedRelease, holders: Sequence[tuple[Owner, Holder]]) -> AuditRecord:
         about = self.about
         return AuditRecord(
@@ -65,69 +76,105 @@ class Order:
         )
 
 
+def _held(look: Look, order: Order) -> Generator[Wish, Any, tuple[LockInfo, list[list[tuple[Owner, Holder]]]]]:
+    """All holders that the order is about, as many at once as a request takes."""
+    most = LISTED
+    info = yield from look(most)
+    for _ in range(MOST_LOOKS):
+        if info.holding <= most:
+            break
+        most = 2 * info.holding
+        info = yield from look(most)
+    holders = order.held(info)
+    return info, [holders[at : at + LISTED] for at in range(0, len(holders), LISTED)]
+
+
 def force(
-    forces: Forces, sweeping: Sweeping, look: Plan[LockInfo], order: Order, clock: Callable[[], float]
+    forces: Forces, sweeping: Sweeping, look: Look, order: Order, clock: Callable[[], float]
 ) -> Plan[AuditRecord | None]:
     """Returns None if nothing is held, or no longer held when the request arrives."""
-    holders = order.held((yield from look))
-    if not holders:
-        return None
+    _, batches = yield from _held(look, order)
+    records: list[AuditRecord] = []
+    more = False
+    for batch, holders in enumerate(batches):
+        done = yield from _force_some(forces, holders, order.about_batch(batch), clock)
+        more = more or done.more
+        if done.owners:
+            records.append(order.record(done, holders))
+    if more:
+        yield from sweep(sweeping, batches[0][0][0])
+    return _first_of(records)
+
+
+def _force_some(
+    forces: Forces, holders: Sequence[tuple[Owner, Holder]], about: dict[str, Any], clock: Callable[[], float]
+) -> Generator[Wish, Any, ForcedRelease]:
     failures = late = 0
     while True:
         try:
-            done = yield forces.force_step(order.about["name"], holders, about=order.about, now=clock())
+            done = yield forces.force_step(about["name"], holders, about=about, now=clock())
         except LinkDown:
             failures += 1
             if failures >= MOST_TRIES:
                 raise
             continue
         if isinstance(done, ForcedRelease):
-            break
+            return done
         late += 1
         if late >= MOST_LATE:
             raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
-    if done.more:
-        yield from sweep(sweeping, holders[0][0])
-    return order.record(done, holders) if done.owners else None
+
+
+def _first_of(records: list[AuditRecord]) -> AuditRecord | None:
+    """One record for the caller: its fence is above those of all holders, as all of them held when the first request
+    arrived."""
+    if not records:
+        return None
+    following = next((each.next for each in records if each.next is not None), None)
+    holders = tuple(holder for each in records for holder in each.holders)
+    return records[0]._replace(holders=holders, next=following)
 
 
 def force_quorum(
     forces: Sequence[Forces],
     names: Sequence[str],
     majority: int,
-    look: Plan[LockInfo],
+    look: Look,
     order: Order,
     proposal: Callable[[float], int],
     clock: Callable[[], float],
 ) -> Plan[AuditRecord | None]:
     """Raises NoQuorum unless a majority has done it. All nodes get the same fence, so that the next grant has a higher
     one, whichever majority gives it."""
-    info = yield from look
-    holders = order.held(info)
-    if not holders:
-        return None
-    floor = max((info.fence or 0) + 1, proposal(clock()))
-    said: list[Any] = [None] * len(forces)
-    for _ in range(MOST_TRIES):
-        now, name = clock(), order.about["name"]
-        steps = [
-            None
-            if isinstance(each, ForcedRelease)
-            else one.force_step(name, holders, about=order.about, now=now, floor=floor)
-            for one, each in zip(forces, said, strict=True)
-        ]
-        answers: list[Any] = yield ask_all(steps)
-        said = [old if step is None else new for old, step, new in zip(said, steps, answers, strict=True)]
-        if sum(isinstance(each, ForcedRelease) for each in said) >= majority:
-            break
-    done = [each for each in said if isinstance(each, ForcedRelease)]
-    if len(done) < majority:
-        raise too_few(names, said, majority, lambda each: isinstance(each, ForcedRelease), "done")
-    hit = [each for each in done if each.owners]
-    if not hit:
-        return None
-    best = max(hit, key=lambda each: each.fence)
-    return order.record(best._replace(owners=tuple({owner for each in hit for owner in each.owners})), holders)
+    info, batches = yield from _held(look, order)
+    records: list[AuditRecord] = []
+    last = info.fence or 0
+    for batch, holders in enumerate(batches):
+        last = max(last + 1, proposal(clock()))
+        about = order.about_batch(batch)
+        said: list[Any] = [None] * len(forces)
+        for _ in range(MOST_TRIES):
+            now = clock()
+            steps = [
+                None
+                if isinstance(each, ForcedRelease)
+                else one.force_step(about["name"], holders, about=about, now=now, floor=last)
+                for one, each in zip(forces, said, strict=True)
+            ]
+            answers: list[Any] = yield ask_all(steps)
+            said = [old if step is None else new for old, step, new in zip(said, steps, answers, strict=True)]
+            if sum(isinstance(each, ForcedRelease) for each in said) >= majority:
+                break
+        done = [each for each in said if isinstance(each, ForcedRelease)]
+        if len(done) < majority:
+            raise too_few(names, said, majority, lambda each: isinstance(each, ForcedRelease), "done")
+        hit = [each for each in done if each.owners]
+        if hit:
+            best = max(hit, key=lambda each: each.fence)
+            last = max(last, best.fence)
+            best = best._replace(owners=tuple({owner for each in hit for owner in each.owners}))
+            records.append(order.record(best, holders))
+    return _first_of(records)
 
 
 def audit(forces: Forces, limit: int, name: str | None) -> Plan[list[AuditRecord]]:

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from typing import Any, Protocol
 
 from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step, Wish
-from holdtight.base.values import Holder, LockInfo, Owner, Waiter
+from holdtight.base.values import LISTED, Holder, LockInfo, Owner, Waiter
 
 __all__ = ["Records", "look", "named", "owners_in", "records_of"]
 
@@ -17,17 +17,17 @@ class Records(Protocol):
 
 
 class Inspected(Protocol):
-    def inspect_step(self) -> Step: ...
+    def inspect_step(self, most: int) -> Step: ...
 
 
-def look(records: Records, lock: Inspected, entered: dict[str, int]) -> Plan[LockInfo]:
+def look(records: Records, lock: Inspected, entered: dict[str, int], most: int = LISTED) -> Plan[LockInfo]:
     """`entered` maps our own owners to their number of entries."""
     try:
-        info: LockInfo = yield lock.inspect_step()
+        info: LockInfo = yield lock.inspect_step(most)
     except LinkDown as down:
         if not down.stale:
             raise
-        info = yield lock.inspect_step()
+        info = yield lock.inspect_step(most)
     owners = owners_in(info)
     if not owners:
         return info

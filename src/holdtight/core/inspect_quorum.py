@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 from holdtight.base.plan import Fan, NoQuorum, Plan, Step, Wish
-from holdtight.base.values import Holder, LockInfo, Owner
+from holdtight.base.values import LISTED, Holder, LockInfo, Owner
 from holdtight.core.inspect import named, owners_in
 from holdtight.core.quorum import VotingClaim, all_answered, say
 
@@ -19,9 +19,10 @@ def inspect(
     records: Callable[[list[Owner]], Step],
     guarded: Callable[[int, Any], float],
     entered: dict[str, int],
+    most: int = LISTED,
 ) -> Plan[LockInfo]:
     """Finds the holders on a majority of nodes. The answer's `nodes` has each node's state and restart guard."""
-    step = prepared.inspect_step()
+    step = prepared.inspect_step(most)
     said: list[Any] = yield _all([step] * prepared.count, step.patience)
     infos = [each for each in said if isinstance(each, LockInfo)]
     if len(infos) < prepared.majority:
@@ -59,6 +60,7 @@ def judge(name: str, nodes: Sequence[str], said: Sequence[Any], majority: int) -
             node: _state(each) if isinstance(each, LockInfo) else say(each)
             for node, each in zip(nodes, said, strict=True)
         },
+        holding=max(len(holders), *(each.holding for each in infos if each.holding > len(each.holders)), 0),
     )
 
 

@@ -5,6 +5,11 @@ that it interrupts, and a child that was forked while a thread counted would wai
 (base/records.py) is only appended to a deque, and the thread `holdtight-meter` hands the records to the sinks: metrics
 and traces.
 
+Each time it wakes up, the meter counts what waits at that moment, a slice at a time. It spreads the slices over the
+interval, so that callers get the interpreter and the processor between them. Few records need few slices, which are
+short. Many need longer ones: a caller that takes locks without pause meets one slice among some hundred pairs. If the
+meter is behind, it counts without pauses.
+
 Invariants:
 - sinks run in one thread at a time, in the order of the records;
 - a fork waits for the slice that is being counted; the child starts without records, holders and waiters;
@@ -18,6 +23,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from holdtight.base.callbacks import report
@@ -30,8 +36,14 @@ __all__ = ["MOST", "Recorder", "Sink", "check_client", "flush", "recorder_of"]
 MOST = 65_536
 INTERVAL = 0.25
 SLICE = 32
-PAUSE = 0.0005
-"""Seconds between two slices, in which callers get the interpreter."""
+"""The fewest records of a slice: counting them takes some 50 µs."""
+SLICES = 50
+"""The most slices of a drain."""
+PAUSE = 0.004
+"""Seconds between two slices. So a drain is over within the interval, and the spin wait of callers on the same
+processor (stores/redis/spin.py) does not take the meter's waking for a busy machine."""
+BEHIND = MOST // 4
+"""If more records wait, the meter makes no pause."""
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the slice: a sink that hangs must not block it for ever."""
 
@@ -73,7 +85,7 @@ class Recorder:
 
     def prepare_with(self, prepare: Callable[[Record], Record] | None, codes: frozenset[int] = frozenset()) -> None:
         """Creates `put`, which every caller calls. For traces, `prepare` adds to records with these codes what only the
-        caller knows."""
+        caller knows. A forked child continues to call `put_first` first."""
         waiting, append = self.waiting, self.waiting.append
 
         def put(record: Record) -> None:
@@ -86,7 +98,9 @@ class Recorder:
             put(prepare(record) if prepare is not None and record[0] in codes else record)
 
         self.put = put if prepare is None else put_prepared
-        self._record_with(self.put)
+        events = self.events()
+        if events is not None and events.record != self.put_first:
+            self._record_with(self.put)
 
     def _record_with(self, put: Callable[[Record], None]) -> None:
         events = self.events()
@@ -100,10 +114,10 @@ class Recorder:
         self.put(record)
         meter.start()
 
-    def count_some(self) -> bool:
-        """Hands one slice to the sinks. Returns whether more are waiting."""
+    def count_some(self, most: int) -> bool:
+        """Hands at most so many records to the sinks. Returns whether more are waiting."""
         taken: list[Record] = []
-        while self.waiting and len(taken) < SLICE:
+        while self.waiting and len(taken) < most:
             taken.append(self.waiting.popleft())
         if taken:
             self._tell("take", taken)
@@ -157,19 +171,28 @@ class _Meter:
                     pass  # no more threads, or the interpreter ends: flush() counts
 
     def _run(self) -> None:
+        rest = INTERVAL
         while True:
-            time.sleep(INTERVAL)
+            time.sleep(rest)
+            began = time.monotonic()
             try:
-                self.count(pause=PAUSE)
+                self.count(until=began + INTERVAL)
             except Exception as error:
                 report("counting records failed; the meter continues", error)
+            rest = max(PAUSE, INTERVAL - (time.monotonic() - began))
 
-    def count(self, pause: float = 0.0) -> None:
-        """Counts all records that wait. `pause` is the time between two slices."""
+    def count(self, until: float = 0.0) -> None:
+        """Counts all records that wait now, with pauses until that time. What is recorded meanwhile may have to wait
+        for the next call: threads that take locks without pause would keep this one busy for ever."""
         for recorder in list(self.recorders):
-            while self._locked(recorder.count_some):
-                if pause:
-                    time.sleep(pause)
+            left = len(recorder.waiting)
+            size = max(SLICE, left // SLICES)
+            while self._locked(partial(recorder.count_some, size)):
+                left -= size
+                if left <= 0:
+                    break
+                if len(recorder.waiting) < BEHIND and time.monotonic() < until:
+                    time.sleep(PAUSE)
             self._locked(recorder.refresh)
             if recorder.events() is None and not recorder.waiting:
                 self._locked(recorder.end)
@@ -225,5 +248,5 @@ def recorder_of(events: Events) -> Recorder:
 
 
 def flush() -> None:
-    """Counts at once what has happened so far, instead of within a quarter of a second."""
+    """Counts at once what has happened so far, instead of within half a second."""
     meter.count()

@@ -5,6 +5,8 @@ from typing import Any
 
 from opentelemetry import context
 from opentelemetry.trace import (
+    NoOpTracerProvider,
+    ProxyTracerProvider,
     Span,
     SpanKind,
     Status,
@@ -32,12 +34,26 @@ MOST_HELD = 100_000
 class _Spans:
     """A sink of the recorder. `prepare` runs in the caller, everything else where records are counted."""
 
-    def __init__(self, provider: TracerProvider, clock: Any, always: bool) -> None:
-        self.provider = provider
-        self._tracer: Tracer = provider.get_tracer("holdtight")
+    def __init__(self, recorder: Recorder, provider: TracerProvider | None, clock: Any, always: bool) -> None:
+        self._recorder = recorder
+        self._provider = provider
+        self._tracer: Tracer = (provider or get_tracer_provider()).get_tracer("holdtight")
         self._clock = clock
         self._always = always
-        self._held: dict[Tenure, Span] = {}
+        self._held: dict[Tenure, tuple[Span, Any]] = {}
+        """The span of each lease in hand, and the context that it began in."""
+        self._prepares = False
+        recorder.prepare_with(None)
+        self._prepare_if_it_can_record()
+
+    def _prepare_if_it_can_record(self) -> None:
+        """Without an SDK the global provider makes no spans: callers need not ask for theirs. A program may set one up
+        at any time."""
+        if not self._prepares:
+            place = self._provider or get_tracer_provider()
+            self._prepares = not isinstance(place, ProxyTracerProvider | NoOpTracerProvider)
+            if self._prepares:
+                self._recorder.prepare_with(self.prepare, PREPARED)
 
     def prepare(self, record: Record) -> Record:
         """Adds the caller's context to one of PREPARED, if there is to be a span."""
@@ -54,14 +70,16 @@ class _Spans:
             elif code == FAILED and len(record) == 10:
                 self._failed(*record[1:])
             elif code == RENEWAL_FAILED and record[1] in self._held:
-                span, at = self._held[record[1]], self._at(record[2])
-                span.add_event("lock.renewal_failed", {"lock.cause": record[3]}, at)
+                span, _ = self._held[record[1]]
+                span.add_event("lock.renewal_failed", {"lock.cause": record[3]}, self._at(record[2]))
             elif code == ENDED:
-                self._ended(record[1], record[2], record[3])
+                around = self._ended(record[1], record[2], record[3])
+                if record[3] == "downgraded" and around is not None:
+                    self._hold(record[4], record[2], around)
             elif code == LOST:
                 if record[1] in self._held:
-                    at = self._at(record[2])
-                    self._held[record[1]].add_event("lock.lost", {"lock.reason": record[3].value}, at)
+                    span, _ = self._held[record[1]]
+                    span.add_event("lock.lost", {"lock.reason": record[3].value}, self._at(record[2]))
                 self._ended(record[1], record[2], "lost")
             elif code == RELEASE_FAILED:
                 self._ended(record[1], record[2], "released")
@@ -76,12 +94,13 @@ class _Spans:
     def _granted(self, tenure: Tenure, started: float, now: float, queued: bool, around: Any) -> None:
         if tenure.stand_in is not None:
             return
-        about = _about(tenure.terms, tenure.name, owner_text(tenure.owner))
-        about |= {"lock.fence": tenure.fence, "lock.ttl": tenure.ttl}
-        acquired = about | {"lock.waited": max(0.0, now - started), "lock.queued": queued}
+        acquired = _of_lease(tenure) | {"lock.waited": max(0.0, now - started), "lock.queued": queued}
         self._start("lock.acquire", started, around, acquired).end(self._at(now))
+        self._hold(tenure, now, around)
+
+    def _hold(self, tenure: Tenure, now: float, around: Any) -> None:
         if len(self._held) < MOST_HELD:
-            self._held[tenure] = self._start("lock.hold", now, around, about)
+            self._held[tenure] = self._start("lock.hold", now, around, _of_lease(tenure)), around
 
     def _failed(
         self,
@@ -100,14 +119,17 @@ class _Spans:
         span.set_status(Status(StatusCode.ERROR, reason))
         span.end(self._at(now))
 
-    def _ended(self, tenure: Tenure, now: float, how: str) -> None:
-        span = self._held.pop(tenure, None)
+    def _ended(self, tenure: Tenure, now: float, how: str) -> Any:
+        """Returns the context that the span began in; None if there was no span."""
+        span, around = self._held.pop(tenure, (None, None))
         if span is not None:
             span.set_attribute("lock.ended", how)
             span.end(self._at(now))
+        return around
 
     def refresh(self) -> None:
         """Forgets leases that were dropped without a release; looks at them only once there are many."""
+        self._prepare_if_it_can_record()
         if len(self._held) >= MOST_HELD:
             for tenure in [each for each in self._held if not each.alive]:
                 del self._held[tenure]
@@ -126,12 +148,14 @@ def _about(terms: Terms | None, name: str, owner: str) -> dict[str, Any]:
     return {"lock.name": name, "lock.kind": kind.value, "lock.template": template, "lock.owner": owner[:SHOWN]}
 
 
+def _of_lease(tenure: Tenure) -> dict[str, Any]:
+    about = _about(tenure.terms, tenure.name, owner_text(tenure.owner))
+    return about | {"lock.fence": tenure.fence, "lock.ttl": tenure.ttl}
+
+
 def trace(recorder: Recorder, clock: Any, provider: TracerProvider | None, always: bool) -> None:
-    place = get_tracer_provider() if provider is None else provider
     for sink in recorder.sinks:
         if isinstance(sink, _Spans):
             recorder.sinks.remove(sink)  # the last call decides
             break
-    spans = _Spans(place, clock, always)
-    recorder.sinks.append(spans)
-    recorder.prepare_with(spans.prepare, PREPARED)
+    recorder.sinks.append(_Spans(recorder, provider, clock, always))

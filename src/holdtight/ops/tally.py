@@ -33,6 +33,8 @@ CACHED_NAMES = 4096
 LOOKED_AT = 1000
 """Up to this many held leases are checked each time that the gauges are set; if there are more, less often."""
 
+_WITHOUT_TENURE = frozenset({FAILED, DEGRADED, FORCED})
+
 LabelOf = Callable[[str], str | None]
 
 
@@ -44,7 +46,7 @@ class Series:
         self._library = library
         self._labels = (label, kind)
         self._bound: dict[tuple[str, ...], Use] = {}
-        self.acquired = library.bind("redis_lock_acquire_success_total", self._labels)
+        self._acquired = library.bind("redis_lock_acquire_success_total", self._labels)
         self.waited = library.bind("redis_lock_acquire_wait_seconds", (*self._labels, "acquired"))
         self.held_for = library.bind("redis_lock_hold_duration_seconds", self._labels)
         self._gauges = [
@@ -52,6 +54,8 @@ class Series:
             for name in ("redis_lock_held", "redis_lock_waiters", "redis_lock_oldest_hold_seconds")
         ]
         self._shown: list[float] = [-1.0, -1.0, -1.0]
+        self.new = 0
+        """Leases given, in the records that are being taken: the counter gets them all at once."""
         self.held: dict[Tenure, None] = {}
         """The leases in hand, oldest first."""
         self._look_in = 0
@@ -62,6 +66,11 @@ class Series:
         if bound is None:
             bound = self._bound[key] = self._library.bind(name, (*self._labels, *labels))
         bound(value)
+
+    def settle(self) -> None:
+        """After the records have been taken."""
+        count, self.new = self.new, 0
+        self._acquired(count)
 
     def show(self, waiters: int) -> None:
         self._drop_dead()
@@ -75,6 +84,7 @@ class Series:
     def after_fork(self) -> None:
         """The child holds nothing. It shows all gauges again: Prometheus keeps a file for each process."""
         self.held.clear()
+        self.new = 0
         self._shown = [-1.0, -1.0, -1.0]
 
     def _drop_dead(self) -> None:
@@ -144,6 +154,8 @@ class Tally:
         self._place = weakref.ref(place)
         self._places = [weakref.ref(each) for each in cast("list[Place]", getattr(place, "nodes", None) or [place])]
         self._in_line = events.waiting
+        self._given: list[Series] = []
+        """The series that must settle."""
         self.choose(names, label_of)
         self._count: dict[int, Callable[[Record], None]] = {
             GRANTED: self._granted,
@@ -168,14 +180,19 @@ class Tally:
     # As a sink.
 
     def take(self, records: list[Record]) -> None:
-        place = self._place()
-        for record in records:
-            if record[0] not in (FAILED, DEGRADED, FORCED):
-                # A lease that the server did not give counts as degraded only.
-                tenure: Tenure = record[1]
-                if tenure.stand_in is not None or tenure.terms.place is not place:
-                    continue
-            self._count[record[0]](record)
+        place, count = self._place(), self._count
+        try:
+            for record in records:
+                if record[0] not in _WITHOUT_TENURE:
+                    # A lease that the server did not give counts as degraded only.
+                    tenure: Tenure = record[1]
+                    if tenure.stand_in is not None or tenure.terms.place is not place:
+                        continue
+                count[record[0]](record)
+        finally:
+            for series in self._given:
+                series.settle()
+            self._given.clear()
 
     def refresh(self) -> None:
         self.book.refresh()
@@ -206,9 +223,11 @@ class Tally:
     def _granted(self, record: Record) -> None:
         tenure: Tenure = record[1]
         series = self._of(tenure)
-        series.acquired(1)
-        series.waited(max(0.0, record[3] - record[2]))
+        if not series.new:
+            self._given.append(series)
+        series.new += 1
         series.held[tenure] = None
+        series.waited(max(0.0, record[3] - record[2]))
 
     def _ended(self, record: Record) -> None:
         tenure: Tenure = record[1]
@@ -218,8 +237,8 @@ class Tally:
 
     def _end(self, tenure: Tenure, now: float) -> Series:
         series = self._of(tenure)
-        series.held_for(max(0.0, now - tenure.since))
         series.held.pop(tenure, None)
+        series.held_for(max(0.0, now - tenure.since))
         return series
 
     def _failed(self, record: Record) -> None:

@@ -53,7 +53,7 @@ class _Watch(Collector):
 def _values(info: LockInfo) -> tuple[float, float, float, float]:
     left = max((holder.expires_in or 0.0 for holder in info.holders), default=0.0)
     entered = sum(holder.entered or 0 for holder in info.holders)
-    return len(info.holders), info.waiting, left, entered
+    return info.holding, info.waiting, left, entered
 
 
 _watches: "weakref.WeakKeyDictionary[CollectorRegistry, _Watch]" = weakref.WeakKeyDictionary()

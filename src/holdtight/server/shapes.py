@@ -81,7 +81,7 @@ def info_row(info: LockInfo, now: float) -> dict[str, Any]:
     return {
         "name": info.name,
         "kind": kind.value if kind is not None else None,
-        "held": len(info.holders),
+        "held": info.holding,
         "holders": info.holders,
         "waiting": info.waiting,
         "oldest_wait": _age(oldest, now),

@@ -13,7 +13,7 @@ _STATES = {b"x1": Kind.EXCLUSIVE, b"s1": Kind.SHARED, b"p1": Kind.PERMITS}
 
 def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
     """The result has no host and pid: those are in the client records, see core/inspect.py."""
-    _, value, left, shared, line, waiting, _ = reply
+    _, value, left, shared, line, waiting, holding = reply
     state = _STATES.get(cut("KIND_OF", value))
     fence = int(cut("FENCE_OF" if state is Kind.EXCLUSIVE else "SHARED_FENCE_OF", value)) if value else None
     holders: tuple[Holder, ...]
@@ -30,6 +30,7 @@ def read_inspection(name: str, reply: Any, most: int) -> LockInfo:
         waiters=waiters,
         waiting=waiting if waiting > most else len(waiters),
         fence=fence,
+        holding=holding if holding > most else len(holders),
     )
 
 

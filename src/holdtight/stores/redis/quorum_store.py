@@ -19,7 +19,6 @@ from holdtight.stores.redis.inspection import read_inspection
 from holdtight.stores.redis.replies import read_release
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
-from holdtight.stores.redis.store import LISTED
 from holdtight.stores.times import LONGEST_PATIENCE, TAIL_MS, marker_for
 
 __all__ = [
@@ -273,13 +272,13 @@ class QuorumClaim:
             undo=True,
         )
 
-    def inspect_step(self) -> Step:
+    def inspect_step(self, most: int) -> Step:
         name = self.claim.name
 
         def read(reply: Any, sent: float) -> LockInfo:
-            return read_inspection(name, reply, LISTED)
+            return read_inspection(name, reply, most)
 
-        request = script.INSPECT.head(*self.keys) + bulk(LISTED)
+        request = script.INSPECT.head(*self.keys) + bulk(most)
         return Step(request, None, read, patience=LONGEST_PATIENCE, script=script.INSPECT)
 
     def is_passing(self, said: ServerSaid) -> bool:

@@ -10,6 +10,7 @@ from holdtight.base.clock import Drift
 from holdtight.base.plan import ServerSaid, Step
 from holdtight.base.values import (
     CLIENT_ID_SIZE,
+    LISTED,
     Claim,
     Denied,
     Grant,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Prepared", "Shape", "Store"]
 
-LISTED = 500
 _MODES = {Kind.SHARED: "r", Kind.PERMITS: "p"}
 _PREFIXES = "ask", "attempt"
 _HOLE = keys.HOLE
@@ -295,12 +295,12 @@ class Prepared:
             limit=marker_for(limit),
         )
 
-    def inspect_step(self) -> Step:
+    def inspect_step(self, most: int = LISTED) -> Step:
         name = self.claim.name
         return Step(
-            script.INSPECT.head(*self.keys) + bulk(LISTED),
+            script.INSPECT.head(*self.keys) + bulk(most),
             None,
-            lambda reply, sent: read_inspection(name, reply, LISTED),
+            lambda reply, sent: read_inspection(name, reply, most),
             patience=LONGEST_PATIENCE,
         )
 

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdtight.base.plan import Step
-from holdtight.base.values import LockInfo
+from holdtight.base.values import LISTED, LockInfo
 from holdtight.stores.redis import keys, script
 from holdtight.stores.redis.fields import cut
 from holdtight.stores.redis.inspection import read_inspection
 from holdtight.stores.redis.resp import bulk, command
-from holdtight.stores.redis.store import LISTED
 from holdtight.stores.times import LONGEST_PATIENCE, TAIL_MS
 
 __all__ = ["Survey", "is_held", "name_of"]
