@@ -46,20 +46,20 @@ def show(context: click.Context, /, name: str, graph: bool) -> None:
     epilog="\b\nExamples:\n  holdtight wait nightly && ./after-the-job.sh\n  holdtight wait -w 10s --until held nightly"
 )
 @click.option("--until", type=click.Choice(["free", "held"]), default="free", show_default=True, help="Wait for that.")
-@click.option("-w", "--wait", "limit", type=DURATION, metavar="D", help="Wait that long; else for ever.")
+@click.option("-w", "--wait", type=DURATION, metavar="D", help="Wait that long; else for ever.")
 @click.argument("name", type=NAME)
 @common
 @click.pass_context
-def wait(context: click.Context, /, name: str, until: str, limit: float | None) -> int:
+def wait(context: click.Context, /, name: str, until: str, wait: float | None) -> int:
     """Wait until the lock NAME is free, or held, without taking it.
 
     It may be taken again at the next moment: use `run` for work that must not run twice. Exit code 75 if the time is
     over.
     """
     with of(context).locks() as locks:
-        if _becomes(locks, name, limit, held=until == "held"):
+        if _becomes(locks, name, wait, held=until == "held"):
             return 0
-    say(f"{name!r} is not {until} after {limit:g} s")
+    say(f"{name!r} is not {until} after {wait:g} s")
     return NOT_ACQUIRED
 
 
