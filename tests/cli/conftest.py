@@ -59,7 +59,8 @@ def run(server: RunningServer, capsys: pytest.CaptureFixture[str], monkeypatch: 
 
     def run(*words: str) -> tuple[int, str, str]:
         code = run_cli(words)
-        return code, *capsys.readouterr()
+        said = capsys.readouterr()
+        return code, said.out, said.err
 
     return run
 

@@ -23,9 +23,10 @@ def test_bench_measures_and_leaves_nothing_that_lasts(run: Run, server: RunningS
 
 
 def test_bench_does_not_load_a_server_elsewhere_unless_told_to(run: Run) -> None:
-    code, _, err = run("bench", "--url", "redis://192.0.2.1")
-    assert code == 64
-    assert "--yes" in err
+    for url in ("redis://192.0.2.1", "redis+cluster://127.0.0.1:7000,192.0.2.1:7001"):
+        code, _, err = run("bench", "--url", url)
+        assert code == 64
+        assert "--yes" in err
 
 
 def test_the_demo_loses_counts_without_a_lock_and_none_with_one(

@@ -124,7 +124,9 @@ def _measured(what: str, seconds: float, threads: int, make: Callable[[int], Cal
 
 def _hosts(locks: Any) -> list[str]:
     nodes: list[str] = getattr(locks.place, "names", None) or [locks.place.display]
-    return [urlsplit(node).hostname or "" for node in nodes if node.startswith(("redis", "valkey"))]
+    servers = [urlsplit(node) for node in nodes if node.startswith(("redis", "valkey"))]
+    # A cluster's URL names several servers.
+    return [urlsplit(f"//{each}").hostname or "" for server in servers for each in server.netloc.split(",")]
 
 
 def _is_local(host: str) -> bool:

@@ -1,6 +1,5 @@
 """Options that every verb takes, at any place of the line, and the client that they describe."""
 
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,8 +8,9 @@ import click
 
 from holdtight import Locks
 from holdtight.base.clock import seconds
+from holdtight.cli.printing import plain, print_json
 
-__all__ = ["DURATION", "Common", "Duration", "common", "say", "usage"]
+__all__ = ["DURATION", "Common", "Duration", "common", "of", "say", "tell", "usage"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,11 +82,19 @@ def usage(error: object) -> click.UsageError:
     return click.UsageError(text, click.get_current_context(silent=True))
 
 
-def say(text: str) -> None:
-    """One line for people, on stderr."""
+def say(text: str, error: str | None = None) -> None:
+    """One line on stderr, unless -q was given. With --json it is an object, that of an error if it has a code."""
     common = of(click.get_current_context())
     if not common.quiet:
-        print(f"holdtight: {text}", file=sys.stderr, flush=True)
+        tell(text, error, as_json=common.json)
+
+
+def tell(text: str, error: str | None, *, as_json: bool) -> None:
+    line = " ".join(text.split())
+    if as_json:
+        print_json({"error": error, "message": line} if error else {"message": line}, err=True)
+    else:
+        click.echo(f"holdtight: {plain(line)}", err=True)
 
 
 def of(context: click.Context) -> Common:
