@@ -2,38 +2,40 @@
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] != ["explain"]:
-        from holdtight.cli import main as command_line
+    if words[:1] == ["explain"] and not _has_click():
+        sys.exit(_explain(words[1:]))
+    from holdtight.cli import main as command_line
 
-        command_line()
-    _explain(words)
+    command_line()
 
 
-def _explain(arguments: Sequence[str]) -> None:
-    import argparse
-
-    from holdtight.explain import codes, docs
-
-    parser = argparse.ArgumentParser("python -m holdtight", description="Distributed locks on Redis and Valkey.")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    explain = commands.add_parser("explain", help="what an error means, and what to do about it")
-    explain.add_argument("code", nargs="?", metavar="CODE", help="as at the end of the message; all codes without it")
-    code: str | None = parser.parse_args(arguments).code
-    if code is None:
-        for each, (name, when) in codes().items():
-            print(f"{each:<24} {name:<17} {when}")
-        return
+def _has_click() -> bool:
     try:
-        text = docs(code)
+        import_module("click")
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+def _explain(words: Sequence[str]) -> int:
+    """The verb `explain` without click: the same output, error and exit codes."""
+    from holdtight.explain import docs, table
+
+    try:
+        if len(words) > 1 or words[:1] in (["-h"], ["--help"]):
+            raise ValueError("usage: python -m holdtight explain [CODE]")
+        print(docs(words[0]) if words else table(), end="")
     except ValueError as error:
-        explain.error(str(error))
-    print(text, end="")
+        print(f"holdtight: {error}", file=sys.stderr)
+        return 64
+    return 0
 
 
 if __name__ == "__main__":

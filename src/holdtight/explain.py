@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["codes", "docs"]
+__all__ = ["codes", "docs", "table"]
 
 _PAGE = Path(__file__).with_name("errors.md")
 _SECTION = r"(?ms)^### ([A-Z_]+)\n.*?(?=^##|\Z)"
@@ -29,6 +29,11 @@ def docs(code: str) -> str:
 def codes() -> Mapping[str, tuple[str, str]]:
     """Every code with the name of its class and when that error is raised, in the order of the page."""
     return {code: (name, when) for code, name, when in re.findall(_ROW, _text())}
+
+
+def table() -> str:
+    """All codes, one a line."""
+    return "".join(f"{each:<24} {name:<17} {when}\n" for each, (name, when) in codes().items())
 
 
 def _text() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -9,11 +11,14 @@ from contextlib import ExitStack
 import pytest
 
 from holdtight import Locks
+from holdtight.cli.main import run_cli
 from tests.support.processes import HEAR_SIGNALS, Child
 from tests.support.servers import FLAVOURS, RunningServer, start
 
 CLI = HEAR_SIGNALS + "from holdtight.cli import main; main()"
+ME = f"{socket.gethostname()}:{os.getpid()}"
 Cli = Callable[..., Child]
+Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +50,19 @@ def start_cli() -> Iterator[Cli]:
 def cli(server: RunningServer, start_cli: Cli) -> Cli:
     """The same, with the URL of the server."""
     return lambda *words, **env: start_cli(*words, url=server.url, **env)
+
+
+@pytest.fixture
+def run(server: RunningServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line in this process: the exit code, and what it wrote."""
+    monkeypatch.setenv("HOLDTIGHT_URL", server.url)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = run_cli(words)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
 
 
 @pytest.fixture

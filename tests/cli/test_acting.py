@@ -8,12 +8,12 @@ import pytest
 
 from holdtight import Locks, NotOwner
 from holdtight.cli.main import run_cli
-from tests.cli.test_looking import ME, Run, run  # noqa: F401 -- a fixture
+from tests.cli.conftest import ME, Run
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer, StartServer
 
 
-def test_a_lock_is_taken_from_its_holder_and_the_act_is_kept(run: Run, locks: Locks) -> None:  # noqa: F811
+def test_a_lock_is_taken_from_its_holder_and_the_act_is_kept(run: Run, locks: Locks) -> None:
     lease = locks.lock("nightly", label="cron").acquire()
     code, out, err = run("release", "nightly", "--force", "--reason", "hangs since 4:12", "--by", "ops@desk")
     assert (code, err) == (0, "")
@@ -29,7 +29,7 @@ def test_a_lock_is_taken_from_its_holder_and_the_act_is_kept(run: Run, locks: Lo
     assert run("audit", "--json", "--name", "other")[1] == "[]\n"
 
 
-def test_as_json_the_record_is_one_object_with_the_next_holder(run: Run, locks: Locks) -> None:  # noqa: F811
+def test_as_json_the_record_is_one_object_with_the_next_holder(run: Run, locks: Locks) -> None:
     lease = locks.lock("nightly").acquire()
     record = json.loads(run("--json", "release", "nightly", "--force", "--reason", "x", "--owner", lease.owner)[1])
     assert record["holders"][0]["owner"] == lease.owner
@@ -38,7 +38,7 @@ def test_as_json_the_record_is_one_object_with_the_next_holder(run: Run, locks: 
         lease.release()
 
 
-def test_nothing_held_is_1_and_no_record(run: Run) -> None:  # noqa: F811
+def test_nothing_held_is_1_and_no_record(run: Run) -> None:
     assert run("release", "nightly", "--force", "--reason", "x") == (1, "", "holdtight: 'nightly' is not held\n")
     assert run("audit", "--json")[1] == "[]\n"
 
@@ -56,7 +56,7 @@ def test_nothing_held_is_1_and_no_record(run: Run) -> None:  # noqa: F811
     ],
     ids=lambda words: " ".join(words).replace("\n", " "),
 )
-def test_wrong_orders_are_64_and_one_line(run: Run, words: list[str]) -> None:  # noqa: F811
+def test_wrong_orders_are_64_and_one_line(run: Run, words: list[str]) -> None:
     code, out, err = run(*words)
     assert (code, out, err.count("\n")) == (64, "", 1)
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from holdtight.cli import demo
-from tests.cli.test_looking import Run, run  # noqa: F401 -- a fixture
+from tests.cli.conftest import Run
 from tests.support.servers import RunningServer
 
 
-def test_bench_measures_and_leaves_nothing_that_lasts(run: Run, server: RunningServer) -> None:  # noqa: F811
+def test_bench_measures_and_leaves_nothing_that_lasts(run: Run, server: RunningServer) -> None:
     code, out, _ = run("bench", "--json", "--seconds", "0.05")
     assert code == 0
     found = json.loads(out)
@@ -22,14 +22,15 @@ def test_bench_measures_and_leaves_nothing_that_lasts(run: Run, server: RunningS
     assert "a pair, one thread" in run("bench", "--seconds", "0.02")[1]
 
 
-def test_bench_does_not_load_a_server_elsewhere_unless_told_to(run: Run) -> None:  # noqa: F811
-    code, _, err = run("bench", "--url", "redis://192.0.2.1")
-    assert code == 64
-    assert "--yes" in err
+def test_bench_does_not_load_a_server_elsewhere_unless_told_to(run: Run) -> None:
+    for url in ("redis://192.0.2.1", "redis+cluster://127.0.0.1:7000,192.0.2.1:7001"):
+        code, _, err = run("bench", "--url", url)
+        assert code == 64
+        assert "--yes" in err
 
 
 def test_the_demo_loses_counts_without_a_lock_and_none_with_one(
-    run: Run,  # noqa: F811
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(demo, "ROUNDS", 40)

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from holdtight import Locks, LockTimeout
-from holdtight.cli.main import run_cli
 from holdtight.cli.rows import duration
-from tests.cli.conftest import Cli
+from tests.cli.conftest import ME, Cli, Run
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
-
-Run = Callable[..., tuple[int, str, str]]
-ME = f"{socket.gethostname()}:{os.getpid()}"
-
-
-@pytest.fixture
-def run(server: RunningServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line in this process: the exit code, and what it wrote."""
-    monkeypatch.setenv("HOLDTIGHT_URL", server.url)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        code = run_cli(words)
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

@@ -59,13 +59,28 @@ def test_without_a_code_it_lists_every_code_with_its_class_and_when() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "status", "hint"),
-    [(("explain", "NONSENSE"), 2, "LOCK_TIMEOUT"), (("frobnicate",), 64, "frobnicate"), ((), 64, "explain")],
+    [(("explain", "NONSENSE"), 64, "LOCK_TIMEOUT"), (("frobnicate",), 64, "frobnicate"), ((), 64, "explain")],
 )
 def test_a_wrong_command_line_says_what_there_is(wrong: tuple[str, ...], status: int, hint: str) -> None:
     said = explain(*wrong)
     assert said.returncode == status
     assert hint in said.stderr
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("deadlock",), ("NONSENSE",)], ids=lambda words: " ".join(words) or "all")
+def test_without_the_extra_the_answer_is_the_same(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise ModuleNotFoundError('No module named click', name='click')\n")
+    with_click, without = (
+        explain("explain", *words),
+        explain("explain", *words, PYTHONPATH=f"{tmp_path}:{ROOT / 'src'}"),
+    )
+    assert (without.returncode, without.stdout, without.stderr) == (
+        with_click.returncode,
+        with_click.stdout,
+        with_click.stderr,
+    )
+    assert without.returncode == (64 if words == ("NONSENSE",) else 0)
 
 
 def test_importing_holdtight_does_not_load_it() -> None:

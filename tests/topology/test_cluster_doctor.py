@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdtight import Locks, Severity
+from holdtight.cli.main import run_cli
 from tests.faults.clients import Client, Colour, OpenClient
 from tests.support.clusters import Cluster, slot_of
 from tests.support.processes import wait_for
@@ -68,8 +69,10 @@ def test_a_shard_without_its_replica_and_one_that_is_gone_are_found(good: Cluste
     second.pause()
     try:
         seen = found(client)
+        code = run_cli(["doctor", "--url", good.url])
     finally:
         good.heal()
+    assert code == 1, "69 says that no server was reached"
     assert seen["UNREACHABLE"].node == f"redis://127.0.0.1:{second.port}/0"
     assert seen["NO_REPLICA"].node == f"redis://127.0.0.1:{first.port}/0"
 

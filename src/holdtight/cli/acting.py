@@ -1,6 +1,7 @@
 """Verbs of operators: `release --force`, `audit`, `doctor`."""
 
 import time
+from typing import Any
 
 import click
 
@@ -45,7 +46,7 @@ def release(context: click.Context, /, name: str, force: bool, reason: str, by: 
     if record is None:
         if settings.json:
             print_json(None)
-        say(f"{name!r} is not held" + (" by this owner" if owner else ""))
+        say(f"{name!r} is not held" + (" by this owner" if owner else ""), "NOT_HELD")
         return NOTHING_HELD
     if settings.json:
         print_json(record.as_dict())
@@ -100,15 +101,21 @@ def doctor(context: click.Context, /, fail_on: str, bless: bool) -> int:
             for node, outcome in locks.bless().items():
                 say(f"{node}: {outcome}")
         findings = locks.doctor()
-        nodes = max(1, len(settings.urls))
+        servers = _servers(locks.place)
     if settings.json:
         print_json_array(finding.as_dict() for finding in findings)
     else:
         _print(findings)
-    if len({finding.node for finding in findings if finding.id in _UNREACHED}) >= nodes:
+    if len({finding.node for finding in findings if finding.id in _UNREACHED}) >= servers:
         return UNAVAILABLE
     bad = {Severity.ERROR} if fail_on == "error" else {Severity.ERROR, Severity.WARNING}
     return FOUND if any(finding.severity in bad for finding in findings) else 0
+
+
+def _servers(place: Any) -> int:
+    """How many servers `doctor` looks at: the nodes of a quorum, the masters of a cluster, else one."""
+    masters = getattr(place, "masters", None)
+    return max(1, len(getattr(place, "names", None) or (masters() if masters else ())))
 
 
 def _print(findings: list[Finding]) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from holdtight import Locks, __version__
-from holdtight.cli.options import DURATION, common, of
+from holdtight.cli.options import Duration, common, of
 from holdtight.cli.printing import plain, print_json
 from holdtight.cli.rows import aligned
 
@@ -35,7 +35,7 @@ Examples:
 """
 )
 @click.option("--yes", is_flag=True, help="Needed unless the server is on this machine: this loads it.")
-@click.option("--seconds", type=DURATION, default=2.0, show_default=True, metavar="D", help="For each row.")
+@click.option("--seconds", type=Duration(0.01), default=2.0, show_default=True, metavar="D", help="For each row.")
 @common
 @click.pass_context
 def bench(context: click.Context, /, seconds: float, yes: bool) -> None:
@@ -44,8 +44,6 @@ def bench(context: click.Context, /, seconds: float, yes: bool) -> None:
     The locks that it takes have random names, and none is left.
     """
     settings = of(context)
-    if seconds <= 0:
-        raise click.UsageError("--seconds must be more than 0", context)
     with settings.locks() as locks:
         if not yes and not all(map(_is_local, _hosts(locks))):
             raise click.UsageError("the server is not on this machine, and this loads it: say --yes", context)
@@ -126,7 +124,9 @@ def _measured(what: str, seconds: float, threads: int, make: Callable[[int], Cal
 
 def _hosts(locks: Any) -> list[str]:
     nodes: list[str] = getattr(locks.place, "names", None) or [locks.place.display]
-    return [urlsplit(node).hostname or "" for node in nodes if node.startswith(("redis", "valkey"))]
+    servers = [urlsplit(node) for node in nodes if node.startswith(("redis", "valkey"))]
+    # A cluster's URL names several servers.
+    return [urlsplit(f"//{each}").hostname or "" for server in servers for each in server.netloc.split(",")]
 
 
 def _is_local(host: str) -> bool:

@@ -4,7 +4,7 @@ import time
 
 import click
 
-from holdtight import LockInfo, Locks
+from holdtight import LockInfo, Locks, LockTimeout
 from holdtight.cli.exits import NOT_ACQUIRED
 from holdtight.cli.graph import graph as lines_of
 from holdtight.cli.names import NAME
@@ -46,20 +46,20 @@ def show(context: click.Context, /, name: str, graph: bool) -> None:
     epilog="\b\nExamples:\n  holdtight wait nightly && ./after-the-job.sh\n  holdtight wait -w 10s --until held nightly"
 )
 @click.option("--until", type=click.Choice(["free", "held"]), default="free", show_default=True, help="Wait for that.")
-@click.option("-w", "--wait", "limit", type=DURATION, metavar="D", help="Wait that long; else for ever.")
+@click.option("-w", "--wait", type=DURATION, metavar="D", help="Wait that long; else for ever.")
 @click.argument("name", type=NAME)
 @common
 @click.pass_context
-def wait(context: click.Context, /, name: str, until: str, limit: float | None) -> int:
+def wait(context: click.Context, /, name: str, until: str, wait: float | None) -> int:
     """Wait until the lock NAME is free, or held, without taking it.
 
     It may be taken again at the next moment: use `run` for work that must not run twice. Exit code 75 if the time is
     over.
     """
     with of(context).locks() as locks:
-        if _becomes(locks, name, limit, held=until == "held"):
+        if _becomes(locks, name, wait, held=until == "held"):
             return 0
-    say(f"{name!r} is not {until} after {limit:g} s")
+    say(f"{name!r} is not {until} after {wait:g} s", LockTimeout.code)
     return NOT_ACQUIRED
 
 
@@ -81,10 +81,6 @@ def _becomes(locks: Locks, name: str, limit: float | None, *, held: bool) -> boo
 @common
 def explain(code: str | None) -> None:
     """Say what the error CODE means and what to do about it; without CODE, list them all."""
-    from holdtight.explain import codes, docs
+    from holdtight.explain import docs, table
 
-    if code is not None:
-        click.echo(docs(code), nl=False)
-        return
-    for each, (name, when) in codes().items():
-        click.echo(f"{each:<24} {name:<17} {when}")
+    click.echo(table() if code is None else docs(code), nl=False)

@@ -8,8 +8,8 @@ from importlib import import_module
 import click
 
 from holdtight import LockError, __version__
-from holdtight.cli.exits import OURS, USAGE, exit_code
-from holdtight.cli.options import Common, common
+from holdtight.cli.exits import LOST, NOT_ACQUIRED, OURS, USAGE, exit_code
+from holdtight.cli.options import Common, common, tell
 
 __all__ = ["run_cli"]
 
@@ -90,6 +90,8 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
         print(error.format_message(), file=sys.stderr)
         return USAGE
     except click.ClickException as error:
+        words = sys.argv[1:] if arguments is None else arguments  # click has not read the whole line
+        settings.json = settings.json or "--json" in words[: words.index("--") if "--" in words else None]
         return _failed(settings, "USAGE", error.format_message() + _hint(error), USAGE)
     except LockError as error:
         return _failed(settings, error.code, str(error), exit_code(error), error)
@@ -108,13 +110,8 @@ def _hint(error: click.ClickException) -> str:
 
 
 def _failed(settings: Common, code: str, text: str, status: int, error: Exception | None = None) -> int:
-    text = " ".join(text.split())
-    if settings.json:
-        import json
-
-        print(json.dumps({"error": code, "message": text}), file=sys.stderr)
-    else:
-        print(f"holdtight: {text}", file=sys.stderr)
+    if not (settings.quiet and status in (NOT_ACQUIRED, LOST)):  # -q: what the exit code says
+        tell(text, code, as_json=settings.json)
     if settings.verbose and error is not None:
         import traceback
 

@@ -11,13 +11,17 @@ from holdtight.cli.options import of
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    _NameType = click.ParamType[str]
+else:
+    _NameType = click.ParamType  # before click 8.4 it takes no type argument
+
 __all__ = ["NAME"]
 
 COMPLETE_SECONDS = 0.3
 MOST_COMPLETIONS = 100
 
 
-class _Name(click.ParamType[str]):
+class _Name(_NameType):
     """The name of a lock, completed from those that are in use."""
 
     name = "name"

@@ -1,35 +1,45 @@
 """Options that every verb takes, at any place of the line, and the client that they describe."""
 
-import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from holdtight import Locks
 from holdtight.base.clock import seconds
+from holdtight.cli.printing import plain, print_json
 
-__all__ = ["DURATION", "Common", "common", "say", "usage"]
+__all__ = ["DURATION", "Common", "Duration", "common", "of", "say", "tell", "usage"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+if TYPE_CHECKING:
+    _DurationType = click.ParamType[float]
+else:
+    _DurationType = click.ParamType  # before click 8.4 it takes no type argument
 
-class Duration(click.ParamType[float]):
-    """`250ms`, `5s`, `2m`, `1h`, or a number of seconds."""
+
+class Duration(_DurationType):
+    """`250ms`, `5s`, `2m`, `1h`, or a number of seconds, from `least` to `most`."""
 
     name = "duration"
 
+    def __init__(self, least: float = 0.0, most: float | None = None) -> None:
+        self._least, self._most = least, most
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, int | float):
-            return float(value)
+        number: Any = value
+        with suppress(ValueError):
+            number = float(value)
         try:
-            return float(value)
-        except ValueError:
-            pass
-        try:
-            return seconds(value, param.name or "duration" if param else "duration")
+            found = seconds(number, "duration")  # neither NaN, nor infinite, nor negative
         except (TypeError, ValueError):
             self.fail(f"{value!r} is no duration: give seconds, or 250ms, 5s, 2m, 1h", param, ctx)
+        if found < self._least or (self._most is not None and found > self._most):
+            limit = f"at most {self._most:g} s" if found > self._least else f"at least {self._least:g} s"
+            self.fail(f"{value!r} is out of range: give {limit}", param, ctx)
+        return found
 
 
 DURATION = Duration()
@@ -45,6 +55,8 @@ class Common:
         self.json = False
         self.quiet = False
         self.verbose = False
+        self.typed: set[str] = set()
+        """The options of the command line: no variable of the environment overrides them."""
 
     def locks(self, **options: Any) -> Locks:
         """The client. An URL or option that is not allowed is an error of usage."""
@@ -70,11 +82,19 @@ def usage(error: object) -> click.UsageError:
     return click.UsageError(text, click.get_current_context(silent=True))
 
 
-def say(text: str) -> None:
-    """One line for people, on stderr."""
+def say(text: str, error: str | None = None) -> None:
+    """One line on stderr, unless -q was given. With --json it is an object, that of an error if it has a code."""
     common = of(click.get_current_context())
     if not common.quiet:
-        print(f"holdtight: {text}", file=sys.stderr, flush=True)
+        tell(text, error, as_json=common.json)
+
+
+def tell(text: str, error: str | None, *, as_json: bool) -> None:
+    line = " ".join(text.split())
+    if as_json:
+        print_json({"error": error, "message": line} if error else {"message": line}, err=True)
+    else:
+        click.echo(f"holdtight: {plain(line)}", err=True)
 
 
 def of(context: click.Context) -> Common:
@@ -83,20 +103,30 @@ def of(context: click.Context) -> Common:
 
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def keep(context: click.Context, param: click.Parameter, value: Any) -> None:
-        if value not in (None, False, ()):
+        if _counts(context, param, name):
             setattr(of(context), name, value)
 
     return keep
 
 
+def _counts(context: click.Context, param: click.Parameter, name: str) -> bool:
+    """Whether the option was given here. A variable counts for less than an option of the command line, and
+    HOLDTIGHT_LS_URL, which is looked at later, for more than HOLDTIGHT_URL."""
+    typed = of(context).typed
+    source = context.get_parameter_source(param.name or "")
+    if source is click.core.ParameterSource.COMMANDLINE:
+        typed.add(name)
+        return True
+    return source is click.core.ParameterSource.ENVIRONMENT and name not in typed
+
+
 def _add_urls(context: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
-    from_environment = context.get_parameter_source(param.name or "") is click.core.ParameterSource.ENVIRONMENT
-    if value and not (from_environment and of(context).urls):
+    if _counts(context, param, "urls"):
         of(context).urls = [url for each in value for url in each.split()]
 
 
 def _read_urls(context: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is None:
+    if value is None or not _counts(context, param, "urls"):
         return
     try:
         with open(value, encoding="utf-8") as file:
@@ -153,7 +183,6 @@ def common(command: F) -> F:
             metavar="FILE",
             expose_value=False,
             callback=_read_urls,
-            is_eager=True,
             help="Read the URLs from a file, so that no password shows in `ps`.",
         ),
         click.option(

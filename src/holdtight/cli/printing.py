@@ -17,8 +17,8 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def print_json(value: Any) -> None:
-    click.echo(json.dumps(value))
+def print_json(value: Any, *, err: bool = False) -> None:
+    click.echo(json.dumps(value), err=err)
 
 
 def print_json_array(values: Any) -> None:

@@ -61,11 +61,11 @@ class Recorded:
         try:
             self._locks.run(self._call.end(owner, error, started=started), self._name)
         except LockError as failed:
-            say(f"how the run ended is not recorded: {failed}")
+            say(f"how the run ended is not recorded: {failed}", failed.code)
 
     def _release(self) -> None:
         assert self._lease is not None
         try:
             self._lease.release()
         except LockError as error:
-            say(f"the lock was not given back, and ends with its ttl: {error}")
+            say(f"the lock was not given back, and ends with its ttl: {error}", error.code)

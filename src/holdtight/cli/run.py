@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
-from holdtight import JobSkipped, Lease, LeaseLost, LockError, Locks, LockTimeout, NotOwner, Unavailable
+from holdtight import Lease, LeaseLost, LockError, Locks, NotOwner, Unavailable
 from holdtight.cli.child import Child, Guardian, Terminal
-from holdtight.cli.exits import LOST, NOT_ACQUIRED
+from holdtight.cli.exits import LOST, NOT_ACQUIRED, exit_code
 from holdtight.cli.names import NAME
 from holdtight.cli.options import DURATION, common, of, say, usage
 from holdtight.cli.running import Ended, Running, Signals, end_by
@@ -220,7 +220,9 @@ def _under(
             with context.scope(cleanup=False):  # `say` needs it, in this thread too
                 if record is not None:
                     record.look()
-                return _acquired(locks, lock, name, stopping if patient else None, quiet=settings.quiet)
+                return _acquired(
+                    locks, lock, name, stopping if patient else None, quiet=settings.quiet or settings.json
+                )
 
         def stop() -> None:
             stopping.set()
@@ -241,15 +243,12 @@ def _under(
                 locks.close()
                 end_by(ended.number)
                 raise
-            except (LockTimeout, JobSkipped) as error:
+            except BaseException as error:
                 _cancel(child, guardian)
-                if settings.json or conflict_exit_code == NOT_ACQUIRED:
+                if not isinstance(error, LockError) or exit_code(error) != NOT_ACQUIRED:
                     raise
-                say(str(error))
+                say(str(error), error.code)
                 return End(conflict_exit_code)
-            except BaseException:
-                _cancel(child, guardian)
-                raise
             running = Running(
                 lease,
                 child,
@@ -279,7 +278,7 @@ def _acquired(locks: Locks, lock: Any, name: str, stopping: threading.Event | No
             if stopping is None:
                 raise
             if not told:
-                say(f"campaigning on without the server: {' '.join(error.message.split())}")
+                say(f"campaigning on without the server: {error.message}", error.code)
             told = True
             if stopping.wait(PAUSE):
                 raise
@@ -314,10 +313,10 @@ def _released(lease: Lease, running: Running, status: int, on_lost: str) -> End:
         if on_lost == "warn":
             return End(status)
         if not running.lost:
-            say(" ".join(str(error).split()))
+            say(str(error), error.code)
         return End(LOST, lost)
     except LockError as error:
-        say(NOT_GIVEN_BACK.format(error))
+        say(NOT_GIVEN_BACK.format(error), error.code)
     return End(LOST, lost) if running.lost else End(status)
 
 
@@ -325,4 +324,4 @@ def _given_back(lease: Lease) -> None:
     try:
         lease.release()
     except LockError as error:
-        say(NOT_GIVEN_BACK.format(error))
+        say(NOT_GIVEN_BACK.format(error), error.code)

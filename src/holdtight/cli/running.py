@@ -16,6 +16,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, Self
 
+from holdtight import LeaseLost
 from holdtight.base.clock import boottime
 from holdtight.cli.child import Child, Guardian, Terminal
 from holdtight.keeper.keeper import keeper
@@ -155,7 +156,7 @@ class Running:
         ttl: float,
         on_lost: str,
         kill_after: float,
-        say: Callable[[str], None],
+        say: Callable[[str, str], None],
     ) -> None:
         self._lease, self._child, self._guardian, self._terminal = lease, child, guardian, terminal
         self._signals = signals
@@ -192,7 +193,7 @@ class Running:
         why = self._child.start(environment, foreground=self._foreground)
         self.started = not why
         if why:
-            self._say(why)
+            self._say(why, "NOT_STARTED")
         while True:
             status = self._status()
             if status is not None:
@@ -203,7 +204,10 @@ class Running:
         left = self._end_group() if self._told else not self._group_ends(boottime() + MOMENT)
         self._guardian.dismiss()
         if left:
-            self._say(f"{self._child.command[0]} has ended, and processes that it has started are still running")
+            self._say(
+                f"{self._child.command[0]} has ended, and processes that it has started are still running",
+                "STILL_RUNNING",
+            )
         return status
 
     def _end_group(self) -> bool:
@@ -253,7 +257,7 @@ class Running:
         if self._on_lost == "warn":
             if self._lease.lost and not self._warned:
                 self._warned = True
-                self._say(f"{self._why()}; the command goes on without the lock (--on-lost warn)")
+                self._say(f"{self._why()}; the command goes on without the lock (--on-lost warn)", LeaseLost.code)
             return
         if not self._told and self._lease.lost:
             self._end_command(f"{self._why()}; ending the command", boottime() + self._kill_after)
@@ -265,7 +269,7 @@ class Running:
         self._tell_guardian()
 
     def _end_command(self, text: str, kill_at: float) -> None:
-        self._say(text)
+        self._say(text, LeaseLost.code)
         self._told = True
         if self._on_lost == "kill":
             self._kill_at = boottime()

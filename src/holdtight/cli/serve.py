@@ -76,16 +76,16 @@ def _read(path: str) -> dict[str, Any]:
 
 @click.command(epilog="\b\nExamples:\n  holdtight token ci --role lock --prefix ci: --file tokens.toml")
 @click.option("--role", type=click.Choice(["read", "lock", "admin"]), required=True, help="What the token may do.")
-@click.option("--prefix", "prefixes", metavar="P", multiple=True, help="Only names that start with it; repeatable.")
-@click.option("--file", "file", metavar="F", required=True, help="The token file; made if need be.")
+@click.option("--prefix", metavar="P", multiple=True, help="Only names that start with it; repeatable.")
+@click.option("--file", metavar="F", required=True, help="The token file; made if need be.")
 @click.argument("name")
 @common
-def token(name: str, role: str, prefixes: tuple[str, ...], file: str) -> int:
+def token(name: str, role: str, prefix: tuple[str, ...], file: str) -> int:
     """Make a token called NAME, and print it once: the file keeps its hash only."""
     from holdtight.server.tokens import add_token
 
     try:
-        made = add_token(Path(file), name, role, prefixes)
+        made = add_token(Path(file), name, role, prefix)
     except (OSError, ValueError) as error:
         raise usage(error) from error
     click.echo(made)

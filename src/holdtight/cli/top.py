@@ -12,7 +12,7 @@ import click
 
 from holdtight import LockError
 from holdtight.cli.board import Board
-from holdtight.cli.options import DURATION, common, of
+from holdtight.cli.options import Duration, common, of
 from holdtight.cli.printing import plain
 from holdtight.cli.rows import SORTS, Row, aligned, duration
 
@@ -27,7 +27,7 @@ _ARROWS = {"\x1b[A": -1, "\x1b[B": 1}
 
 @click.command(epilog="\b\nExamples:\n  holdtight top\n  holdtight top 'order:*' -d 500ms\n  holdtight top | head -5")
 @click.option("-n", "--times", type=click.IntRange(1), metavar="N", help="End after so many looks.")
-@click.option("-d", "--delay", type=DURATION, default=1.0, metavar="D", help="Between two looks (1s).")
+@click.option("-d", "--delay", type=Duration(0.05, 86400), default=1.0, metavar="D", help="Between two looks (1s).")
 @click.argument("pattern", default="*")
 @common
 @click.pass_context
