@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdtight.aio.lease import AsyncLease
 from holdtight.base.callbacks import get_logger
@@ -89,8 +89,8 @@ class AsyncLeader(AsyncOnly):
         fn: Callable[[AsyncTerm], Awaitable[object]],
         *,
         pause: "Duration" = 1,
-        on_error: str = "raise",
-        on_overrun: str = "log",
+        on_error: Literal["raise", "campaign"] = "raise",
+        on_overrun: Literal["log", "exit"] = "log",
     ) -> None:
         """Campaigns, awaits `fn(term)` while it leads, and campaigns again, until `stop()`. Never calls it twice at a
         time. When the term is lost, `fn` is cancelled."""

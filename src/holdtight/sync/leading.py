@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import wait_seconds
@@ -102,8 +102,8 @@ class Leader(BlockingOnly):
         fn: Callable[[Term], object],
         *,
         pause: "Duration" = 1,
-        on_error: str = "raise",
-        on_overrun: str = "log",
+        on_error: Literal["raise", "campaign"] = "raise",
+        on_overrun: Literal["log", "exit"] = "log",
     ) -> None:
         """Campaigns, calls `fn(term)` while it leads, and campaigns again, until `stop()`. Never calls it twice at a
         time. When the term is lost, `fn` must end: it looks at `term.lost` or `term.check()`."""
