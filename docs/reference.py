@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import holdtight
-from holdtight import errors, events
+from holdtight import embedded, errors, events, fencing, history, metrics, testing, tracing, tuning
 
 PAGE = Path(__file__).with_name("reference.md")
 INTRODUCTION = """\
@@ -20,7 +20,8 @@ INTRODUCTION = """\
 
 Made from the docstrings by `make docs`: edit those. Every example runs in the tests; in them, `locks` is
 `Locks("memory://")`. `AsyncLocks` and its locks and leases have the same methods: those that talk to a server are
-awaited, blocks are `async with`.
+awaited, blocks are `async with`. In examples of guards, `conn` is a connection of `sqlite3` to a database with a table
+`sku`.
 
 Durations are seconds as a number, a `timedelta`, or a text: `"250ms"`, `"5s"`, `"2m"`, `"1h"` (`holdtight.Duration`).
 """
@@ -35,8 +36,15 @@ TARGETS = """\
 | `unix:///run/redis.sock?db=0` | one server on a Unix socket |
 | `embedded://` | one Valkey server for all processes of this user on this machine (`holdtight[embedded]`) |
 | `memory://`, `memory://name` | this process only, one store per name |
-| a list of the above that are servers | a quorum of independent servers |
-| a `redis.Redis`, `redis.asyncio.Redis`, or valkey-py's | its settings are read; its connections are not used |
+| `redis+sentinel://h1:26379,h2:26379/mymaster/0` | the master that Sentinel names; also `rediss+…` and so on |
+| `redis+cluster://h1:7000,h2:7000` | a cluster, which is asked at these hosts first; also `rediss+…` and so on |
+| a list or tuple of single servers | a quorum of independent servers |
+| a `redis.Redis`, `redis.asyncio.Redis` | its settings are read; its connections are not used |
+| what `Sentinel(…).master_for(…)` returns | the same master, followed through failovers |
+| a `RedisCluster` | the same cluster |
+| the twins of these in valkey-py | the same |
+
+[docs/topologies.md](topologies.md) says what each of them promises.
 """
 
 OPTIONS_OF_LOCKS = "The options are those of `Locks`; `max_connections` and `spin` have no effect.\n\n"
@@ -106,11 +114,13 @@ def kinds() -> Iterator[str]:
         (holdtight.Semaphore, "semaphore"),
         (holdtight.Multi, "multi"),
         (holdtight.Lease, "lease"),
+        (holdtight.Leader, "leader"),
+        (holdtight.Term, "term"),
     ):
         yield f"## {cls.__name__}\n\n{said(cls)}"
         own = cls.public
-        if word in ("semaphore", "multi"):
-            own = tuple(name for name in own if name in vars(cls))
+        if word in ("semaphore", "multi", "term"):
+            own = tuple(name for name in own if name in vars(cls) or (word == "term" and name == "since"))
         yield from members(cls, own, word)
     for name in sorted(name for name in holdtight.__all__ if name.startswith("Async")):
         text = re.sub(r"(?s)Options:\n.*?\n\n", OPTIONS_OF_LOCKS, inspect.getdoc(getattr(holdtight, name)) or "")
@@ -121,11 +131,45 @@ def values() -> Iterator[str]:
     yield f"## Profile\n\n{said(holdtight.Profile)}"
     for cls in (holdtight.Drift, holdtight.Backoff):
         yield f"## {cls.__name__}{signature(cls)}\n\n{said(cls)}"
-    for cls in (holdtight.LockInfo, holdtight.Holder, holdtight.Waiter, holdtight.AuditRecord, holdtight.Finding):
+    for cls in (
+        *(holdtight.LockInfo, holdtight.Holder, holdtight.Waiter, holdtight.AuditRecord, holdtight.Finding),
+        *(holdtight.Skipped, holdtight.Run, holdtight.Peek, holdtight.Leadership),
+    ):
         yield f"## {cls.__name__}\n\n{said(cls).replace('| option |', '| field |')}"
     for enum in (holdtight.Kind, holdtight.LossReason):
         rows = "\n".join(f"| `{each.name}` | {each.text} |" for each in enum)
         yield f"## {enum.__name__}\n\n{said(enum)}\n\n| | |\n| --- | --- |\n{rows}"
+    yield f"## Severity\n\n{said(holdtight.Severity)}"
+
+
+def functions() -> Iterator[str]:
+    for of in (holdtight.current_lease, holdtight.docs):
+        yield f"## {of.__name__}{signature(of)}\n\nFrom `holdtight`. {said(of)}"
+
+
+def modules() -> Iterator[str]:
+    """What is imported from modules of its own."""
+    yield "## Guards at the resource\n\nFrom `holdtight.fencing`. [docs/fencing.md](fencing.md) says which one to use."
+    for name in fencing.__all__:
+        cls = getattr(fencing, name)
+        yield f"### `{name}{signature(cls)}`\n\n{said(cls)}"
+        if not name.startswith("Async"):
+            own = tuple(each for each in vars(cls) if not each.startswith("_"))
+            yield from members(cls, own, "guard")
+    yield (
+        "## For operators\n\nFrom `holdtight.metrics`, `holdtight.tracing`, `holdtight.history` and "
+        "`holdtight.tuning`. [docs/operations.md](operations.md) and [docs/tuning.md](tuning.md) have more."
+    )
+    for module in (metrics, tracing, history, tuning):
+        word = module.__name__.removeprefix("holdtight.")
+        yield from members(module, tuple(name for name in module.__all__ if name.islower()), word)
+    yield f"### `tuning.Advice`\n\n{said(tuning.Advice).replace('| option |', '| field |')}"
+    yield from members(tuning.Watch, ("report", "save"), "times")
+    yield "## For tests\n\nFrom `holdtight.embedded` and `holdtight.testing`. [docs/testing.md](testing.md) has more."
+    yield f"### `embedded.Server{signature(embedded.Server)}`\n\n{said(embedded.Server)}"
+    yield f"### `testing.Clock{signature(testing.Clock)}`\n\n{said(testing.Clock)}"
+    yield from members(testing.Clock, ("advance", "now", "store", "until_waiting", "waiting"), "clock")
+    yield f"### `testing.lose(lease, reason=LossReason.TAKEN)`\n\n{said(testing.lose)}"
 
 
 def of_events() -> Iterator[str]:
@@ -152,7 +196,7 @@ def of_errors() -> Iterator[str]:
 
 
 def written() -> str:
-    parts = [INTRODUCTION.rstrip(), TARGETS.rstrip(), *kinds(), *values(), *of_events(), *of_errors()]
+    parts = [INTRODUCTION, TARGETS, *kinds(), *functions(), *values(), *of_events(), *of_errors(), *modules()]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 

@@ -30,7 +30,7 @@ from holdtight.sync.locks import Locks
 
 if TYPE_CHECKING:
     from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
-    from holdtight.aio.leading import AsyncTerm
+    from holdtight.aio.leading import AsyncLeader, AsyncTerm
     from holdtight.aio.lease import AsyncLease
     from holdtight.aio.lock import AsyncLock
     from holdtight.aio.locks import AsyncLocks
@@ -41,12 +41,13 @@ if TYPE_CHECKING:
     from holdtight.explain import docs
     from holdtight.recipes.current import current_lease
     from holdtight.sync.kinds import ReadWriteLock, Semaphore
-    from holdtight.sync.leading import Term
+    from holdtight.sync.leading import Leader, Term
     from holdtight.sync.multi import Multi
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncLeader",
     "AsyncLease",
     "AsyncLock",
     "AsyncLocks",
@@ -65,6 +66,7 @@ __all__ = [
     "Holder",
     "JobSkipped",
     "Kind",
+    "Leader",
     "Leadership",
     "Lease",
     "LeaseLost",
@@ -100,6 +102,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "AsyncLeader": "aio.leading",
     "AsyncLease": "aio.lease",
     "AsyncLock": "aio.lock",
     "AsyncLocks": "aio.locks",
@@ -111,6 +114,7 @@ _LAZY = {
     "Duration": "config.options",
     "Multi": "sync.multi",
     "Finding": "base.operations",
+    "Leader": "sync.leading",
     "Leadership": "base.jobs",
     "Peek": "base.jobs",
     "ReadWriteLock": "sync.kinds",

@@ -18,6 +18,10 @@ def docs(code: str) -> str:
     """Returns the section of docs/errors.md about the error with this `code`: cause, example, message, what to do.
 
     Reads a file that holdtight brings along. A code that no error has is a ValueError that lists the codes.
+
+    Example:
+        >>> print(docs("LOCK_TIMEOUT").splitlines()[0])
+        ### LOCK_TIMEOUT
     """
     sections = {found[1]: found[0].rstrip() + "\n" for found in re.finditer(_SECTION, _text())}
     try:

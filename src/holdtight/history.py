@@ -19,6 +19,10 @@ def install(locks: BaseLocks[Any]) -> None:
     Needs the rights to `xadd`, `hincrby` and `expire`. What cannot be written is dropped.
 
     Raises NotSupported for a client of a cluster or a quorum, TypeError for a wrong argument.
+
+    Example:
+        >>> from holdtight import history
+        >>> history.install(locks)
     """
     check_client(locks)
     if locks.place.topology == "cluster":

@@ -35,6 +35,18 @@ def install(
     what `label_of(name)` returns, else `other`. At most 100 values are told apart.
 
     Raises ModuleNotFoundError without the extra `prometheus`, TypeError for a wrong argument.
+
+    Example:
+        >>> from holdtight import metrics
+        >>> from prometheus_client import CollectorRegistry
+        >>> registry = CollectorRegistry()
+        >>> metrics.install(locks, registry=registry, names=["nightly"])
+        >>> with locks.lock("nightly"):
+        ...     pass
+        >>> metrics.flush()
+        >>> labels = {"lock": "nightly", "kind": "exclusive"}
+        >>> registry.get_sample_value("redis_lock_hold_duration_seconds_count", labels)
+        1.0
     """
     _check(locks, names, label_of)
     try:
@@ -51,10 +63,15 @@ def install_otel(
     names: Collection[str] = (),
     label_of: Callable[[str], str | None] | None = None,
 ) -> None:
-    """As `install`, for the instruments of an OpenTelemetry meter provider (by default, the global one). The names have
-    dots: `redis.lock.acquire.wait`. Translated to Prometheus they are those that `install` makes.
+    """As `install`, for the instruments of an OpenTelemetry `meter_provider`, by default the global one. The names have
+    dots: `redis.lock.acquire.wait`. Translated to Prometheus they are those that `install` makes. `names` and
+    `label_of` are those of `install`.
 
     Raises ModuleNotFoundError without the extra `otel`, TypeError for a wrong argument.
+
+    Example:
+        >>> from holdtight import metrics
+        >>> metrics.install_otel(locks, names=["nightly"])
     """
     _check(locks, names, label_of)
     try:
@@ -65,12 +82,18 @@ def install_otel(
 
 
 def watch(locks: BaseLocks[Any], *names: str, registry: "CollectorRegistry | None" = None) -> None:
-    """Shows with every scrape who holds these locks (at most 100), whatever process that is: `redis_lock_holders`,
+    """Shows with every scrape who holds the locks `names`, at most 100, in whatever process: `redis_lock_holders`,
     `redis_lock_queue_length`, `redis_lock_ttl_seconds`, `redis_lock_reentries` and `redis_lock_holder_info`. The names
     are the values of the label `lock`. A scrape asks the server for each of them; if it does not answer, nothing is
-    shown.
+    shown. The `registry` is that of `install`.
 
     Raises ModuleNotFoundError without the extra `prometheus`, TypeError or ValueError for a wrong argument.
+
+    Example:
+        >>> from holdtight import metrics
+        >>> from prometheus_client import CollectorRegistry
+        >>> registry = CollectorRegistry()
+        >>> metrics.watch(locks, "nightly", registry=registry)
     """
     _check(locks, names, None)
     if not 0 < len(names) <= MOST_WATCHED:

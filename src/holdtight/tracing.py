@@ -15,12 +15,16 @@ __all__ = ["flush", "install"]
 def install(locks: BaseLocks[Any], *, tracer_provider: "TracerProvider | None" = None, always: bool = False) -> None:
     """Makes a span `lock.acquire` for every acquisition of this client, `Locks` or `AsyncLocks`, and a span `lock.hold`
     for every lease, under the span that is current in the caller. A caller without a span that records makes none,
-    unless `always` is True. The provider is the global one by default; of several calls the last one counts.
+    unless `always` is True. `tracer_provider` is the global one by default; of several calls the last one counts.
 
     Spans are made within half a second, with the times at which things happened. If the program sets up an SDK later,
     acquisitions have spans from within half a second after that.
 
     Raises ModuleNotFoundError without the extra `otel`, TypeError for a wrong argument.
+
+    Example:
+        >>> from holdtight import tracing
+        >>> tracing.install(locks, always=True)
     """
     check_client(locks)
     if always.__class__ is not bool:

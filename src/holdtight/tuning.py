@@ -109,7 +109,7 @@ class _Seen:
 
 
 class Watch:
-    """Watches the locks of one client. A sink of the recorder."""
+    """Watches the locks of one client. `tuning.watch(locks)` makes one. It never changes a lock by itself."""
 
     def __init__(self, profiles: tuple[tuple[str, Profile], ...]) -> None:
         self._profiles = dict(profiles)
@@ -118,12 +118,29 @@ class Watch:
         self.records_dropped = 0
 
     def report(self) -> Report:
-        """What was seen so far, one row for each pattern, and what follows."""
+        """What was seen so far, one `Advice` for each pattern. `print()` shows a table.
+
+        Example:
+            >>> from holdtight import tuning
+            >>> times = tuning.watch(locks)
+            >>> with locks.lock("order:42"):
+            ...     pass
+            >>> [(each.pattern, each.count, each.profile) for each in times.report()]
+            [('*', 1, None)]
+        """
         flush()
         return Report(self._advice(pattern, seen) for pattern, seen in sorted(self._seen.items()))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the suggested profiles, for `load`. Patterns without a suggestion keep the profile that they have."""
+        """Writes the suggested profiles to the file `path`, for `load`. Patterns without a suggestion keep the profile
+        that they have.
+
+        Example:
+            >>> from holdtight import tuning
+            >>> tuning.watch(locks).save("profiles.json")
+            >>> tuning.load("profiles.json")
+            {}
+        """
         advised = {each.pattern: each.profile for each in self.report() if each.profile is not None}
         profiles = {**self._profiles, **advised}
         text = json.dumps({pattern: _written(profile) for pattern, profile in profiles.items()}, indent=2)
@@ -222,7 +239,18 @@ def watch(locks: BaseLocks[Any]) -> Watch:
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Profile]:
-    """Reads what `save` wrote, or an operator, for `Locks(profiles=...)`. Raises ValueError if it is something else."""
+    """Reads from the file `path` what `save` wrote, or an operator, for `Locks(profiles=...)`. Raises ValueError if it
+    is something else, OSError if the file cannot be read.
+
+    Example:
+        >>> from holdtight import tuning
+        >>> with open("profiles.json", "w") as file:
+        ...     _ = file.write('{"orders:*": {"ttl": 10, "wait": 2}}')
+        >>> with Locks("memory://", profiles=tuning.load("profiles.json")) as tuned:
+        ...     with tuned.lock("orders:42") as lease:
+        ...         lease.ttl
+        10.0
+    """
     try:
         with open(path, encoding="utf-8") as file:
             found: Any = json.load(file)

@@ -303,7 +303,7 @@ async def late_joiner(url: str, proxy: Proxy) -> None:
         held = proxy.hold_request(asks(script.RELEASE))
         first = asyncio.create_task(value())
         await asyncio.to_thread(held.wait)
-        await other.single_flight("value", ttl=60)(value.__wrapped__).invalidate()  # type: ignore[attr-defined]
+        await other.single_flight("value", ttl=60)(value.__wrapped__).invalidate()
         second = asyncio.create_task(value())
         await asyncio.sleep(0.2)  # it has joined, if it does: nothing tells
         held.release()

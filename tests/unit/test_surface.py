@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -49,6 +50,22 @@ LEASE = {
     ),
     *("owner", "reason", "release", "remaining", "renew", "ttl", "wait_lost"),
 }
+TERM = LEASE | {"proclaim", "resign", "since"}
+LEADER = {"campaign", "contenders", "current", "observe", "on_change", "run", "stop"}
+PACKAGE = {
+    # What api.md names: clients, kinds, leases.
+    *("AsyncLease", "AsyncLock", "AsyncLocks", "AsyncMulti", "AsyncReadWriteLock", "AsyncSemaphore"),
+    *("Lease", "Lock", "Locks", "Multi", "ReadWriteLock", "Semaphore"),
+    # Errors.
+    *("ClockDrift", "DeadlockDetected", "FlightFailed", "JobSkipped", "LeaseLost", "LockError", "LockTimeout"),
+    *("NotOwner", "NotPermitted", "NotSupported", "OutOfMemory", "QueueFull", "QuorumNotReached", "ScriptError"),
+    *("StaleFence", "Unavailable", "WrongTransaction"),
+    # "Types that are exported".
+    *("AuditRecord", "Backoff", "Drift", "Duration", "Finding", "Holder", "Kind", "Leadership", "LockInfo"),
+    *("LossReason", "Peek", "Profile", "Run", "Severity", "Skipped", "Target", "Term", "Waiter", "docs"),
+    # Jobs.
+    *("AsyncLeader", "AsyncTerm", "Leader", "current_lease"),
+}
 
 
 def shown(of: object) -> set[str]:
@@ -76,17 +93,82 @@ def test_completion_shows_the_public_verbs_and_nothing_else(client: Any, end: st
         locks.discard()
 
 
-def test_completion_of_leases() -> None:
+KINDS: list[Any] = [
+    lambda locks: locks.lock("a"),
+    lambda locks: locks.rwlock("b").read(),
+    lambda locks: locks.semaphore("c", permits=2),
+    lambda locks: locks.multi("d", "e"),
+]
+
+
+@pytest.mark.parametrize("of", KINDS)
+def test_completion_of_leases(of: Any) -> None:
+    with Locks("memory://") as locks, of(locks) as lease:
+        assert shown(lease) == LEASE
+
+    async def main() -> None:
+        async with AsyncLocks("memory://") as locks, of(locks) as lease:
+            assert shown(lease) == LEASE
+
+    asyncio.run(main())
+
+
+def test_completion_of_leases_of_a_quorum(start_server: Any) -> None:
+    urls = [start_server().url for _ in range(3)]
+    with Locks(urls, restart_guard=False) as locks, locks.lock("a") as lease:
+        assert shown(lease) == LEASE
+
+    async def main() -> None:
+        async with AsyncLocks(urls, restart_guard=False) as locks, locks.lock("a") as lease:
+            assert shown(lease) == LEASE
+
+    asyncio.run(main())
+
+
+def test_completion_of_leaders_and_their_terms() -> None:
     with Locks("memory://") as locks:
-        for lock in (locks.lock("a"), locks.rwlock("b").read(), locks.semaphore("c", permits=2), locks.multi("d", "e")):
-            with lock as lease:
-                assert shown(lease) == LEASE
+        leader = locks.leader("a")
+        with leader as term:
+            assert shown(term) == TERM
+            assert shown(leader) == LEADER
+
+    async def main() -> None:
+        async with AsyncLocks("memory://") as locks:
+            leader = locks.leader("a")
+            async with leader as term:
+                assert shown(term) == TERM
+                assert shown(leader) == LEADER
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("client", [Locks, AsyncLocks])
+def test_completion_of_jobs(client: Any) -> None:
+    locks = client("memory://")
+
+    def blocking(number: int) -> int:
+        return number
+
+    async def awaited(number: int) -> int:
+        return number
+
+    function: Any = blocking if client is Locks else awaited
+    plain = shown(function) | {"name"}
+    assert shown(locks.synchronized("a")(function)) == plain
+    assert shown(locks.once("a")(function)) == plain | {"forget", "last"}
+    flight = locks.single_flight("a", ttl=60)
+    assert shown(flight) == {"get_or_create"}
+    assert shown(flight(function)) == plain | {"expire", "invalidate", "peek", "refresh"}
+    if client is Locks:
+        locks.close()
+    else:
+        locks.discard()
 
 
 def test_completion_of_the_package() -> None:
-    assert shown(holdtight) == set(holdtight.__all__)
-    assert {"AsyncLocks", "Duration", "Target"} <= set(holdtight.__all__)
-    for name in holdtight.__all__:
+    assert shown(holdtight) == PACKAGE
+    assert set(holdtight.__all__) == PACKAGE
+    for name in PACKAGE:
         getattr(holdtight, name)
 
 
@@ -123,6 +205,33 @@ HABITS: list[tuple[str, type[Exception], str]] = [
     ('locks.lock("a").owned()', AttributeError, "lease.check()"),
     ('locks.multi("a", "b").release()', AttributeError, "lease.release()"),
     ('locks.rwlock("a").acquire()', AttributeError, ".read()"),
+    ('locks.rwlock("a").write(blocking=False)', TypeError, "try_acquire()"),
+    ('locks.semaphore("a", permits=2, expire=5)', TypeError, "ttl="),
+    ('locks.synchronized("a", timeout=5)', TypeError, "ttl="),
+    ('locks.synchronized("a", blocking=False)', TypeError, "wait=0"),
+    ('locks.once("a", expire=5)', TypeError, "ttl="),
+    ('locks.once("a", interval="1h")', TypeError, "at_least="),
+    ('locks.once("a", at_most="1h")', TypeError, "max_hold="),
+    ('locks.single_flight("a", ttl=5, timeout=5)', TypeError, "lease_ttl="),
+    ('locks.single_flight("a", ttl=5, blocking_timeout=5)', TypeError, "wait="),
+    ('alocks.synchronized("a", timeout=5)', TypeError, "ttl="),
+    ('alocks.once("a", blocking=False)', TypeError, "wait=0"),
+    ('alocks.single_flight("a", ttl=5, expire=5)', TypeError, "lease_ttl="),
+    ('locks.leader("a", timeout=5)', TypeError, "ttl="),
+    ('locks.leader("a", lease_duration=5)', TypeError, "ttl="),
+    ('locks.leader("a", renew_deadline=5)', TypeError, "grace="),
+    ('locks.leader("a").campaign(timeout=5)', TypeError, "wait="),
+    ('locks.leader("a").campaign(blocking=False)', TypeError, "wait=0"),
+    ('locks.leader("a").run(print, pauze=5)', TypeError, "do you mean pause="),
+    ('locks.leader("a").is_leader()', AttributeError, "term.lost"),
+    ('locks.leader("a").release()', AttributeError, "leader.stop()"),
+    ('alocks.leader("a", timeout=5)', TypeError, "ttl="),
+    ('alocks.leader("a").start()', AttributeError, "leader.run(fn)"),
+    ("lease.renew(timeout=5)", TypeError, "never adds"),
+    ("lease.renew(additional_time=5)", TypeError, "never adds"),
+    ("several.renew(timeout=5)", TypeError, "never adds"),
+    ("lease.detach(timeout=5)", TypeError, "for adopting"),
+    ('locks.adopt("text", timeout=5)', TypeError, "ttl="),
     ("lease.extend(5)", AttributeError, "lease.renew(ttl)"),
     ("lease.token", AttributeError, "lease.fence"),
     ('locks.acquire("a")', AttributeError, "locks.lock(name).acquire()"),
@@ -134,9 +243,26 @@ HABITS: list[tuple[str, type[Exception], str]] = [
 def test_a_habit_from_elsewhere_is_told_the_word_that_is_meant_here(
     typed: str, error: type[Exception], hint: str
 ) -> None:
-    with Locks("memory://") as locks, locks.lock("held") as lease, pytest.raises(error) as raised:
-        eval(typed, {"Locks": Locks, "AsyncLocks": AsyncLocks, "locks": locks, "lease": lease})
+    alocks = AsyncLocks("memory://")
+    with Locks("memory://") as locks, locks.lock("held") as lease, locks.multi("b", "c") as several:
+        names = {"Locks": Locks, "AsyncLocks": AsyncLocks, "locks": locks, "alocks": alocks}
+        with pytest.raises(error) as raised:
+            eval(typed, {**names, "lease": lease, "several": several})
+    alocks.discard()
     assert hint in str(raised.value)
+
+
+def test_words_that_a_coroutine_does_not_have_are_told_when_it_is_awaited() -> None:
+    async def main() -> None:
+        wrong: dict[str, Any] = {"timeout": 5}
+        async with AsyncLocks("memory://") as locks, locks.lock("a") as lease:
+            leader = locks.leader("b")
+            for call in (lease.renew, lease.detach, locks.adopt, leader.campaign, leader.run):
+                given = ("text",) if call in (locks.adopt, leader.run) else ()
+                with pytest.raises(TypeError, match=r"ttl=|wait=|never adds|for adopting"):
+                    await call(*given, **wrong)
+
+    asyncio.run(main())
 
 
 def test_an_unknown_word_of_a_lock_that_was_made_before_is_refused_too() -> None:
@@ -154,6 +280,7 @@ def test_an_unknown_word_of_a_lock_that_was_made_before_is_refused_too() -> None
         ("lock", public.PublicLock),
         ("rwlock", public.PublicReadWriteLock),
         ("lease", public.PublicLease),
+        ("leader", public.PublicLeader),
     ],
 )
 def test_every_missing_method_has_a_hint(called: str, of: type) -> None:

@@ -9,6 +9,7 @@ from holdtight.aio.local_flights import LocalFlight, Registry, finish
 from holdtight.aio.looking import look
 from holdtight.base.identity import Identity, task_identity
 from holdtight.base.jobs import Peek
+from holdtight.base.public import Public
 from holdtight.clients.decorating import begun
 from holdtight.errors import FlightFailed, LockError, LockTimeout, Unavailable
 from holdtight.recipes.decorating import decorator, dressed
@@ -33,8 +34,10 @@ TOO_LATE: Any = object()
 Compute = Callable[[], Awaitable[Any]]
 
 
-class AsyncSingleFlight:
+class AsyncSingleFlight(Public):
     """The result of `locks.single_flight(...)`: a decorator, with `get_or_create` for a name without fields."""
+
+    public = ("get_or_create",)
 
     def __init__(self, locks: Any, name: Any, options: dict[str, Any], given: dict[str, Any]) -> None:
         self._locks = locks

@@ -1,60 +1,27 @@
 """The ready-made jobs of `AsyncLocks`: the methods, whose code is loaded when a program uses them."""
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdtight.config.profiles import UNSET
+from holdtight.config.settings import unknown_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Never
 
+    from holdtight.aio.decorated import AsyncFlightJob, AsyncOnceJob, AsyncSynchronizedJob
     from holdtight.aio.leading import AsyncLeader
-    from holdtight.base.jobs import Peek, Run, Skipped
+    from holdtight.base.jobs import Skipped
     from holdtight.config.options import Duration
     from holdtight.config.profiles import Unset
 
 __all__ = ["AsyncJobs"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-if TYPE_CHECKING:
-    R_co = TypeVar("R_co", covariant=True)
-
-    class AsyncSynchronized(Protocol[P, R_co]):
-        """An async function under `synchronized`."""
-
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
-        def __get__(self, obj: Any, cls: Any = None, /) -> Any: ...
-        def name(self, *args: P.args, **kwargs: P.kwargs) -> str:
-            """The name of the lock that a call with these arguments takes."""
-            ...
-
-    class AsyncOnce(Protocol[P, R_co]):
-        """An async function under `once`."""
-
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co | Skipped]: ...
-        def __get__(self, obj: Any, cls: Any = None, /) -> Any: ...
-        def name(self, *args: P.args, **kwargs: P.kwargs) -> str: ...
-        def last(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Run | None]: ...
-        def forget(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, None]: ...
-
-    class AsyncFlight(Protocol[P, R_co]):
-        """An async function under `single_flight`."""
-
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
-        def __get__(self, obj: Any, cls: Any = None, /) -> Any: ...
-        def name(self, *args: P.args, **kwargs: P.kwargs) -> str: ...
-        def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, None]: ...
-        def expire(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, None]: ...
-        def refresh(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
-        def peek(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Peek | None]: ...
-
-    class AsyncFlightJob(Protocol):
-        """The decorator that `single_flight` gives."""
-
-        def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncFlight[P, R]: ...
-        def get_or_create(self, fetch: Callable[[], Coroutine[Any, Any, R]]) -> Coroutine[Any, Any, R]: ...
+_OPTIONS = ("ttl", "wait", "renew", "max_hold", "label")
+_OF_A_FLIGHT = (
+    *("ttl", "stale", "negative", "error_ttl", "refresh", "codec", "max_size", "lease_ttl", "wait", "label"),
+)
 
 
 class AsyncJobs:
@@ -70,7 +37,8 @@ class AsyncJobs:
         renew: "bool | Unset" = UNSET,
         max_hold: "Duration | Unset | None" = UNSET,
         label: "str | Unset | None" = UNSET,
-    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], "AsyncSynchronized[P, R]"]:
+        **unknown: "Never",
+    ) -> "AsyncSynchronizedJob":
         """Decorates an async function: each call runs in an `async with` block of the lock that its arguments name.
 
         `name` is a template such as "order:{order_id}", whose fields are parameters of the function, or a callable that
@@ -81,10 +49,13 @@ class AsyncJobs:
         Raises ValueError or TypeError for a template, option or function that is not allowed; a call raises as an
         `async with` block does, and ValueError or TypeError for a value that cannot be part of a name.
         """
+        if unknown:
+            raise unknown_options("synchronized", unknown, ("reentrant", *_OPTIONS))
         from holdtight.aio.synchronizing import synchronized
 
         options = {"ttl": ttl, "wait": wait, "renew": renew, "max_hold": max_hold, "label": label}
-        return synchronized(self, name, {"reentrant": reentrant, **options})
+        made: AsyncSynchronizedJob = synchronized(self, name, {"reentrant": reentrant, **options})
+        return made
 
     def once(
         self,
@@ -99,7 +70,8 @@ class AsyncJobs:
         renew: "bool | Unset" = UNSET,
         max_hold: "Duration | Unset | None" = UNSET,
         label: "str | Unset | None" = UNSET,
-    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], "AsyncOnce[P, R]"]:
+        **unknown: "Never",
+    ) -> "AsyncOnceJob":
         """Decorates an async function that many processes call at the same time, such as a cron job on every host: one
         call runs, the others are skipped.
 
@@ -122,11 +94,14 @@ class AsyncJobs:
         Raises TypeError or ValueError for what is not allowed, NotSupported for a record on a quorum. A call raises as
         a block of the lock does, and Unavailable if the record cannot be written: then its body does not run.
         """
+        if unknown:
+            raise unknown_options("once", unknown, ("at_least", "per", "after_failure", "on_skip", *_OPTIONS))
         from holdtight.aio.once import once
 
         options = {"ttl": ttl, "renew": renew, "max_hold": max_hold, "label": label}
         given = {"at_least": at_least, "per": per, "after_failure": after_failure, "on_skip": on_skip, "wait": wait}
-        return once(self, options, {"name": name, **given})
+        made: AsyncOnceJob = once(self, options, {"name": name, **given})
+        return made
 
     def single_flight(
         self,
@@ -142,6 +117,7 @@ class AsyncJobs:
         lease_ttl: "Duration" = 10,
         wait: "Duration | Unset | None" = UNSET,
         label: "str | Unset | None" = UNSET,
+        **unknown: "Never",
     ) -> "AsyncFlightJob":
         """Decorates an async function whose value is kept on the server: of all calls in all processes one computes it.
         The others get what it has computed.
@@ -167,6 +143,8 @@ class AsyncJobs:
         Raises TypeError or ValueError for what is not allowed, NotSupported on a quorum. A call raises FlightFailed,
         LockTimeout, Unavailable, and DeadlockDetected for a flight that needs itself.
         """
+        if unknown:
+            raise unknown_options("single_flight", unknown, _OF_A_FLIGHT)
         from holdtight.aio.flights import AsyncSingleFlight
 
         given = {"ttl": ttl, "stale": stale, "negative": negative, "error_ttl": error_ttl, "refresh": refresh}
@@ -182,6 +160,7 @@ class AsyncJobs:
         grace: "Duration | None" = None,
         wait: "Duration | Unset | None" = UNSET,
         label: "str | Unset | None" = UNSET,
+        **unknown: "Never",
     ) -> "AsyncLeader":
         """Returns a candidate for leading under this name. `async with leader as term` leads for the block, and
         `leader.campaign()` returns a term. `leader.run(fn)` calls `fn(term)` whenever it leads, until `leader.stop()`.
@@ -196,6 +175,8 @@ class AsyncJobs:
 
         Raises TypeError or ValueError for what is not allowed.
         """
+        if unknown:
+            raise unknown_options("leader", unknown, ("ttl", "grace", "wait", "label"))
         from holdtight.aio.leading import AsyncLeader
 
         return AsyncLeader(self, name, {"ttl": ttl, "wait": wait, "label": label}, grace)

@@ -4,21 +4,24 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdtight.aio.lease import AsyncLease
 from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import wait_seconds
 from holdtight.base.jobs import Leadership
+from holdtight.base.public import PublicLeader
 from holdtight.base.values import Waiter
 from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.decorating import is_async
-from holdtight.config.profiles import UNSET
+from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.ending import release
 from holdtight.errors import LeaseLost, LockError, LockTimeout, Unavailable
 from holdtight.recipes import leading
 
 if TYPE_CHECKING:
+    from typing import Never
+
     from holdtight.config.options import Duration
     from holdtight.config.profiles import Unset
 
@@ -32,6 +35,8 @@ class AsyncTerm(leading.TermLike, AsyncLease):
         >>> async def main():
         ...     async with AsyncLocks("memory://") as locks, locks.leader("poller") as term:
         ...         term.check()
+        ...         await term.proclaim("10.0.0.5:80")
+        ...         await term.resign()
         >>> asyncio.run(main())
     """
 
@@ -43,14 +48,40 @@ class AsyncTerm(leading.TermLike, AsyncLease):
 
     async def proclaim(self, label: str) -> None:
         """Changes the label that `current()` and `inspect()` show. Raises LeaseLost, Unavailable; NotSupported on a
-        quorum."""
+        quorum.
+        """
         self.check()
         client = self.lock.client
         await client.run(leading.proclaim(client.place, self.name, self.tenure.owner, label), self.name)
 
 
-class AsyncLeader(AsyncOnly):
-    """A candidate for one name. `locks.leader(name)` makes one."""
+class AsyncLeader(PublicLeader, AsyncOnly):
+    """A candidate for one name, which may lead once or many times. `locks.leader(name)` makes one. `async with leader`
+    leads for a block, `campaign` until the term is resigned, and `run` again and again.
+
+    Example:
+        >>> async def main():
+        ...     async with AsyncLocks("memory://") as locks:
+        ...         leader = locks.leader("poller", label="10.0.0.5:80")
+        ...         term = await leader.campaign(wait=5)
+        ...         print((await leader.current()).label, await leader.contenders())
+        ...         async for leadership in leader.observe():
+        ...             print(leadership.host is not None)
+        ...             break
+        ...         end = leader.on_change(lambda leadership: None)
+        ...         end()
+        ...         await term.resign()
+        ...
+        ...         async def poll(term):
+        ...             print("leading")
+        ...             leader.stop()
+        ...             await asyncio.sleep(60)
+        ...         await leader.run(poll, pause="2s", on_error="campaign")
+        >>> asyncio.run(main())
+        10.0.0.5:80 ()
+        True
+        leading
+    """
 
     def __init__(self, locks: Any, name: str, options: dict[str, Any], grace: Any) -> None:
         self._locks = locks
@@ -63,8 +94,13 @@ class AsyncLeader(AsyncOnly):
         self._waiting: asyncio.Task[Any] | None = None
         """A campaign or a pause of `run`, which `stop` cancels."""
 
-    async def campaign(self, *, wait: "Duration | Unset | None" = UNSET) -> AsyncTerm:
-        """Waits to be elected, and returns the term. Raises as `AsyncLock.acquire`."""
+    async def campaign(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncTerm:
+        """Waits to be elected, and returns the term. `wait` is how long, and the leader's own `wait` if it is left out.
+
+        Raises as `AsyncLock.acquire`.
+        """
+        if unknown:
+            raise unknown_options("campaign", unknown, ("wait",))
         lock = leading.term_lock(self._locks, self._name, self._options, self._grace)
         lease = await lock.acquire(wait=self._options.wait if wait is UNSET else wait_seconds(wait))
         term: AsyncTerm = leading.term_of(AsyncTerm, lease, self)
@@ -89,11 +125,27 @@ class AsyncLeader(AsyncOnly):
         fn: Callable[[AsyncTerm], Awaitable[object]],
         *,
         pause: "Duration" = 1,
-        on_error: str = "raise",
-        on_overrun: str = "log",
+        on_error: Literal["raise", "campaign"] = "raise",
+        on_overrun: Literal["log", "exit"] = "log",
+        **unknown: "Never",
     ) -> None:
         """Campaigns, awaits `fn(term)` while it leads, and campaigns again, until `stop()`. Never calls it twice at a
-        time. When the term is lost, `fn` is cancelled."""
+        time.
+
+        Options:
+            fn: the work, which gets the term. It is cancelled when the term is lost.
+            pause: how long to wait before the next campaign after `fn` has returned, so that others may lead. Default
+                1 s.
+            on_error: what an exception of `fn` does. "raise" resigns and raises it here; "campaign" resigns, logs it,
+                and campaigns again. Default "raise".
+            on_overrun: for the blocking `Leader.run`. It has no effect here, where `fn` is cancelled.
+
+        Raises what `fn` raises, unless `on_error` says otherwise; RuntimeError if this leader runs already, or the
+        client is closed; TypeError or ValueError for what is not allowed. A server that cannot be reached raises
+        nothing: `run` tries for ever.
+        """
+        if unknown:
+            raise unknown_options("run", unknown, ("pause", "on_error", "on_overrun"))
         seconds = leading.check_run(pause, on_error, on_overrun)
         if not is_async(fn):
             raise TypeError(f"{fn!r} is not an async function: use a leader of Locks")
@@ -180,16 +232,18 @@ class AsyncLeader(AsyncOnly):
     # Looking.
 
     async def current(self) -> Leadership | None:
-        """The current leader; None if there is none."""
+        """The current leader, as a `Leadership`; None if there is none. A hint: it may be over when you read it. Raises
+        Unavailable."""
         return leading.leadership(await self._locks.inspect(self._name))
 
     async def contenders(self) -> tuple[Waiter, ...]:
-        """The candidates that wait to lead, in order, without the leader."""
+        """The candidates that wait to lead, in order, without the leader. Each is a `Waiter`. Raises Unavailable."""
         waiters: tuple[Waiter, ...] = (await self._locks.inspect(self._name)).waiters
         return waiters
 
     async def observe(self) -> AsyncIterator[Leadership | None]:
-        """Who leads, then every change, within a second. Ends when the client is closed."""
+        """Goes through who leads, now and then at every change, within a second: each a `Leadership`, or None when
+        nobody leads. Ends when the client is closed. A server that cannot be reached changes nothing."""
         last: Any = self
         while not self._locks.closed:
             try:
@@ -202,7 +256,8 @@ class AsyncLeader(AsyncOnly):
             await asyncio.sleep(leading.LOOK_SECONDS)
 
     def on_change(self, callback: Callable[[Leadership | None], object]) -> Callable[[], None]:
-        """Calls `callback(leadership)` now and at every change, on this event loop. Returns what ends that."""
+        """Calls `callback(leadership)` now and at every change, as `observe` gives them, on this event loop. Its errors
+        are logged. Returns a function that ends that."""
 
         async def watch() -> None:
             async for each in self.observe():

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 from holdtight.base.clock import ttl_seconds, wait_seconds
 from holdtight.base.identity import Identity, Key, is_of, task_identity, tasks_inside
 from holdtight.base.wrong_with import AsyncOnly
+from holdtight.config.settings import unknown_options
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.grants.lease import GLANCE, BaseLease, Detached
 from holdtight.grants.tenure import Tenure
 
 if TYPE_CHECKING:
+    from typing import Never
+
     from holdtight.aio.lock import AsyncLock
     from holdtight.config.options import Duration
 
@@ -86,11 +89,13 @@ class AsyncLease(BaseLease, AsyncOnly):
                 tenure.drop_hook(hook)
         return gone.done() or self.lost
 
-    async def renew(self, ttl: "Duration | None" = None) -> None:
+    async def renew(self, ttl: "Duration | None" = None, **unknown: "Never") -> None:
         """Sets the time left to `ttl` (default: the lease's own), which later renewals use too.
 
         Raises LeaseLost if the lease is not held any more, Unavailable if the server does not answer.
         """
+        if unknown:
+            raise unknown_options("renew", unknown, ("ttl",))
         number = None if ttl is None else ttl_seconds(ttl, renewed=self.tenure.terms.renew)
         self.check()
         await self.lock.renew_tenure(self.tenure, number)
@@ -111,13 +116,15 @@ class AsyncLease(BaseLease, AsyncOnly):
             await self.lock.give_back(self.tenure)
             self._not_if_lost("release")
 
-    async def detach(self, ttl: "Duration | None" = None) -> str:
+    async def detach(self, ttl: "Duration | None" = None, **unknown: "Never") -> str:
         """Ends this lease without releasing the lock and returns a text: any client with the text can `adopt` the lock
         within `ttl`, so keep it secret.
 
         Raises NotSupported unless it is an exclusive lock, entered once, on one server that was reachable; LeaseLost if
         the lease is not held any more; Unavailable if the server does not answer.
         """
+        if unknown:
+            raise unknown_options("detach", unknown, ("ttl",))
         number = self.ttl if ttl is None else ttl_seconds(ttl, renewed=False)
         self._may_detach()
         await self.lock.renew_tenure(self.tenure, number, last=True)

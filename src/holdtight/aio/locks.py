@@ -367,7 +367,12 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
 
     @gives_a_lease
     async def adopt(
-        self, text: str, *, ttl: "Duration | Unset" = UNSET, label: "str | Unset | None" = UNSET
+        self,
+        text: str,
+        *,
+        ttl: "Duration | Unset" = UNSET,
+        label: "str | Unset | None" = UNSET,
+        **unknown: "Never",
     ) -> AsyncLease:
         """Takes over a lock that `lease.detach()` has left, under a new owner and a higher fence. `ttl` and `label` are
         those of `lock`.
@@ -375,6 +380,8 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         Raises LeaseLost if it is too late, Unavailable, NotSupported on a quorum, RuntimeError once closed; TypeError
         or ValueError if `text` does not come from `detach()`.
         """
+        if unknown:
+            raise unknown_options("adopt", unknown, ("ttl", "label"))
         detached = Detached.read(text)
         self.check_open()
         self.place.check_supports("adopt", detached.name)

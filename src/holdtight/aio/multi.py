@@ -37,10 +37,10 @@ class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
         self.parts = parts
         self.tenure = parts[0].tenure
 
-    async def renew(self, ttl: "Duration | None" = None) -> None:
+    async def renew(self, ttl: "Duration | None" = None, **unknown: "Never") -> None:
         self.check()
         for part in self.parts:
-            await part.renew(ttl)
+            await part.renew(ttl, **unknown)
 
     async def release(self) -> None:
         """Releases all parts. Idempotent. Raises the first error of any part, after trying all."""
@@ -54,7 +54,7 @@ class AsyncMultiLease(MultiLeaseMixin, AsyncLease):
         if failures:
             raise failures[0]
 
-    async def detach(self, ttl: "Duration | None" = None) -> str:
+    async def detach(self, ttl: "Duration | None" = None, **unknown: "Never") -> str:
         raise refusals.detach_several(self.name)
 
     async def downgrade(self) -> AsyncLease:

@@ -24,6 +24,7 @@ _WORDS: dict[str, str] = {
     "auto_release_time": _TTL,
     "px": _TTL,
     "ex": _TTL,
+    "lease_duration": _TTL,
     "ttl_ms": 'milliseconds are written as a text: ttl="250ms"',
     "blocking_timeout": _WAIT,
     "wait_time": _WAIT,
@@ -50,6 +51,38 @@ _WORDS: dict[str, str] = {
     "max_leases": "the number of permits is permits=",
     "n": "the number of permits is permits= here; n= is how many acquire() takes of them",
 }
+_ONCE = {
+    "at_most": "ttl= is how long a crash blocks the job: it is renewed while the job runs. max_hold= limits the run",
+    "every": "at_least= is how long after a start no other body starts; it does not call the function",
+    "interval": "at_least= is how long after a start no other body starts; it does not call the function",
+    "timeout": "wait= is how long to wait for a run that is on; ttl= how long a crash blocks the job",
+    "reentrant": "leave it out: a call of the job within itself is skipped",
+}
+_KEPT = "ttl= is how long a value is fresh; lease_ttl= is the lifetime of the lock"
+_FLIGHT = {
+    **dict.fromkeys(("expire", "expiration_time", "timeout"), _KEPT),
+    **dict.fromkeys(("lock_timeout", "renew"), "lease_ttl= is the lifetime of the lock; it is renewed meanwhile"),
+    "maxsize": "max_size= is the most bytes of one value; how many are kept is up to the server",
+    "serializer": "codec=, an object with dumps and loads",
+}
+_LEADER = {
+    "lease_duration": "ttl=, how long after the end of a process another may lead",
+    "renew_deadline": "grace=: a term counts as lost that long before its lease ends",
+    "renew": "leave it out: a term is renewed while it lasts",
+    "identifier": "label=, which leader.current() and contenders() show",
+    "identity": "label=, which leader.current() and contenders() show",
+    "data": "label=, which leader.current() and contenders() show",
+}
+_SET = "its first argument: the time left from now on. It sets, and never adds"
+_RENEW: dict[str, str] = dict.fromkeys(
+    ("timeout", "additional_time", "expire", "lock_ttl", "replace_ttl", "new_ttl", "seconds"), _SET
+)
+_CAMPAIGN = {
+    "timeout": _WAIT,
+    "blocking": "wait=0 does not wait, and raises LockTimeout",
+    "ttl": "ttl= belongs to the leader: locks.leader(name, ttl=...)",
+}
+_DETACHED = "ttl= is the time for adopting"
 _OF_A_CALL = {"timeout": _WAIT, "ttl": "ttl= belongs to the lock: locks.lock(name, ttl=...)"}
 _OF_A_CLIENT = {
     "timeout": "connect_timeout= limits connecting; ttl= is the lifetime of locks; wait= how long callers wait",
@@ -74,7 +107,18 @@ _OF_A_CLIENT = {
     "reentrant": "reentrant= belongs to the lock",
 }
 """Words that mean something else to this call."""
-_OF = {"acquire": _OF_A_CALL, "hold": _OF_A_CALL, "Locks": _OF_A_CLIENT, "AsyncLocks": _OF_A_CLIENT}
+_OF: dict[str, dict[str, str]] = {
+    "Locks": _OF_A_CLIENT,
+    "AsyncLocks": _OF_A_CLIENT,
+    "acquire": _OF_A_CALL,
+    "hold": _OF_A_CALL,
+    "campaign": _CAMPAIGN,
+    "once": _ONCE,
+    "single_flight": _FLIGHT,
+    "leader": _LEADER,
+    "renew": _RENEW,
+    "detach": dict.fromkeys(("timeout", "expire", "wait"), _DETACHED),
+}
 METHODS: dict[str, dict[str, str]] = {
     "lock": {
         "release": "a lock is configuration, its lease is what you hold: lease = lock.acquire(); lease.release(). "
@@ -103,6 +147,16 @@ METHODS: dict[str, dict[str, str]] = {
         "locked": "not lease.lost; lock.locked() says whether anybody holds the lock",
         "token": "lease.owner, or lease.fence for the resource",
     },
+    "leader": {
+        "acquire": "term = leader.campaign(), or a with block: with leader as term",
+        "lead": "with leader as term, or leader.run(fn), which campaigns again",
+        "start": "leader.run(fn) calls fn(term) whenever it leads; it blocks: give it a thread, or a task",
+        "is_leader": "ask the term: not term.lost, or term.check(), which raises. leader.current() says who leads",
+        "release": "term.resign() ends one term, leader.stop() ends run()",
+        "resign": "term.resign() ends one term, leader.stop() ends run()",
+        "cancel": "leader.stop() ends run()",
+        "close": "leader.stop() ends run()",
+    },
     "client": {
         "acquire": "locks.lock(name).acquire()",
         "release": "lease.release(), or a with block: with locks.lock(name) as lease",
@@ -124,5 +178,5 @@ def unknown_words(call: str, given: Iterable[str], known: Iterable[str]) -> Type
 
 
 def missing_method(cls: str, called: str, word: str, of: object) -> AttributeError:
-    """The error for a method that other libraries have. `called` is client, lock, rwlock or lease."""
+    """The error for a method that other libraries have. `called` is client, lock, rwlock, leader or lease."""
     return AttributeError(f"{cls!r} object has no attribute {word!r}: {METHODS[called][word]}", name=word, obj=of)

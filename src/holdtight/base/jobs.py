@@ -16,6 +16,15 @@ class Skipped(NamedTuple):
         holder: the other call: its host, pid, label and fence, as far as they are known.
         since: when that call started, in seconds of the server's time of day; None if it is not known.
         retry_in: seconds until the record of that call ends; None if there is no record.
+
+    Example:
+        >>> @locks.once("weekly", at_least="20h")
+        ... def weekly():
+        ...     return "ran"
+        >>> weekly(), weekly().why
+        ('ran', 'done')
+        >>> bool(weekly()), 71_000 < weekly().retry_in <= 72_000
+        (False, True)
     """
 
     name: str
@@ -47,6 +56,14 @@ class Run(NamedTuple):
         started: when it started, in seconds of the server's time of day.
         seconds: how long it ran; None if that is not known.
         error: for a failed run the exception as "module.Type: text", or why there is none; otherwise None.
+
+    Example:
+        >>> @locks.once("nightly", at_least="20h")
+        ... def nightly():
+        ...     return "ran"
+        >>> _ = nightly()
+        >>> nightly.last().state, nightly.last().error
+        ('done', None)
     """
 
     state: Literal["running", "done", "failed"]
@@ -73,6 +90,14 @@ class Peek(NamedTuple):
         value: the value, or the exception that is stored as an answer (`negative`).
         age: seconds since it was computed, by the server's clock.
         state: "fresh", or "stale" once its ttl is over.
+
+    Example:
+        >>> @locks.single_flight("square:{number}", ttl=60)
+        ... def square(number):
+        ...     return number * number
+        >>> _ = square(7)
+        >>> square.peek(7).value, square.peek(7).state, square.peek(8)
+        (49, 'fresh', None)
     """
 
     value: Any
@@ -90,6 +115,12 @@ class Leadership(NamedTuple):
         pid: its process.
         label: the text that it gave, or proclaimed.
         since: when the term began, in seconds of the server's time of day.
+
+    Example:
+        >>> with locks.leader("poller", label="10.0.0.5:80") as term:
+        ...     seen = locks.leader("poller").current()
+        ...     seen.label, seen.fence == term.fence
+        ('10.0.0.5:80', True)
     """
 
     fence: int

@@ -47,7 +47,13 @@ class AuditRecord(NamedTuple):
 
 
 class Severity(enum.Enum):
-    """How bad a finding is."""
+    """How bad a finding is: ERROR for locks that may fail, WARNING for what endangers them, NOTE for what is worth
+    knowing.
+
+    Example:
+        >>> [each.name for each in Severity]
+        ['ERROR', 'WARNING', 'NOTE']
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -64,6 +70,11 @@ class Finding(NamedTuple):
         seen: what was seen there.
         means: what that does to locks.
         change: what to do about it.
+
+    Example:
+        >>> wrong = [each for each in locks.doctor() if each.severity is not Severity.NOTE]
+        >>> for each in wrong:
+        ...     print(each)
     """
 
     id: str

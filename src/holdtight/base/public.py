@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-__all__ = ["PublicClient", "PublicLease", "PublicLock", "PublicReadWriteLock"]
+__all__ = ["Public", "PublicClient", "PublicLeader", "PublicLease", "PublicLock", "PublicReadWriteLock"]
 
 
 class Missing:
@@ -62,6 +62,15 @@ class PublicReadWriteLock(Public):
     if not TYPE_CHECKING:
         for _word in ("acquire", "read_lock", "release", "write_lock"):
             vars()[_word] = Missing("rwlock")
+
+
+class PublicLeader(Public):
+    __slots__ = ()
+    public: ClassVar[tuple[str, ...]] = ("campaign", "contenders", "current", "observe", "on_change", "run", "stop")
+
+    if not TYPE_CHECKING:
+        for _word in ("acquire", "cancel", "close", "is_leader", "lead", "release", "resign", "start"):
+            vars()[_word] = Missing("leader")
 
 
 class PublicLease(Public):

@@ -37,7 +37,18 @@ class Server:
     """A new, empty server on loopback (`tcp=True`) or on a unix socket, without persistence.
 
     `binary` is the name or path of a program to use instead of that of the extra `embedded`; `args` are added to its
-    command line and override ours; `env` is added to its environment.
+    command line and override ours; `env` is added to its environment. It ends with its block, with `close()`, or with
+    this process. `url` is a target for `Locks`.
+
+    Raises `embedded.EmbeddedError` if the program does not start or the extra is missing, FileNotFoundError if there is
+    no such `binary`.
+
+    Example:
+        >>> from holdtight import embedded
+        >>> with embedded.Server() as server, Locks(server.url) as remote:
+        ...     with remote.lock("order:42") as lease:
+        ...         print(lease.name)
+        order:42
     """
 
     def __init__(

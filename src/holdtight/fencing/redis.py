@@ -97,6 +97,10 @@ class RedisGuard(_BaseGuard):
     the lease's own. `client` is a client of redis-py or valkey-py for the server with the data. Read with the same
     client, after `claim`.
 
+    Options:
+        client: as above.
+        namespace: the prefix of the guard's keys, `<namespace>:fence:{name}`. Default "ht".
+
     Example:
         >>> from holdtight.fencing import RedisGuard
         >>> def sell(client):
@@ -112,7 +116,10 @@ class RedisGuard(_BaseGuard):
     @overload
     def claim(self, name: str, fence: int, /) -> None: ...
     def claim(self, lease: "Lease | str", fence: int | None = None, /) -> None:
-        """Raises the stored fence to this one. Claim before you read. Raises StaleFence if a higher one is stored."""
+        """Raises the stored fence to this one. Claim before you read. Takes a `lease`, or a name and its `fence`.
+
+        Raises StaleFence if a higher one is stored, NotSupported for a reader's, a semaphore's or a degraded lease.
+        """
         claims = claims_of(lease, fence)
         try:
             self._claimed(claims, self._claim(keys=self._keys(claims), args=[fence for _, fence in claims]))
@@ -120,8 +127,8 @@ class RedisGuard(_BaseGuard):
             raise self._failed(claims, error) from None
 
     def write(self, lease: "Lease", *commands: Command) -> list[Any]:
-        """Runs the commands in one step if the stored fence is the lease's own, and returns their replies as the server
-        gave them. The second word of each command is a key. A command that fails ends the step there: what was
+        """Runs the `commands` in one step if the stored fence is that of the `lease`, and returns their replies as the
+        server gave them. The second word of each command is a key. A command that fails ends the step there: what was
         written before it stays.
 
         Raises StaleFence if a higher fence is stored, WrongTransaction if `claim` was not called."""
@@ -135,7 +142,7 @@ class RedisGuard(_BaseGuard):
         return None if found is None else int(found)
 
     def prune(self, older_than: "Duration") -> int:
-        """Removes the names whose last grant is older than that, and returns how many: see `SqlGuard.prune`."""
+        """Removes the names whose last grant is `older_than` that, and returns how many: see `SqlGuard.prune`."""
         limit, removed = _limit(older_than), 0
         for key in self.client.scan_iter(match=self._pattern(), count=BATCH):
             removed += self._prune(keys=[key], args=[limit])

@@ -19,9 +19,6 @@ class BaseGuard:
     """What both colours share: the settings."""
 
     def __init__(self, table: str = "holdtight_fence", *, end_paused: bool = False) -> None:
-        """With `end_paused`, PostgreSQL ends the connection of a holder that stays idle in `under` for longer than the
-        rest of its lease, so that a paused holder does not block the next one. Raises ValueError if `table` is not
-        an identifier with an optional schema."""
         if not isinstance(table, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"table must be a str, not {type(table).__name__}")
         statements(table, "sqlite")
@@ -62,6 +59,13 @@ class SqlGuard(BaseGuard):
     A connection is one of sqlite3, psycopg, psycopg2, PyMySQL or mysqlclient, SQLAlchemy's Engine, Connection or
     Session, or Django's connection or alias.
 
+    Options:
+        table: the name of the table, an identifier with an optional schema. Default "holdtight_fence".
+        end_paused: whether PostgreSQL ends the connection of a holder that stays idle in `under` for longer than the
+            rest of its lease, so that a paused holder does not block the next one. Default False.
+
+    Raises TypeError or ValueError for a table that is not allowed.
+
     Example:
         >>> from holdtight.fencing import SqlGuard
         >>> guard = SqlGuard()
@@ -72,7 +76,7 @@ class SqlGuard(BaseGuard):
     """
 
     def create(self, conn: Any) -> None:
-        """Creates the table if it is not there. Commits, unless a transaction of yours is open.
+        """Creates the table through `conn` if it is not there. Commits, unless a transaction of yours is open.
 
         Example:
             >>> guard.create(conn)
@@ -85,9 +89,9 @@ class SqlGuard(BaseGuard):
     @overload
     def claim(self, conn: Any, name: str, fence: int, /) -> None: ...
     def claim(self, conn: Any, lease: "Lease | str", fence: int | None = None, /) -> None:
-        """Raises the stored fence to this one, in a transaction of yours, and holds the row until that ends. Claim
-        before you read: reads after it see all that earlier holders have written, and later writes of theirs fail.
-        The objects of a Session are expired.
+        """Raises the stored fence to this one, in a transaction of yours on `conn`, and holds the row until that
+        ends. Claim before you read: reads after it see all that earlier holders have written, and later writes of
+        theirs fail. The objects of a Session are expired. Takes a `lease`, or a name and its `fence`.
 
         Raises StaleFence if a higher fence is stored; WrongTransaction in autocommit mode, or if reads of this
         transaction would show old data; NotSupported for a reader's, a semaphore's or a degraded lease.
@@ -103,7 +107,7 @@ class SqlGuard(BaseGuard):
 
     @contextmanager
     def under(self, lease: "Lease", conn: Any) -> Generator[Any, None, None]:
-        """A transaction under a lease: begins, claims, runs the body, commits. It gives the connection, or a new one
+        """A transaction under a `lease`: begins, claims, runs the body, commits. It gives the connection, or a new one
         if `conn` is an Engine. Rolls back if the body raises or the lease is lost before the commit.
 
         Raises what `claim` raises; WrongTransaction if a transaction is open already; LeaseLost if the lease is lost.
@@ -126,7 +130,7 @@ class SqlGuard(BaseGuard):
             link.close()
 
     def seen(self, conn: Any, name: str) -> int | None:
-        """The highest fence that has claimed this name, or None.
+        """The highest fence that has claimed this name, or None. `conn` as for `create`.
 
         Example:
             >>> guard.seen(conn, "sku:2") is None
@@ -137,8 +141,9 @@ class SqlGuard(BaseGuard):
             return found
 
     def prune(self, conn: Any, older_than: "Duration") -> int:
-        """Removes the names whose last grant is older than that, and returns how many. Fences are microseconds of the
-        lock server's clock, compared with the clock here. Use far more than a holder can be paused for.
+        """Removes the names whose last grant is `older_than` that, and returns how many. Fences are microseconds of the
+        lock server's clock, compared with the clock here. Use far more than a holder can be paused for. `conn` as for
+        `create`.
 
         Example:
             >>> guard.prune(conn, older_than="720h")

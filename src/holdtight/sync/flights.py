@@ -8,6 +8,7 @@ from typing import Any
 
 from holdtight.base.identity import identity
 from holdtight.base.jobs import Peek
+from holdtight.base.public import Public
 from holdtight.clients.decorating import begun
 from holdtight.errors import FlightFailed, LockError, LockTimeout, Unavailable
 from holdtight.recipes.decorating import decorator, dressed
@@ -92,8 +93,10 @@ class Registry:
         return True
 
 
-class SingleFlight:
+class SingleFlight(Public):
     """The result of `locks.single_flight(...)`: a decorator, with `get_or_create` for a name without fields."""
+
+    public = ("get_or_create",)
 
     def __init__(self, locks: Any, name: Any, options: dict[str, Any], given: dict[str, Any]) -> None:
         self._locks = locks

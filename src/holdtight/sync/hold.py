@@ -14,7 +14,7 @@ from holdtight.sync.lease import Lease
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-__all__ = ["Decorator", "Hold", "UseAsyncLocks"]
+__all__ = ["Decorator", "Hold", "Unknown", "UseAsyncLocks"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,13 +46,19 @@ class UseAsyncLocks:
     first use; at run time decorating it raises TypeError."""
 
 
+class Unknown:
+    """For type checkers: no function returns this, so one that fits has the type Any, and may well be blocking."""
+
+
 class Decorator:
     """Lets a lock decorate functions."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:
-        # The overloads overlap on purpose: the first one finds the functions for which the second would be wrong.
+        # The overloads overlap on purpose: the first two find the functions for which the third would be wrong.
+        @overload
+        def __call__(self, function: Callable[P, Unknown]) -> Callable[P, Any]: ...
         @overload
         def __call__(  # type: ignore[overload-overlap]
             self, function: Callable[P, Coroutine[Any, Any, Any]]

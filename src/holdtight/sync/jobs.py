@@ -1,60 +1,27 @@
 """The ready-made jobs of `Locks`: the methods, whose code is loaded when a program uses them."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdtight.config.profiles import UNSET
+from holdtight.config.settings import unknown_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Never
 
-    from holdtight.base.jobs import Peek, Run, Skipped
+    from holdtight.base.jobs import Skipped
     from holdtight.config.options import Duration
     from holdtight.config.profiles import Unset
+    from holdtight.sync.decorated import FlightJob, OnceJob, SynchronizedJob
     from holdtight.sync.leading import Leader
 
 __all__ = ["Jobs"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-if TYPE_CHECKING:
-    R_co = TypeVar("R_co", covariant=True)
-
-    class Synchronized(Protocol[P, R_co]):
-        """A function under `synchronized`."""
-
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-        def __get__(self, obj: Any, cls: Any = None, /) -> Any: ...
-        def name(self, *args: P.args, **kwargs: P.kwargs) -> str:
-            """The name of the lock that a call with these arguments takes."""
-            ...
-
-    class Once(Protocol[P, R_co]):
-        """A function under `once`."""
-
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co | Skipped: ...
-        def __get__(self, obj: Any, cls: Any = None, /) -> Any: ...
-        def name(self, *args: P.args, **kwargs: P.kwargs) -> str: ...
-        def last(self, *args: P.args, **kwargs: P.kwargs) -> Run | None: ...
-        def forget(self, *args: P.args, **kwargs: P.kwargs) -> None: ...
-
-    class Flight(Protocol[P, R_co]):
-        """A function under `single_flight`."""
-
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-        def __get__(self, obj: Any, cls: Any = None, /) -> Any: ...
-        def name(self, *args: P.args, **kwargs: P.kwargs) -> str: ...
-        def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> None: ...
-        def expire(self, *args: P.args, **kwargs: P.kwargs) -> None: ...
-        def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-        def peek(self, *args: P.args, **kwargs: P.kwargs) -> Peek | None: ...
-
-    class FlightJob(Protocol):
-        """The decorator that `single_flight` gives."""
-
-        def __call__(self, function: Callable[P, R]) -> Flight[P, R]: ...
-        def get_or_create(self, fetch: Callable[[], R]) -> R: ...
+_OPTIONS = ("ttl", "wait", "renew", "max_hold", "label")
+_OF_A_FLIGHT = (
+    *("ttl", "stale", "negative", "error_ttl", "refresh", "codec", "max_size", "lease_ttl", "wait", "label"),
+)
 
 
 class Jobs:
@@ -70,7 +37,8 @@ class Jobs:
         renew: "bool | Unset" = UNSET,
         max_hold: "Duration | Unset | None" = UNSET,
         label: "str | Unset | None" = UNSET,
-    ) -> Callable[[Callable[P, R]], "Synchronized[P, R]"]:
+        **unknown: "Never",
+    ) -> "SynchronizedJob":
         """Decorates a function: each call runs in a `with` block of the lock that its arguments name.
 
         `name` is a template such as "order:{order_id}", whose fields are parameters of the function, or a callable that
@@ -88,10 +56,13 @@ class Jobs:
             >>> ship(42), ship.name(43)
             ('order:42', 'order:43')
         """
+        if unknown:
+            raise unknown_options("synchronized", unknown, ("reentrant", *_OPTIONS))
         from holdtight.sync.synchronizing import synchronized
 
         options = {"ttl": ttl, "wait": wait, "renew": renew, "max_hold": max_hold, "label": label}
-        return synchronized(self, name, {"reentrant": reentrant, **options})
+        made: SynchronizedJob = synchronized(self, name, {"reentrant": reentrant, **options})
+        return made
 
     def once(
         self,
@@ -106,7 +77,8 @@ class Jobs:
         renew: "bool | Unset" = UNSET,
         max_hold: "Duration | Unset | None" = UNSET,
         label: "str | Unset | None" = UNSET,
-    ) -> Callable[[Callable[P, R]], "Once[P, R]"]:
+        **unknown: "Never",
+    ) -> "OnceJob":
         """Decorates a function that many processes call at the same time, such as a cron job on every host. One call
         runs, the others are skipped.
 
@@ -138,11 +110,14 @@ class Jobs:
             >>> bill("acme").why, bill.last("acme").state
             ('done', 'done')
         """
+        if unknown:
+            raise unknown_options("once", unknown, ("at_least", "per", "after_failure", "on_skip", *_OPTIONS))
         from holdtight.sync.once import once
 
         options = {"ttl": ttl, "renew": renew, "max_hold": max_hold, "label": label}
         given = {"at_least": at_least, "per": per, "after_failure": after_failure, "on_skip": on_skip, "wait": wait}
-        return once(self, options, {"name": name, **given})
+        made: OnceJob = once(self, options, {"name": name, **given})
+        return made
 
     def single_flight(
         self,
@@ -158,6 +133,7 @@ class Jobs:
         lease_ttl: "Duration" = 10,
         wait: "Duration | Unset | None" = UNSET,
         label: "str | Unset | None" = UNSET,
+        **unknown: "Never",
     ) -> "FlightJob":
         """Decorates a function whose value is kept on the server: of all calls in all processes one computes it.
         The others get what it has computed.
@@ -194,6 +170,8 @@ class Jobs:
             >>> locks.single_flight("fx", ttl=60).get_or_create(lambda: 1.08)
             1.08
         """
+        if unknown:
+            raise unknown_options("single_flight", unknown, _OF_A_FLIGHT)
         from holdtight.sync.flights import SingleFlight
 
         given = {"ttl": ttl, "stale": stale, "negative": negative, "error_ttl": error_ttl, "refresh": refresh}
@@ -209,6 +187,7 @@ class Jobs:
         grace: "Duration | None" = None,
         wait: "Duration | Unset | None" = UNSET,
         label: "str | Unset | None" = UNSET,
+        **unknown: "Never",
     ) -> "Leader":
         """Returns a candidate for leading under this name. `with leader as term` leads for the block, and
         `leader.campaign()` returns a term. `leader.run(fn)` calls `fn(term)` whenever it leads, until `leader.stop()`.
@@ -230,6 +209,8 @@ class Jobs:
             ...     leader.current().label
             '10.0.0.5:80'
         """
+        if unknown:
+            raise unknown_options("leader", unknown, ("ttl", "grace", "wait", "label"))
         from holdtight.sync.leading import Leader
 
         return Leader(self, name, {"ttl": ttl, "wait": wait, "label": label}, grace)

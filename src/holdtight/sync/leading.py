@@ -5,21 +5,24 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import wait_seconds
 from holdtight.base.jobs import Leadership
+from holdtight.base.public import PublicLeader
 from holdtight.base.values import Waiter
 from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.decorating import is_async
-from holdtight.config.profiles import UNSET
+from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.ending import release
 from holdtight.errors import LeaseLost, LockError, LockTimeout, Unavailable
 from holdtight.recipes import leading
 from holdtight.sync.lease import Lease
 
 if TYPE_CHECKING:
+    from typing import Never
+
     from holdtight.config.options import Duration
     from holdtight.config.profiles import Unset
 
@@ -61,8 +64,16 @@ class Term(leading.TermLike, Lease):
         client.run(leading.proclaim(client.place, self.name, self.tenure.owner, label), self.name)
 
 
-class Leader(BlockingOnly):
-    """A candidate for one name. `locks.leader(name)` makes one."""
+class Leader(PublicLeader, BlockingOnly):
+    """A candidate for one name, which may lead once or many times. `locks.leader(name)` makes one. `with leader` leads
+    for a block, `campaign` until the term is resigned, and `run` again and again.
+
+    Example:
+        >>> leader = locks.leader("poller", label="10.0.0.5:80")
+        >>> with leader as term:
+        ...     print(leader.current().label, term.lost)
+        10.0.0.5:80 False
+    """
 
     def __init__(self, locks: Any, name: str, options: dict[str, Any], grace: Any) -> None:
         self._locks = locks
@@ -76,8 +87,17 @@ class Leader(BlockingOnly):
         """The client that campaigns for `run`: closing it ends its wait."""
         self._sleeper: Any = None
 
-    def campaign(self, *, wait: "Duration | Unset | None" = UNSET) -> Term:
-        """Waits to be elected, and returns the Term. Raises as `Lock.acquire`."""
+    def campaign(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Term:
+        """Waits to be elected, and returns the Term. `wait` is how long, and the leader's own `wait` if it is left out.
+
+        Raises as `Lock.acquire`.
+
+        Example:
+            >>> term = locks.leader("poller").campaign(wait=5)
+            >>> term.resign()
+        """
+        if unknown:
+            raise unknown_options("campaign", unknown, ("wait",))
         lock = leading.term_lock(self._locks, self._name, self._options, self._grace)
         lease = lock.acquire(wait=self._options.wait if wait is UNSET else wait_seconds(wait))
         term: Term = leading.term_of(Term, lease, self)
@@ -102,11 +122,37 @@ class Leader(BlockingOnly):
         fn: Callable[[Term], object],
         *,
         pause: "Duration" = 1,
-        on_error: str = "raise",
-        on_overrun: str = "log",
+        on_error: Literal["raise", "campaign"] = "raise",
+        on_overrun: Literal["log", "exit"] = "log",
+        **unknown: "Never",
     ) -> None:
         """Campaigns, calls `fn(term)` while it leads, and campaigns again, until `stop()`. Never calls it twice at a
-        time. When the term is lost, `fn` must end: it looks at `term.lost` or `term.check()`."""
+        time.
+
+        Options:
+            fn: the work, which gets the term. When the term is lost it must end, so it looks at `term.lost` or calls
+                `term.check()`.
+            pause: how long to wait before the next campaign after `fn` has returned, so that others may lead. Default
+                1 s.
+            on_error: what an exception of `fn` does. "raise" resigns and raises it here; "campaign" resigns, logs it,
+                and campaigns again. Default "raise".
+            on_overrun: what to do if `fn` still runs when the lease ends, so that another may lead. "log" logs an
+                error; "exit" ends the process at once, with code 76 and without cleaning up. Default "log".
+
+        Raises what `fn` raises, unless `on_error` says otherwise; RuntimeError if this leader runs already, or the
+        client is closed; TypeError or ValueError for what is not allowed. A server that cannot be reached raises
+        nothing: `run` tries for ever.
+
+        Example:
+            >>> leader = locks.leader("poller")
+            >>> def poll(term):
+            ...     print("leading")
+            ...     leader.stop()
+            >>> leader.run(poll, pause="2s", on_error="campaign")
+            leading
+        """
+        if unknown:
+            raise unknown_options("run", unknown, ("pause", "on_error", "on_overrun"))
         seconds = leading.check_run(pause, on_error, on_overrun)
         if is_async(fn):
             raise TypeError(f"{fn!r} is async: use a leader of AsyncLocks")
@@ -205,7 +251,12 @@ class Leader(BlockingOnly):
 
     def stop(self) -> None:
         """Ends `run`: the term is lost to its work, with `LossReason.FORCED`, and `run` returns when that has ended.
-        From any thread, also from a signal handler."""
+        From any thread, also from a signal handler.
+
+        Example:
+            >>> leader = locks.leader("poller")
+            >>> leader.run(lambda term: leader.stop())
+        """
         self._stopping = True
         term, campaigner, sleeper = self._term, self._campaigner, self._sleeper
         if sleeper is not None:
@@ -219,16 +270,34 @@ class Leader(BlockingOnly):
     # Looking.
 
     def current(self) -> Leadership | None:
-        """The current leader; None if there is none."""
+        """The current leader, as a `Leadership`; None if there is none. A hint: it may be over when you read it. Raises
+        Unavailable.
+
+        Example:
+            >>> locks.leader("poller").current() is None
+            True
+        """
         return leading.leadership(self._locks.inspect(self._name))
 
     def contenders(self) -> tuple[Waiter, ...]:
-        """The candidates that wait to lead, in order, without the leader."""
+        """The candidates that wait to lead, in order, without the leader. Each is a `Waiter`. Raises Unavailable.
+
+        Example:
+            >>> locks.leader("poller").contenders()
+            ()
+        """
         waiters: tuple[Waiter, ...] = self._locks.inspect(self._name).waiters
         return waiters
 
     def observe(self) -> Iterator[Leadership | None]:
-        """Who leads, then every change, within a second. Ends when the client is closed."""
+        """Goes through who leads, now and then at every change, within a second: each a `Leadership`, or None when
+        nobody leads. Ends when the client is closed. A server that cannot be reached changes nothing.
+
+        Example:
+            >>> with locks.leader("poller", label="10.0.0.5:80") as term:
+            ...     next(locks.leader("poller").observe()).label
+            '10.0.0.5:80'
+        """
         last: Any = self
         sleeper = self._locks.place.runtime.sleeper()
         while not self._locks.closed:
@@ -242,7 +311,13 @@ class Leader(BlockingOnly):
             sleeper.sleep(self._locks.place.clock() + leading.LOOK_SECONDS)
 
     def on_change(self, callback: Callable[[Leadership | None], object]) -> Callable[[], None]:
-        """Calls `callback(leadership)` now and at every change, in a thread of its own. Returns what ends that."""
+        """Calls `callback(leadership)` now and at every change, as `observe` gives them, in a thread of its own. Its
+        errors are logged. Returns a function that ends that.
+
+        Example:
+            >>> end = locks.leader("poller").on_change(lambda leadership: None)
+            >>> end()
+        """
         ended = threading.Event()
 
         def watch() -> None:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 from holdtight.base.clock import ttl_seconds, wait_seconds
 from holdtight.base.identity import identity
 from holdtight.base.wrong_with import BlockingOnly
+from holdtight.config.settings import unknown_options
 from holdtight.errors import LeaseLost, LockError, NotOwner, Unavailable
 from holdtight.grants.lease import GLANCE, BaseLease, Detached
 
 if TYPE_CHECKING:
+    from typing import Never
+
     from holdtight.config.options import Duration
     from holdtight.sync.lock import Lock
 
@@ -85,7 +88,7 @@ class Lease(BaseLease, BlockingOnly):
                 tenure.drop_hook(news)
         return self.lost
 
-    def renew(self, ttl: "Duration | None" = None) -> None:
+    def renew(self, ttl: "Duration | None" = None, **unknown: "Never") -> None:
         """Sets the time left to `ttl` (default: the lease's own), which later renewals use too.
 
         Raises LeaseLost if the lease is not held any more, Unavailable if the server does not answer.
@@ -96,6 +99,8 @@ class Lease(BaseLease, BlockingOnly):
             ...     lease.ttl
             60.0
         """
+        if unknown:
+            raise unknown_options("renew", unknown, ("ttl",))
         number = None if ttl is None else ttl_seconds(ttl, renewed=self.tenure.terms.renew)
         self.check()
         self.lock.renew_tenure(self.tenure, number)
@@ -121,7 +126,7 @@ class Lease(BaseLease, BlockingOnly):
             self.lock.give_back(self.tenure)
             self._not_if_lost("release")
 
-    def detach(self, ttl: "Duration | None" = None) -> str:
+    def detach(self, ttl: "Duration | None" = None, **unknown: "Never") -> str:
         """Ends this lease without releasing the lock and returns a text: any client with the text can `adopt` the lock
         within `ttl`, so keep it secret.
 
@@ -132,6 +137,8 @@ class Lease(BaseLease, BlockingOnly):
             >>> text = locks.lock("order:42").acquire().detach(ttl="5s")
             >>> locks.adopt(text).release()
         """
+        if unknown:
+            raise unknown_options("detach", unknown, ("ttl",))
         number = self.ttl if ttl is None else ttl_seconds(ttl, renewed=False)
         self._may_detach()
         self.lock.renew_tenure(self.tenure, number, last=True)

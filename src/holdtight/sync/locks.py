@@ -354,7 +354,14 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         """
         return self.run(self._bless(), "")
 
-    def adopt(self, text: str, *, ttl: "Duration | Unset" = UNSET, label: "str | Unset | None" = UNSET) -> Lease:
+    def adopt(
+        self,
+        text: str,
+        *,
+        ttl: "Duration | Unset" = UNSET,
+        label: "str | Unset | None" = UNSET,
+        **unknown: "Never",
+    ) -> Lease:
         """Takes over a lock that `lease.detach()` has left, under a new owner and a higher fence. `ttl` and `label` are
         those of `lock`.
 
@@ -367,6 +374,8 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
             ...     print(lease.name)
             order:42
         """
+        if unknown:
+            raise unknown_options("adopt", unknown, ("ttl", "label"))
         detached = Detached.read(text)
         self.check_open()
         self.place.check_supports("adopt", detached.name)

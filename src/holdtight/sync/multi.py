@@ -33,10 +33,10 @@ class MultiLease(MultiLeaseMixin, Lease):
         self.parts = parts
         self.tenure = parts[0].tenure
 
-    def renew(self, ttl: "Duration | None" = None) -> None:
+    def renew(self, ttl: "Duration | None" = None, **unknown: "Never") -> None:
         self.check()
         for part in self.parts:
-            part.renew(ttl)
+            part.renew(ttl, **unknown)
 
     def release(self) -> None:
         """Releases all parts. Idempotent. Raises the first error of any part, after trying all."""
@@ -54,7 +54,7 @@ class MultiLease(MultiLeaseMixin, Lease):
         if failures:
             raise failures[0]
 
-    def detach(self, ttl: "Duration | None" = None) -> str:
+    def detach(self, ttl: "Duration | None" = None, **unknown: "Never") -> str:
         raise refusals.detach_several(self.name)
 
     def downgrade(self) -> Lease:

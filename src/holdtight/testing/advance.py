@@ -23,12 +23,18 @@ BEGINNING_US = 1_800_000_000_000_000
 class Clock:
     """A clock that stands still until `advance` moves it, and memory stores that use it.
 
-        clock = Clock()
-        locks = Locks(clock.store(), ttl=10)
-
     Clients on such a store share nothing with other clients, start no threads, and do all work in the thread that
     causes it. `patience` (real time) limits how long `advance` waits for a thread that it has woken and that neither
-    ends nor waits for anything.
+    ends nor waits for anything. Default 1 s.
+
+    Example:
+        >>> from holdtight.testing import Clock
+        >>> clock = Clock()
+        >>> with Locks(clock.store(), ttl=10) as slow:
+        ...     lease = slow.lock("order:42", renew=False).acquire()
+        ...     _ = clock.advance("11s")
+        ...     lease.lost, clock.now()
+        (True, 11.0)
     """
 
     def __init__(self, *, patience: Duration = 1.0) -> None:

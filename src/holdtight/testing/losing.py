@@ -22,6 +22,15 @@ def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
     The lease is really gone: the server gives the lock to the next waiter, if there is one. With TAKEN the lock is held
     in any case, if necessary by a made-up owner for the lease's ttl. The holder is told in the usual ways. A lease on
     several locks loses the first one.
+
+    Raises ValueError for a lease that has ended, and for the `reason` FORKED.
+
+    Example:
+        >>> from holdtight.testing import lose
+        >>> lease = locks.lock("order:42").acquire()
+        >>> lose(lease, LossReason.EXPIRED)
+        >>> lease.lost, lease.reason.name
+        (True, 'EXPIRED')
     """
     if reason is LossReason.FORKED:
         raise ValueError("only a fork makes a lease lost as FORKED")
