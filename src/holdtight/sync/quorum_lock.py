@@ -15,7 +15,8 @@ from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis.quorum_place import QuorumPlace
-from holdtight.stores.redis.quorum_store import RESIGN, QuorumStore, VoteReplies, agreed_fence, voted
+from holdtight.stores.redis.quorum_store import RESIGN, QuorumStore, voted
+from holdtight.stores.redis.vote_replies import VoteReplies, agreed_fence
 from holdtight.sync.backend import Backend
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
