@@ -21,6 +21,14 @@ LABELS = {
     "five_floor": "floor, five sockets",
     "asleep": "holdtight, spin=False",
     "five_asleep": "holdtight, five nodes, spin=False",
+    "reader": "holdtight, to read",
+    "permit": "holdtight, semaphore",
+    "acked": "holdtight, acks=1",
+    "service": "holdtight, lock service",
+    "library": "holdtight, library",
+    "bare": "bare HTTP server",
+    "its own address": "holdtight, its own address",
+    "by Sentinel": "holdtight, by Sentinel",
     "five (asyncio)": "holdtight, asyncio",
     "cohort": "holdtight, cohort=True",
     "counted": "holdtight, metrics",
@@ -33,7 +41,6 @@ LABELS = {
     "flight_floor": "floor, GET and PTTL",
     "dogpile": "dogpile.cache",
 }
-OURS = ("holdtight", "five", "five (asyncio)", "asleep", "five_asleep", "cohort", "counted", "traced")
 
 
 def label(variant: str) -> str:
@@ -51,7 +58,7 @@ class Bar:
 
     @property
     def is_ours(self) -> bool:
-        return self.ours or self.variant in OURS
+        return self.ours or label(self.variant).startswith("holdtight")
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ def cost_of_threads(variant: Variant, *, count: int, seconds: float, fresh: bool
     start, used = perf_counter(), process_time()
     for member in team:
         member.join()
-    return _cost(sum(done), start, used)
+    return _cost(sum(done), start, used, 2 * count)
 
 
 def cost_of_tasks(variant: Variant, *, count: int, seconds: float, fresh: bool) -> Cost:
@@ -158,12 +158,12 @@ def cost_of_tasks(variant: Variant, *, count: int, seconds: float, fresh: bool) 
 async def _cost_of_tasks(variant: Variant, count: int, seconds: float, fresh: bool) -> Cost:
     names = [f"cost:{number}" for number in range(count)]
     async with variant.runner(count) as runner:
-        await asyncio.gather(*(runner.repeat(name, perf_counter() + 0.02) for name in names))
+        before = await asyncio.gather(*(runner.repeat(name, perf_counter() + 0.02) for name in names))
         start, used = perf_counter(), process_time()
         until = start + seconds
         repeat = cast(Renamer, runner).renamed if fresh else runner.repeat
         done = await asyncio.gather(*(repeat(name, until) for name in names))
-        return _cost(sum(done), start, used)
+        return _cost(sum(done), start, used, sum(before))
 
 
 def cost_of_pairs(variant: Variant, *, seconds: float) -> Cost:

@@ -97,13 +97,17 @@ def _settle(board: Board) -> None:
         time.sleep(0.02)
 
 
-def watch(bench: Bench, board: Board) -> tuple[float, list[int]]:
-    """Owner changes per second, and what each waiter got, while all run: starting and ending do not count."""
+def watch(bench: Bench, board: Board, workers: list[Worker]) -> tuple[float, float, list[int]]:
+    """Owner changes per second, the processor time of one, and what each waiter got, while all run: starting and ending
+    do not count."""
     _settle(board)
+    used = processor(workers, [bench.server])
     start, changes, counts = time.monotonic(), board.get(Board.CHANGES), board.counts()
     time.sleep(max(0.5, bench.effort.seconds))
     span, changed = time.monotonic() - start, board.get(Board.CHANGES) - changes
-    return changed / span, [after - before for after, before in zip(board.counts(), counts, strict=True)]
+    used = processor(workers, [bench.server]) - used
+    shares = [after - before for after, before in zip(board.counts(), counts, strict=True)]
+    return changed / span, used / max(1, changed), shares
 
 
 def _watch(bench: Bench, board: Board, workers: list[Worker], servers: Sequence[Server], *, monitor: bool) -> Round:
@@ -113,11 +117,11 @@ def _watch(bench: Bench, board: Board, workers: list[Worker], servers: Sequence[
     if logs:
         time.sleep(0.1)
     marks = [log.cut() for log in logs]
-    used = _processor(workers, servers)
+    used = processor(workers, servers)
     start, changes, counts = time.monotonic(), board.get(Board.CHANGES), board.counts()
     time.sleep(max(0.5, bench.effort.seconds))
     span, changed = time.monotonic() - start, board.get(Board.CHANGES) - changes
-    used = _processor(workers, servers) - used
+    used = processor(workers, servers) - used
     shares = [after - before for after, before in zip(board.counts(), counts, strict=True)]
     seen: Counter[str] = Counter()
     for log, mark in zip(logs, marks, strict=True):
@@ -132,5 +136,5 @@ def _watch(bench: Bench, board: Board, workers: list[Worker], servers: Sequence[
     )
 
 
-def _processor(workers: list[Worker], servers: Sequence[Server]) -> float:
+def processor(workers: list[Worker], servers: Sequence[Server]) -> float:
     return sum(cpus.used_by(worker.pid) for worker in workers) + sum(server.worked() for server in servers)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from bench import instructions
 from bench.results import Bar, Chart, Outcome, label
 from bench.rounds import Bench
 from bench.stats import median
 from bench.targets import Better
+from bench.worker_process import Worker
 
 COUNTS = (("threads", (1, 16, 64)), ("tasks", (1, 64, 1024)), ("processes", (4,)))
-
-
 NOUNS = {"threads": "threads", "tasks": "tasks", "processes": "forked processes"}
 
 
 def run(bench: Bench) -> Outcome:
     outcome = Outcome()
+    servers: list[Bar] = []
     for kind, counts in COUNTS:
         for count in counts:
-            _one(bench, outcome, kind, count)
+            servers += _one(bench, outcome, kind, count)
+    outcome.charts.append(Chart("new names, the server's processor time", "µs a pair", Better.LOWER, tuple(servers)))
     _turns(bench, outcome)
     _instructions(outcome)
     return outcome
@@ -51,11 +54,18 @@ def _instructions(outcome: Outcome) -> None:
     outcome.figures["new.instructions"] = counts["new name, 64 tasks"] / counts["same name, 64 tasks"]
 
 
-def _one(bench: Bench, outcome: Outcome, kind: str, count: int) -> None:
+def _one(bench: Bench, outcome: Outcome, kind: str, count: int) -> Iterator[Bar]:
+    """Returns bars of the server's processor time, with new names."""
+
+    def cost(worker: Worker, drill: dict[str, Any]) -> dict[str, float]:
+        used = bench.server.worked()
+        found: dict[str, float] = worker.do(f"free.cost_of_{kind}", **drill)
+        return found | {"server": (bench.server.worked() - used) / (found["pairs"] + found["before"])}
+
     with bench.enlist(("asleep", "redis_py"), cpu=bench.across_cores()) as by_variant:
         drill = {"count": count, "seconds": bench.effort.seconds}
         players = {
-            (name, fresh): partial(workers[0].do, f"free.cost_of_{kind}", fresh=fresh, **drill)
+            (name, fresh): partial(cost, workers[0], {**drill, "fresh": fresh})
             for name, workers in by_variant.items()
             for fresh in (False, True)
         }
@@ -64,10 +74,13 @@ def _one(bench: Bench, outcome: Outcome, kind: str, count: int) -> None:
         )
     costs = {name: [each["processor"] * 1e6 for each in rounds] for name, rounds in raw.items()}
     rates = {name: [each["pairs"] / each["seconds"] for each in rounds] for name, rounds in raw.items()}
+    server = {name: [each["server"] * 1e6 for each in rounds] for name, rounds in raw.items()}
     bars = tuple(_bar(name, rounds) for name, rounds in costs.items())
     what = f"{count} {NOUNS[kind] if count > 1 else kind.removesuffix('s')}"
     outcome.charts.append(Chart(f"{what}, client processor time", "µs a pair", Better.LOWER, bars))
-    outcome.rounds[f"{kind}.{count}"] = {name: {"µs": costs[name], "pairs/s": rates[name]} for name in costs}
+    outcome.rounds[f"{kind}.{count}"] = {
+        name: {"µs": costs[name], "pairs/s": rates[name], "server µs": server[name]} for name in costs
+    }
     keys = {
         f"new.{kind}.{count}": ("redis_py new", "asleep new", costs),
         f"new.same.{kind}.{count}": ("asleep new", "asleep same", costs),
@@ -78,6 +91,11 @@ def _one(bench: Bench, outcome: Outcome, kind: str, count: int) -> None:
             outcome.compare(key, of[over], of[under])
         else:
             outcome.missing[key] = bench.why_absent("asleep", "redis_py")
+    for name, rounds in server.items():
+        variant, which = name.split()
+        if which == "new":
+            subject = "holdtight" if variant == "asleep" else label(variant)
+            yield Bar(f"{subject}, {what}", median(rounds), ours=variant == "asleep")
 
 
 def _bar(name: str, rounds: list[float]) -> Bar:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Protocol
 
@@ -18,18 +19,28 @@ def run(bench: Bench) -> Outcome:
     outcome = Outcome()
     for place, title, cpu in bench.both_places("sync pair"):
         with bench.enlist(VARIANTS, cpu=cpu) as by_variant:
-            medians = measure(bench, outcome, by_variant, "free.pairs", place, title)
-            for peer in ("floor", "redis_py"):
-                key = f"pair.{peer}.{place}"
-                if "holdtight" not in medians or peer not in medians:
-                    outcome.missing[key] = bench.why_absent("holdtight", peer)
-                    continue
-                # Against the floor it is time by time, against the peer how many times as fast.
-                ours, theirs = medians["holdtight"], medians[peer]
-                outcome.compare(key, *((ours, theirs) if peer == "floor" else (theirs, ours)))
-            if place == "onecore":
-                measure(bench, outcome, by_variant, "free.fresh_pairs", "fresh", f"{title}, every name new")
+            for form, medians in both_forms(bench, outcome, by_variant, place, title):
+                for peer in ("floor", "redis_py"):
+                    key = f"pair.{peer}.{place}{form}"
+                    if "holdtight" not in medians or peer not in medians:
+                        outcome.missing[key] = bench.why_absent("holdtight", peer)
+                        continue
+                    # Against the floor it is time by time, against the peer how many times as fast.
+                    ours, theirs = medians["holdtight"], medians[peer]
+                    outcome.compare(key, *((ours, theirs) if peer == "floor" else (theirs, ours)))
     return outcome
+
+
+FORMS = (("", "same names", "free.pairs"), (".new", "new names", "free.fresh_pairs"))
+"""What a key ends in, and what is measured for it."""
+
+
+def both_forms(
+    bench: Bench, outcome: Outcome, by_variant: dict[str, list[Worker]], place: str, title: str
+) -> Iterator[tuple[str, dict[str, list[float]]]]:
+    """With the same names again and again, and with a new name each time."""
+    for form, words, drill in FORMS:
+        yield form, measure(bench, outcome, by_variant, drill, f"{place}{form}", f"{title}, {words}")
 
 
 def measure(

@@ -12,13 +12,14 @@ from functools import partial
 from bench.drills.quorum import Acquires
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
-from bench.rows.pair import cost, measure
+from bench.rows.pair import both_forms, cost
 from bench.servers import QuorumNodes, Server
 from bench.stats import median, percentile
 from bench.targets import Better
 from bench.worker_process import Worker
 
 PEERS = ("redlock_ng", "redlock_py", "pottery")
+NEW = "holdtight, five nodes, new names"
 LIMIT = 12.0  # seconds after which a peer's acquire with a bad node has taken long enough
 
 
@@ -31,21 +32,26 @@ def pair(bench: Bench) -> Outcome:
             bench.enlist(("holdtight", "asleep"), cpu=cpu) as single,
             bench.enlist(("five_floor", "five", "five_asleep", *PEERS), cpu=cpu, url=nodes.url) as by_variant,
         ):
+            everyone = {**by_variant, **single}
             title = "pair on five nodes, across cores; holdtight: on one node"
-            medians = measure(bench, outcome, {**by_variant, **single}, "free.pairs", "across", title)
-            costs = _costs(bench, {**by_variant, **single}, nodes)
-    _compare(bench, outcome, "quorum.floor", medians, "five", "five_floor")
-    clients = {name: [client for client, _ in rounds] for name, rounds in costs.items()}
-    servers = {name: [server for _, server in rounds] for name, rounds in costs.items()}
-    _compare(bench, outcome, "quorum.client", clients, "five_asleep", "five_floor")
-    _compare(bench, outcome, "quorum.server", servers, "five_asleep", "asleep")
-    outcome.rounds["costs"] = {"client µs a pair": clients, "servers µs a pair": servers}
-    found = [name for name in PEERS if name in medians]
-    if "five" in medians and found:
-        fastest = min(found, key=lambda name: median(medians[name]))
-        outcome.compare("quorum.peer", medians[fastest], medians["five"])
-    else:
-        outcome.missing["quorum.peer"] = bench.why_absent("five", *PEERS)
+            for form, medians in both_forms(bench, outcome, everyone, "across", title):
+                _compare(bench, outcome, f"quorum.floor{form}", medians, "five", "five_floor")
+                found = [name for name in PEERS if name in medians]
+                if "five" in medians and found:
+                    fastest = min(found, key=lambda name: median(medians[name]))
+                    outcome.compare(f"quorum.peer{form}", medians[fastest], medians["five"])
+                else:
+                    outcome.missing[f"quorum.peer{form}"] = bench.why_absent("five", *PEERS)
+            for form, words, fresh in (("", "same names", False), (".new", "new names", True)):
+                costs = _costs(bench, everyone, nodes, fresh)
+                clients = {name: [client for client, _ in rounds] for name, rounds in costs.items()}
+                servers = {name: [server for _, server in rounds] for name, rounds in costs.items()}
+                _compare(bench, outcome, f"quorum.client{form}", clients, "five_asleep", "five_floor")
+                _compare(bench, outcome, f"quorum.server{form}", servers, "five_asleep", "asleep")
+                outcome.rounds[f"costs{form}"] = {"client µs a pair": clients, "servers µs a pair": servers}
+                bars = tuple(Bar(name, median(rounds)) for name, rounds in clients.items())
+                title = f"pair on five nodes, client processor time, {words}"
+                outcome.charts.append(Chart(title, "µs", Better.LOWER, bars))
     _tell_of_absent(bench, outcome)
     return outcome
 
@@ -58,13 +64,13 @@ def _compare(bench: Bench, outcome: Outcome, key: str, rounds: dict[str, list[fl
 
 
 def _costs(
-    bench: Bench, by_variant: dict[str, list[Worker]], nodes: QuorumNodes
+    bench: Bench, by_variant: dict[str, list[Worker]], nodes: QuorumNodes, fresh: bool
 ) -> dict[str, list[tuple[float, float]]]:
     """The processor time of a pair in µs, the client's and that of all servers together. Nobody spins."""
     where: dict[str, Server | QuorumNodes] = {"five_asleep": nodes, "five_floor": nodes, "asleep": bench.server}
     return bench.take_turns(
         {
-            name: partial(cost, bench, by_variant[name][0], servers, "free.cost_of_threads", count=1, fresh=False)
+            name: partial(cost, bench, by_variant[name][0], servers, "free.cost_of_threads", count=1, fresh=fresh)
             for name, servers in where.items()
             if name in by_variant
         }
@@ -72,29 +78,32 @@ def _costs(
 
 
 def fleet(bench: Bench) -> Outcome:
-    """64 asyncio tasks; a peer that has no asyncio gets 16 threads."""
+    """64 asyncio tasks; a peer that has no asyncio gets 16 threads. Peers keep nothing by name: they get the same
+    names, and holdtight these and new ones."""
     outcome = Outcome()
     seconds = bench.effort.seconds
     tasks, threads = {"count": 64, "seconds": seconds}, {"count": 16, "seconds": seconds}
     with QuorumNodes(bench.flavour) as nodes:
         nodes.pin(bench.cpus.server)
         with bench.enlist(("five", *PEERS), cpu=bench.cpus.clients, url=nodes.url) as by_variant:
-            raw = bench.take_turns(
-                {
-                    name: partial(workers[0].do, "free.threads", **threads)
-                    if name == "redlock_py"
-                    else partial(workers[0].do, "free.tasks", **tasks)
-                    for name, workers in by_variant.items()
-                }
-            )
+            players = {
+                name: partial(workers[0].do, "free.threads", **threads)
+                if name == "redlock_py"
+                else partial(workers[0].do, "free.tasks", **tasks)
+                for name, workers in by_variant.items()
+            }
+            if "five" in by_variant:
+                players[NEW] = partial(by_variant["five"][0].do, "free.cost_of_tasks", **tasks, fresh=True)
+            raw = bench.take_turns(players)
     rates = {name: [2 * each["pairs"] / each["seconds"] for each in rounds] for name, rounds in raw.items()}
     bars = tuple(Bar(name, median(rounds)) for name, rounds in rates.items())
-    outcome.charts.append(Chart("five nodes, 64 tasks, distinct names", "operations/s", Better.HIGHER, bars))
+    outcome.charts.append(Chart("five nodes, 64 tasks", "operations/s", Better.HIGHER, bars))
     outcome.rounds = dict(rates)
-    if "five" in rates:
-        outcome.figures["fleet"] = median(rates["five"])
-    else:
-        outcome.missing["fleet"] = bench.why_absent("five")
+    for key, name in (("fleet", "five"), ("fleet.new", NEW)):
+        if name in rates:
+            outcome.figures[key] = median(rates[name])
+        else:
+            outcome.missing[key] = bench.why_absent("five")
     _tell_of_absent(bench, outcome)
     return outcome
 

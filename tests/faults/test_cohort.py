@@ -211,8 +211,8 @@ def test_a_thread_that_is_starved_after_it_was_handed_the_lock_does_not_use_it_t
         waiter.start()
         wait_for(lambda: locks.cohort.waiters("a", locks))
         (member,) = locks.cohort._lines["a", 0.4, None].members  # pyright: ignore[reportPrivateUsage]
-        put = member._put  # type: ignore[attr-defined]
-        member._put = lambda woken: threading.Timer(0.6, put, [woken]).start()  # type: ignore[attr-defined]
+        put = member._sleeper.wake  # type: ignore[attr-defined]
+        member._sleeper.wake = lambda woken: threading.Timer(0.6, put, [woken]).start()  # type: ignore[attr-defined]
         lease.release()
         waiter.join(10)
         (late,) = found

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from holdtight import DeadlockDetected, Lease, LeaseLost, Locks
+from holdtight import DeadlockDetected, Lease, LeaseLost, Lock, Locks
 from holdtight.base import process
 from holdtight.base.clock import boottime
 from holdtight.base.identity import Identity
+from holdtight.base.recent import YOUNG
 from holdtight.base.values import LossReason
-from holdtight.clients.client import CACHED_LOCKS
+from holdtight.clients.terms import LockTerms
 from holdtight.config.settings import Options
 from holdtight.grants.tenure import Tenure
 
@@ -111,10 +115,64 @@ def test_a_lock_object_is_immutable(locks: Locks) -> None:
         lock.anything = 1  # type: ignore[attr-defined]
 
 
-def test_the_cache_stays_bounded(locks: Locks) -> None:
-    for number in range(CACHED_LOCKS + 10):
-        locks.lock(f"order:{number}")
-    assert len(locks._cache) <= CACHED_LOCKS
+MAKERS: dict[str, Callable[[Locks, int], object]] = {
+    "lock": lambda locks, number: locks.lock(f"order:{number}"),
+    "lock, one name, many options": lambda locks, number: locks.lock("order", wait=number),
+    "read": lambda locks, number: locks.rwlock(f"order:{number}").read(),
+    "write": lambda locks, number: locks.rwlock(f"order:{number}").write(),
+    "semaphore": lambda locks, number: locks.semaphore(f"order:{number}", permits=3),
+    "semaphore, one name, many options": lambda locks, number: locks.semaphore("order", permits=number + 1),
+    "sibling": lambda locks, number: locks.lock(f"order:{number}").reading(),
+    "sibling, one name, many options": lambda locks, number: locks.semaphore("seats", permits=9999).asking_for(
+        number + 1
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_client_keeps_two_generations_of_lock_objects_whatever_their_kind(locks: Locks, kind: str) -> None:
+    make = MAKERS[kind]
+    for number in range(3 * YOUNG):
+        make(locks, number)
+    most = 2 * YOUNG
+    per_name = 2 if kind in ("write", "sibling") else 1  # a read-write lock has its reader, a sibling its first lock
+    alive = [each for each in gc.get_objects() if isinstance(each, Lock) and each.client is locks]
+    assert 0 < len(alive) <= per_name * most + 1
+    assert sum(isinstance(each, LockTerms) for each in gc.get_referents(*_caches(locks))) <= 2 * most
+
+
+def _caches(locks: Locks) -> list[object]:
+    caches = (locks._kept, locks._terms, locks._recent)
+    return [each for cache in caches for each in (cache.young, cache.older)]
+
+
+def test_what_is_used_again_stays_while_others_come_and_go(locks: Locks) -> None:
+    hot, seats = locks.rwlock("hot"), locks.semaphore("hot", permits=2)
+    for number in range(4 * YOUNG):
+        locks.rwlock(f"order:{number}")
+        if number % (YOUNG // 2) == 0:
+            assert locks.rwlock("hot") is hot
+            assert locks.semaphore("hot", permits=2) is seats
+    assert locks.rwlock("order:0") is locks.rwlock("order:0")
+
+
+@pytest.mark.parametrize("kind", ["lock", "cohort", "read", "semaphore"])
+def test_an_idle_lock_object_is_small(locks: Locks, kind: str) -> None:
+    one: Any = {
+        "lock": locks.lock("a"),
+        "cohort": locks.lock("a", cohort=True),
+        "read": locks.rwlock("a").read(),
+        "semaphore": locks.semaphore("a", permits=2),
+    }[kind]
+    names = [f"order:{number:06}" for number in range(1000)]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        kept = [type(one)(locks, name, one.terms) for name in names]
+        size = tracemalloc.get_traced_memory()[0] / len(kept)
+    finally:
+        tracemalloc.stop()
+    assert size <= 370
 
 
 def test_a_lock_says_its_name_and_ttl(locks: Locks) -> None:

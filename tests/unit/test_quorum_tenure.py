@@ -13,7 +13,7 @@ from holdtight.base.plan import LinkDown
 from holdtight.base.values import Kind, owner_text
 from holdtight.events import Event, HeldLong
 from holdtight.grants.quorum_tenure import FirstCharge, NodeCharge, QuorumTenure
-from holdtight.stores.redis.quorum_store import VoteReplies
+from holdtight.stores.redis.vote_replies import VoteReplies
 
 URLS = [f"redis://node-{number}" for number in range(5)]
 OWNER = b"o" * 24

@@ -16,7 +16,8 @@ from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
 from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.redis.quorum_store import RESIGN, QuorumClaim, VoteReplies, agreed_fence, voted
+from holdtight.stores.redis.quorum_store import RESIGN, QuorumClaim, voted
+from holdtight.stores.redis.vote_replies import VoteReplies, agreed_fence
 
 __all__ = ["AsyncQuorumLock"]
 

@@ -46,7 +46,7 @@ def is_of(entered: Key, key: Key) -> bool:
 
 
 class Identity:
-    __slots__ = ("_shared", "asks", "grants", "stack", "task")
+    __slots__ = ("_shared", "asks", "grants", "sleeper", "stack", "task")
 
     def __init__(self, task: Any = None) -> None:
         self.task = task
@@ -58,6 +58,8 @@ class Identity:
         """(key, lease) of every open `with` block, innermost last."""
         self.grants: dict[Key, Any] = {}
         """Tenures of re-entrant grants that further entries share."""
+        self.sleeper: Any = None
+        """What the thread last slept with in the local line of a cohort, and whose runtime's that is."""
 
     @property
     def what(self) -> str:

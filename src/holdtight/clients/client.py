@@ -10,6 +10,7 @@ from holdtight.base.event_bus import Events
 from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.public import PublicClient
+from holdtight.base.recent import Recent
 from holdtight.base.values import LONGEST_NAME, Kind, LockInfo, check_name, owner_text
 from holdtight.clients.degraded import stand_in_settings
 from holdtight.clients.loading import place_of, runtime_of, verbs_for
@@ -35,14 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BaseLocks"]
 
-CACHED_LOCKS = 4096
 PLAIN = LONGEST_NAME // 4
 """Printable names of up to so many characters need no closer look: none takes more than four bytes."""
-YOUNG = 512
-"""Lock objects of so many names are kept for the next call, and as many older ones."""
+MOST_TAKEN = 4096
+"""Leases from `acquire()` that a client remembers, to warn of a thread or task that waits for itself."""
 
 L = TypeVar("L", bound=BaseLock)
-_Recent = tuple[Any, Any, Any, Any, Any, Any, Any, Any]
+_Given = tuple[Any, Any, Any, Any, Any, Any, Any, Any]
 
 
 class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
@@ -70,17 +70,15 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
             place.refreshers.append(self.events.refresh)
             place.tell_node = self.events.tell_node
             place.tell_failover = self.events.tell_failover
-        self._cache: dict[object, Any] = {}
-        self._terms: dict[object, LockTerms] = {}
+        self._kept: Recent[object, Any] = Recent()
+        """Lock objects that `lock` did not make."""
+        self._terms: Recent[object, LockTerms] = Recent()
         """By the options as they were given, or by Options."""
         nothing = object()
-        self._last_terms: _Recent = (nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
+        self._last_terms: _Given = (nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
         """The terms of the last lock, and the exact options that they are for. Unused with profiles."""
-        self._recent: dict[str, _Recent] = {}
+        self._recent: Recent[str, _Given] = Recent()
         """Per name, the last lock returned and its exact arguments: a loop passes the same objects every time."""
-        self._older: dict[str, _Recent] = {}
-        """What `_recent` had before. Two small generations: clearing one large cache would stop the caller for a
-        millisecond."""
         self._taken: dict[str, tuple[Tenure, object]] = {}
         self._waits: Any = None
         self._deadlocks: Tally | None = None
@@ -143,8 +141,11 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
             >>> with lock as lease:
             ...     lease.check()
         """
+        recent = self._recent
         try:
-            latest = self._recent.get(name) or self._older.get(name)
+            latest = recent.young.get(name)
+            if latest is None and name in recent.older:
+                latest = recent.get(name)
         except TypeError:
             check_name(name)
             raise
@@ -182,9 +183,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         made: L = terms.lock_type(self, name, terms)
         if latest is not None:
             made.prepared.wanted = latest[0].prepared.wanted  # of the name, whatever the options
-        if len(self._recent) >= YOUNG:
-            self._older, self._recent = self._recent, {}
-        self._recent[name] = (made, ttl, wait, label, max_hold, reentrant, renew, cohort)
+        recent.put(name, (made, ttl, wait, label, max_hold, reentrant, renew, cohort))
         return made
 
     def _terms_for(
@@ -195,77 +194,62 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         kinds = tuple(each.__class__ for each in (ttl, wait, max_hold, reentrant, renew, cohort))
         profile = profile_for(self.settings.profiles, name) if self.settings.profiles else None
         key = (ttl, wait, reentrant, renew, max_hold, label, cohort, kinds, profile)
-        try:
-            return self._terms[key]
-        except (KeyError, TypeError):
-            pass
-        given = {"ttl": ttl, "wait": wait, "reentrant": reentrant, "renew": renew, "max_hold": max_hold, "label": label}
-        options = Options.checked(self.settings, name, **given, cohort=cohort)
-        if options.cohort:
-            self.place.check_supports("cohort", name)
-        terms = self.terms_of(options)
-        try:
-            self._terms[key] = terms
-        except TypeError:
-            pass  # an option that cannot be hashed
+        terms: LockTerms | None = _found(self._terms, key)
+        if terms is None:
+            given = {"ttl": ttl, "wait": wait, "reentrant": reentrant, "renew": renew, "max_hold": max_hold}
+            options = Options.checked(self.settings, name, **given, label=label, cohort=cohort)
+            if options.cohort:
+                self.place.check_supports("cohort", name)
+            terms = self.terms_of(options)
+            _keep(self._terms, key, terms)
+        return terms
+
+    def terms_of_kind(self, name: str, kind: Kind, given: Mapping[str, Any], permits: object = 0) -> LockTerms:
+        """As `_terms_for`, for the locks of a read-write lock or a semaphore."""
+        profile = profile_for(self.settings.profiles, name) if self.settings.profiles else None
+        key = (kind, permits, permits.__class__, profile, *given.items(), *map(type, given.values()))
+        terms: LockTerms | None = _found(self._terms, key)
+        if terms is None:
+            Options.check_words("semaphore" if kind is Kind.PERMITS else "rwlock", given)
+            options = Options.checked(self.settings, name, kind=kind, permits=permits, **given)
+            terms = self.terms_of(options)
+            _keep(self._terms, key, terms)
         return terms
 
     def terms_of(self, options: Options) -> LockTerms:
         """The same object for equal options, so that many names share it."""
-        terms = self._terms.get(options)
-        if terms is None:
-            if len(self._terms) >= CACHED_LOCKS:
-                self._terms.clear()
-            terms = self._terms[options] = LockTerms(self, options)
-        return terms
+        return self._terms.get(options) or self._terms.put(options, LockTerms(self, options))
 
-    def _keep(self, key: object, made: Any) -> None:
-        if len(self._cache) >= CACHED_LOCKS:
-            self._cache.clear()
-        self._cache[key] = made
-
-    def _rwlock(self, name: str, given: Mapping[str, object]) -> Any:
+    def _rwlock(self, name: str, given: Mapping[str, Any]) -> Any:
         """Returns the same object for the same arguments, as `lock` does."""
         key = ("rwlock", name, *given.items(), *map(type, given.values()))
-        try:
-            return self._cache[key]
-        except (KeyError, TypeError):
-            pass
-        check_name(name)
-        Options.check_words("rwlock", given)
-        made = self.rwlock_type(self, name, dict(given))
-        self._keep(key, made)
+        made = _found(self._kept, key)
+        if made is None:
+            check_name(name)
+            made = _keep(self._kept, key, self.rwlock_type(self, name, given))
         return made
 
     def _semaphore(self, name: str, permits: object, given: Mapping[str, Any]) -> Any:
-        key = ("semaphore", name, permits, type(permits), *given.items(), *map(type, given.values()))
-        try:
-            return self._cache[key]
-        except (KeyError, TypeError):
-            pass
-        check_name(name)
-        self.place.check_supports("semaphore", name)
-        Options.check_words("semaphore", given)
-        options = Options.checked(self.settings, name, kind=Kind.PERMITS, permits=permits, **given)
-        made = self.semaphore_type(self, name, self.terms_of(options))
-        self._keep(key, made)
+        key = ("semaphore", name, permits, permits.__class__, *given.items(), *map(type, given.values()))
+        made = _found(self._kept, key)
+        if made is None:
+            check_name(name)
+            self.place.check_supports("semaphore", name)
+            terms = self.terms_of_kind(name, Kind.PERMITS, given, permits)
+            made = _keep(self._kept, key, self.semaphore_type(self, name, terms))
         return made
 
     def keep_sibling(self, lock: BaseLock, options: Options) -> Any:
         """Returns a lock object of the same type and name with other options; cached."""
         key = (type(lock), lock.name, options)
-        made = self._cache.get(key)
-        if made is None:
-            made = type(lock)(self, lock.name, self.terms_of(options))
-            self._keep(key, made)
-        return made
+        return self._kept.get(key) or self._kept.put(key, type(lock)(self, lock.name, self.terms_of(options)))
 
     def took(self, name: str, tenure: Tenure, who: Identity) -> None:
         """Records that `who` holds this name through `acquire()`, outside a block. Keeps the latest lease per name."""
         taken = self._taken
-        if len(taken) >= CACHED_LOCKS:
+        if len(taken) >= MOST_TAKEN:
             alive = {known: each for known, each in list(taken.items()) if each[0].alive}
-            taken = self._taken = alive if len(alive) < CACHED_LOCKS // 2 else {}
+            taken = self._taken = alive if len(alive) < MOST_TAKEN // 2 else {}
         taken[name] = tenure, who.mark
 
     def taken_by(self, name: str, who: Identity) -> Tenure | None:
@@ -372,6 +356,21 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore_locks, (type(self), self.settings)
+
+
+def _found(cache: Recent[object, Any], key: object) -> Any:
+    """None if the cache does not have it, or cannot: some arguments that are not allowed cannot be hashed."""
+    try:
+        return cache.get(key)
+    except TypeError:
+        return None
+
+
+def _keep(cache: Recent[object, Any], key: object, made: Any) -> Any:
+    try:
+        return cache.put(key, made)
+    except TypeError:
+        return made
 
 
 _sharing = threading.Lock()

@@ -46,7 +46,11 @@ class CohortPart(BaseLock):
         """The lease of a member that was handed the grant is renewed from now on."""
         tenure, terms = lease.tenure, self.terms
         self.waits_no_more(member)
-        terms.runtime.keeper.add(tenure, tenure.since)
+        lane, due = terms.lane, tenure.since + terms.interval
+        if due <= tenure.deadline and lane.armed and lane.epoch == process.current.epoch and due >= lane.latest:
+            lane.charges[tenure] = lane.latest = due
+        else:
+            terms.runtime.keeper.add(tenure, tenure.since)
         if terms.max_hold is not None or terms.options.reentrant:
             self.see_to(lease, who)
 

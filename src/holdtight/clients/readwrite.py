@@ -1,7 +1,7 @@
 """The read-write lock, blocking and asyncio: two lock objects under one name."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holdtight.base.public import PublicReadWriteLock
 from holdtight.base.values import Kind
@@ -24,16 +24,15 @@ class BaseReadWriteLock(PublicReadWriteLock, Generic[L]):
 
     __slots__ = ("_given", "_locks", "_name", "_read", "_write")
 
-    def __init__(self, locks: BaseLocks[L], name: str, given: dict[str, Any]) -> None:
+    def __init__(self, locks: BaseLocks[L], name: str, given: Mapping[str, Any]) -> None:
         self._locks = locks
         self._name = name
         self._given = given
         self._read: L = self._of(Kind.SHARED, given)
-        self._write: L = self._of(Kind.EXCLUSIVE, given)
+        self._write: L | None = None
 
-    def _of(self, kind: Kind, given: dict[str, Any]) -> Any:
-        options = Options.checked(self._locks.settings, self._name, kind=kind, **given)
-        return self._locks.lock_type(self._locks, self._name, self._locks.terms_of(options))
+    def _of(self, kind: Kind, given: Mapping[str, Any]) -> Any:
+        return self._locks.lock_type(self._locks, self._name, self._locks.terms_of_kind(self._name, kind, given))
 
     def _with(self, call: str, kind: Kind, options: Mapping[str, object]) -> Any:
         Options.check_words(call, options)
@@ -64,7 +63,12 @@ class BaseReadWriteLock(PublicReadWriteLock, Generic[L]):
             >>> with locks.rwlock("book").write(ttl="10s") as lease:
             ...     lease.check()
         """
-        return self._with("write", Kind.EXCLUSIVE, options) if options else self._write
+        if options:
+            return cast(L, self._with("write", Kind.EXCLUSIVE, options))
+        write = self._write
+        if write is None:
+            write = self._write = self._of(Kind.EXCLUSIVE, self._given)
+        return write
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} ttl={self._read.options.ttl:g}>"

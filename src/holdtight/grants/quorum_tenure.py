@@ -21,7 +21,8 @@ from holdtight.errors import NotOwner
 from holdtight.grants.tenure import Deliver, Tenure, Terms
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis.quorum_place import QuorumPlace
-from holdtight.stores.redis.quorum_store import QuorumClaim, VoteReplies, read_vote
+from holdtight.stores.redis.quorum_store import QuorumClaim, read_vote
+from holdtight.stores.redis.vote_replies import VoteReplies
 from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Kept", "job_locks"]
+from holdtight.base.recent import Recent
 
-YOUNG = 512
-"""The cache keeps this many recent names, and as many older ones."""
+__all__ = ["Kept", "job_locks"]
 
 T = TypeVar("T")
 
@@ -16,20 +15,11 @@ class Kept(Generic[T]):
 
     def __init__(self, make: Callable[[str], T]) -> None:
         self._make = make
-        self._recent: dict[str, T] = {}
-        self._older: dict[str, T] = {}
+        self._recent: Recent[str, T] = Recent()
 
     def of(self, name: str) -> T:
         found = self._recent.get(name)
-        if found is not None:
-            return found
-        found = self._older.get(name)
-        if found is None:
-            found = self._make(name)
-        if len(self._recent) >= YOUNG:
-            self._older, self._recent = self._recent, {}
-        self._recent[name] = found
-        return found
+        return self._recent.put(name, self._make(name)) if found is None else found
 
 
 def job_locks(locks: Any, options: dict[str, Any], template: object) -> Callable[[str], Any]:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from holdtight.base.clock import Sleeper
 from holdtight.base.identity import Identity, running_loop
 from holdtight.base.runtime import Runtime
 from holdtight.clients.cohort import CohortPart
@@ -23,23 +24,33 @@ _new = object.__new__
 class Sleeping(Member):
     """A thread that waits."""
 
-    __slots__ = ("_put", "_sleep")
+    __slots__ = ("_runtime", "_sleeper", "_who")
 
-    def __init__(self, since: float, runtime: Runtime) -> None:
+    def __init__(self, since: float, runtime: Runtime, who: Identity) -> None:
         super().__init__(since)
-        sleeper = runtime.sleeper()
-        self._put = sleeper.wake
-        self._sleep = sleeper.sleep
+        # A thread keeps its sleeper for its next turn. While it sleeps it has none, so that a signal handler that waits
+        # in the same thread gets another one.
+        kept, who.sleeper = who.sleeper, None
+        self._who = who
+        self._runtime = runtime
+        self._sleeper: Sleeper = kept[1] if kept is not None and kept[0] is runtime else runtime.sleeper()
 
     def wake(self) -> bool:
-        self._put(True)
+        self._sleeper.wake(True)
         return True
 
     def sleep(self, until: float) -> Turn | None:
         """Returns its news, or None once `until` has passed."""
-        self._sleep(until)
+        sleeper = self._sleeper
+        # A wake-up may be left from an earlier turn: then there are no news.
+        while sleeper.sleep(until) and self.news is None:
+            pass
         self.awake = True
         return self.news
+
+    def rest(self) -> None:
+        """After a turn without an exception."""
+        self._who.sleeper = self._runtime, self._sleeper
 
 
 class CohortLock(CohortPart, Lock):
@@ -57,13 +68,15 @@ class CohortLock(CohortPart, Lock):
         if locks.closed:
             locks.check_open()
         started = clock()
-        member, asks = Sleeping(started, terms.runtime), False
+        member, asks = Sleeping(started, terms.runtime, who), False
         try:
             if locks.cohort.enter(self.line_key, member, started, terms.shape.max_waiters):
                 asks = True
+                member.rest()
                 return self._led(member, super()._attempt(wait, who, or_none, in_block))
             self.waits(member)
             news = member.sleep(self.sleeps_until(wait, started, who))
+            member.rest()
             if news is LEAD:
                 asks = True
                 self.waits_no_more(member)

@@ -11,11 +11,13 @@ from holdtight.clients.quorum_lock import QuorumLockMixin
 from holdtight.config.settings import Settings
 from holdtight.core.contend import acquire, patience
 from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
+from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
 from holdtight.stores.boundary import Place
 from holdtight.stores.redis.quorum_place import QuorumPlace
-from holdtight.stores.redis.quorum_store import RESIGN, QuorumStore, VoteReplies, agreed_fence, voted
+from holdtight.stores.redis.quorum_store import RESIGN, QuorumStore, voted
+from holdtight.stores.redis.vote_replies import VoteReplies, agreed_fence
 from holdtight.sync.backend import Backend
 from holdtight.sync.inside import in_a_loop
 from holdtight.sync.lease import Lease
@@ -26,6 +28,8 @@ from holdtight.sync.pool import Transport
 from holdtight.sync.quorum_driver import FanDriver
 
 __all__ = ["QuorumBackend", "QuorumLock"]
+
+_new = object.__new__
 
 
 class QuorumLock(QuorumLockMixin, Lock):
@@ -79,13 +83,24 @@ class QuorumLock(QuorumLockMixin, Lock):
         groups.give(group, started)
         store.learn(broadcast.answers, started)
         tenure.fence = fence
-        lease = Lease(self, tenure)  # before the keeper renews it: an interrupt may come between any two statements
-        tenure.keep(started)
-        if self.terms.unusual:
-            self.see_to(lease, who)
-        if locks.events.active:
-            lease.tell(locks.report_quick_grant, tenure, started)
-        return lease
+        lease = _new(Lease)  # before the keeper renews it: an interrupt may come between any two statements
+        lease.lock = self
+        lease.tenure = tenure
+        try:
+            if in_block:
+                lease.leak_warning = None
+                who.stack.append((self.key, lease))
+            else:
+                lease.leak_warning = leak_warning_for(tenure)
+            tenure.keep(started)
+            if self.terms.unusual:
+                self.see_to(lease, who)
+            if locks.events.active:
+                lease.tell(locks.report_quick_grant, tenure, started)
+            return lease
+        except BaseException:
+            lease.forsake()
+            raise
 
     def _take_back(
         self, group: NodeGroup, found: Round, started: float, wait: float | None, error: BaseException
@@ -230,8 +245,13 @@ class QuorumLock(QuorumLockMixin, Lock):
         lease: Any = None
         try:
             who = identity()
-            lease = who.lease_of(self.key)
-            who.leave_block(self.key)
+            stack = who.stack
+            if who.task is None and stack and stack[-1][0] is self.key:
+                lease = stack[-1][1]
+                del stack[-1]
+            else:
+                lease = who.lease_of(self.key)
+                who.leave_block(self.key)
             lease.leave(error)
         except BaseException:
             identity().break_off_end(self.key, lease)

@@ -8,8 +8,20 @@ from functools import partial
 from typing import Any
 
 from holdtight.base.clock import Drift
-from holdtight.base.plan import LinkDown, ServerSaid, Step
-from holdtight.base.values import Claim, Denied, ForcedOut, Grant, Guarded, Kind, Late, LockInfo, Owner, Withdrawn
+from holdtight.base.plan import ServerSaid, Step
+from holdtight.base.values import (
+    Claim,
+    Denied,
+    ForcedOut,
+    Grant,
+    Guarded,
+    Kind,
+    Late,
+    LockInfo,
+    Owner,
+    Withdrawn,
+    shared,
+)
 from holdtight.errors import LockError
 from holdtight.stores.client import Client
 from holdtight.stores.redis import error_replies, keys, script
@@ -19,6 +31,7 @@ from holdtight.stores.redis.inspection import read_inspection
 from holdtight.stores.redis.replies import read_release
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
+from holdtight.stores.redis.vote_replies import VoteReplies
 from holdtight.stores.times import LONGEST_PATIENCE, TAIL_MS, marker_for
 
 __all__ = [
@@ -29,8 +42,6 @@ __all__ = [
     "QuorumClaim",
     "QuorumStore",
     "Vote",
-    "VoteReplies",
-    "agreed_fence",
     "voted",
 ]
 
@@ -62,7 +73,7 @@ class QuorumStore:
         return QuorumShape(self, claim)
 
     def prepare(self, claim: Claim) -> "QuorumClaim":
-        return QuorumClaim(self, claim)
+        return self.shape(claim).prepare(claim.name)
 
     def proposal(self, now: float, leads: list[float] | None = None) -> int:
         """A fence that every node with a correct clock can accept: the median of the nodes' clocks, as we know them.
@@ -122,37 +133,66 @@ class QuorumStore:
 
 
 class QuorumShape:
-    """What all claims with the same options have in common. `claim` has no name."""
+    """What all claims with the same options have in common, whatever their names. `claim` has no name."""
+
+    __slots__ = ("_heads", "_mode", "claim", "store", "valid")
 
     def __init__(self, store: QuorumStore, claim: Claim) -> None:
         self.store = store
         self.claim = claim
-        self.valid = store.drift.valid(claim.ttl)
+        self.valid = shared(store.drift.valid(claim.ttl))
+        self._mode = bulk("r" if claim.kind is Kind.SHARED else "x")
+        self._heads: dict[int, tuple[bytes, bytes]] = {}
 
     def prepare(self, name: str) -> "QuorumClaim":
-        return self.store.prepare(self.claim._replace(name=name))
+        return QuorumClaim(self, name)
+
+    def heads(self, size: int) -> tuple[bytes, bytes]:
+        """Templates of a vote and a resignation, for main keys of this size."""
+        found = self._heads.get(size)
+        if found is None:
+            own = b"$%d\r\n%b\r\n" % (size, keys.HOLE)
+            found = VOTE.start + own + self.terms_of_vote(self.claim.ttl), RESIGN.start + own
+            self._heads[size] = found
+        return found
+
+    def terms_of_vote(self, ttl: float) -> bytes:
+        """What comes behind the main key."""
+        ms = max(1, round(ttl * 1000)) + TAIL_MS
+        return bulk(self.store.stamp) + self._mode + bulk(ms) + bulk(self.claim.label or "")
 
 
 class QuorumClaim:
     """One claim on a quorum. Builds requests and reads replies; core/quorum.py decides what they mean together."""
 
-    max_waiters = 0
-    wanted = False
+    __slots__ = ("_main", "_usual", "name", "resign_head", "shape", "wanted")
 
-    def __init__(self, store: QuorumStore, claim: Claim) -> None:
-        self.store = store
-        self.claim = claim
-        self.keys = names = keys.keys_of(store.client.namespace, claim.name)
-        self.valid = store.drift.valid(claim.ttl)
-        self._mode = "r" if claim.kind is Kind.SHARED else "x"
-        self._vote = VOTE.head(names.main, store.stamp)
-        self._usual = self._head(claim.ttl)
-        self.resign_head = RESIGN.head(names.main)
-        self._withdraw = script.WITHDRAW.longest_start + b"".join(map(bulk, names))
+    max_waiters = 0
+
+    def __init__(self, shape: QuorumShape, name: str) -> None:
+        self.shape = shape
+        self.name = name
+        self.wanted = False
+        self._main = main = keys.main_key(shape.store.client.namespace, name)
+        vote, resign = shape.heads(len(main))
+        self._usual = vote.replace(keys.HOLE, main)
+        self.resign_head = resign.replace(keys.HOLE, main)
 
     @property
-    def name(self) -> str:
-        return self.claim.name
+    def store(self) -> QuorumStore:
+        return self.shape.store
+
+    @property
+    def claim(self) -> Claim:
+        return self.shape.claim._replace(name=self.name)
+
+    @property
+    def keys(self) -> keys.Keys:
+        return keys.Keys.beside(self._main)
+
+    @property
+    def valid(self) -> float:
+        return self.shape.valid
 
     @property
     def count(self) -> int:
@@ -163,9 +203,7 @@ class QuorumClaim:
         return self.store.majority
 
     def _head(self, ttl: float) -> bytes:
-        ms = max(1, round(ttl * 1000))
-        label = bulk(self.claim.label or "")
-        return self._vote + bulk(self._mode) + bulk(ms + TAIL_MS) + label
+        return VOTE.start + bulk(self._main) + self.shape.terms_of_vote(ttl)
 
     def arrival_limit(self, index: int, now: float, patience: float) -> int:
         """`not_after` of a vote sent now, in that node's ms and rounded up: a marker must outlive it."""
@@ -234,7 +272,7 @@ class QuorumClaim:
     ) -> bytes:
         """The vote as the keeper sends it: without a waiter to ring. It restores the vote on a node that lost it."""
         limit = int((self.store.nodes[index].server_time(now) + patience) * 1e6)
-        head = self._usual if ttl == self.claim.ttl else self._head(ttl)
+        head = self._usual if ttl == self.shape.claim.ttl else self._head(ttl)
         return b"%b$0\r\n\r\n$16\r\n%016d\r\n$0\r\n\r\n%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (
             head,
             fence,
@@ -264,7 +302,8 @@ class QuorumClaim:
     def withdraw_step(self, owner: Owner, marker: int) -> Step:
         """The answer is Denied if this owner had no vote there."""
         return Step(
-            b"%b$24\r\n%b\r\n%b$1\r\n!\r\n" % (self._withdraw, owner, bulk(marker)),
+            keys.pack(script.WITHDRAW.longest_start, self._main)
+            + b"$24\r\n%b\r\n%b$1\r\n!\r\n" % (owner, bulk(marker)),
             None,
             read_release,
             patience=1.0,
@@ -289,55 +328,6 @@ class QuorumClaim:
         return error_replies.meaning(
             said, name=self.claim.name, server=server, key=self.keys.main, kind=self.claim.kind
         )
-
-
-def agreed_fence(replies: list[Any], majority: int) -> int | None:
-    """The fence that a majority of raw vote replies grants; None if the granted fences differ or a holder expired."""
-    fence = None
-    yes = 0
-    for reply in replies:
-        kind = reply.__class__
-        if kind is bytes:
-            said = reply[:16]
-        elif kind is list and reply[0] == 1 and not reply[3]:
-            said = reply[1]
-        elif kind is list and reply[0] == 1:
-            return None
-        else:
-            continue
-        if fence is None:
-            fence = said
-        elif said != fence:
-            return None
-        yes += 1
-    return int(fence) if fence is not None and yes >= majority else None
-
-
-class VoteReplies:
-    """The raw replies of all nodes to one round of `vote_requests`, and the connections that carried it. None, or an
-    exception, stands for a missing reply."""
-
-    __slots__ = ("connections", "limits", "replies")
-
-    def __init__(self, replies: list[Any], limits: list[int], connections: Sequence[Any]) -> None:
-        self.replies = replies
-        self.limits = limits
-        self.connections = connections
-
-    def granted(self) -> list[bool]:
-        return [reply.__class__ is bytes or (reply.__class__ is list and reply[0] == 1) for reply in self.replies]
-
-    def is_open(self, index: int) -> bool:
-        """True if the node may have voted for us without our knowledge, or still may."""
-        reply = self.replies[index]
-        return reply is None or (isinstance(reply, LinkDown) and reply.sent)
-
-    def all_markers(self) -> list[int]:
-        return [marker_for(limit) for limit in self.limits]
-
-    def marker(self, index: int) -> int:
-        """The end of the marker, in that node's ms; 0 if its answer is known."""
-        return marker_for(self.limits[index]) if self.is_open(index) else 0
 
 
 class _Resign(Step):
