@@ -10,6 +10,7 @@ __all__ = [
     "LONGEST_PATIENCE",
     "LOOK_SECONDS",
     "MARKER_SLACK_MS",
+    "QUICK",
     "SPOIL_MS",
     "SWEEP",
     "TAIL_MS",
@@ -40,6 +41,8 @@ LONGEST_PATIENCE = 2.0
 """The longest wait for any reply, in seconds."""
 SPOIL_MS = 8 * 24 * 3600 * 1000
 """How long a flight that was invalidated in the air is remembered: no older flight may store its value."""
+QUICK = 0.05
+"""The server's time from a reply that came within so many seconds counts as if the request had taken no time."""
 MARKER_SLACK_MS = 50
 """Another thread may update our estimate of the server's time between two reads of it."""
 
