@@ -28,7 +28,7 @@ def stop_and_go_on(url: str, leases: int = 10_000, longer: float = 0.3) -> dict[
 
     def tell(event: object) -> None:
         if isinstance(event, RenewalFailed):
-            told[f"unanswered: {event.cause.split('[')[0]}"] += 1
+            told["refused as late" if event.cause.startswith("[-1") else event.cause] += 1
         elif isinstance(event, Lost):
             told[f"lost: {event.reason}"] += 1
         elif isinstance(event, KeeperLate):
