@@ -187,3 +187,11 @@ def take(client: Client, kind: str, ttl: float) -> Any:
         "permit": lambda: client.locks.semaphore("a", permits=2, ttl=ttl),
     }[kind]()
     return client.call(lock.acquire)
+
+
+def test_a_slow_grant_does_not_lengthen_the_arrival_limits_of_later_requests(proxy: Proxy, client: Client) -> None:
+    known = client.locks.client
+    before = known.lead
+    proxy.delay(requests=0.8)
+    client.release(client.acquire("slow"))
+    assert known.lead < before + 0.4

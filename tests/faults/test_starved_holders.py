@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import queue
 import re
@@ -17,6 +18,7 @@ import pytest
 
 from holdtight import AsyncLocks, LeaseLost, Locks
 from holdtight.events import KeeperLate, Lost
+from tests.faults import stopping
 from tests.faults.clients import COLOURS
 from tests.faults.quorum import StartNodes
 from tests.support.processes import StartChild, wait_for
@@ -120,6 +122,14 @@ def test_very_many_leases_outlive_busy_threads(
     private_server: RunningServer, leases: int, threads: int, seconds: float
 ) -> None:
     assert hold_beside_busy_threads(private_server.url, leases, 30, threads, seconds) == 0
+
+
+@pytest.mark.long
+def test_ten_thousand_leases_outlive_a_process_that_is_stopped_until_all_are_due(
+    private_server: RunningServer, start_child: StartChild
+) -> None:
+    told = json.loads(start_child(stopping.main, private_server.url).wait_line(within=60))
+    assert (told["lost"], told["missing"]) == (0, 0), told
 
 
 def hold_and_tell_of_events(*urls: str) -> None:

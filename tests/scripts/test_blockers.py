@@ -126,6 +126,12 @@ def test_what_one_has_published_is_taken_back(desk: Desk) -> None:
     assert retract(desk, BOB) == 0
 
 
+def test_what_a_withdrawal_that_came_late_has_removed_is_published_again(desk: Desk) -> None:
+    for _ in range(2):
+        desk.wire.call("SET", "ht:waits:someone", BOB + b"the rest")
+        assert retract(desk, BOB) == 1
+
+
 def test_what_a_later_wait_has_published_stays(desk: Desk) -> None:
     desk.wire.call("SET", "ht:waits:someone", CAROL + b"the rest")
     before = desk.dump()

@@ -27,8 +27,8 @@ def land(
     return desk.wire.call("EVAL", desk.text_of(LAND), 3, *KEYS, who, kind, fresh, stale, payload, late)
 
 
-def drop(desk: Desk, how: str = "gone") -> Any:
-    return desk.wire.call("EVAL", desk.text_of(DROP), 3, *KEYS, how)
+def drop(desk: Desk, how: str = "gone", *, late: int = FAR) -> Any:
+    return desk.wire.call("EVAL", desk.text_of(DROP), 3, *KEYS, how, late)
 
 
 def test_only_the_holder_lands(desk: Desk) -> None:
@@ -81,6 +81,15 @@ def test_a_value_is_made_stale_or_dropped_if_it_cannot_be(desk: Desk) -> None:
     assert desk.wire.call("EXISTS", VALUE) == 0
 
 
+def test_an_invalidation_that_arrives_too_late_drops_no_newer_value(desk: Desk) -> None:
+    desk.attempt(ALICE)
+    assert land(desk, ALICE, payload="newer") == 1
+    for how in ("gone", "stale"):
+        assert drop(desk, how, late=1)[0] == -1
+    assert desk.wire.call("GET", VALUE).endswith(b"newer")
+    assert desk.wire.call("EXISTS", FAILURE) == 0, "nor does it spoil a later flight"
+
+
 def test_a_failure_stays_as_long_as_was_said_and_a_value_clears_it(desk: Desk) -> None:
     desk.attempt(ALICE)
     assert land(desk, ALICE, "f", "OSError: no", fresh=9_000) == 1
@@ -123,12 +132,14 @@ class Machine(TwinMachine):
             assert self.name.holder == who
             assert kind == "f" or who not in self.spoiled
 
-    @rule(how=st.sampled_from(["gone", "stale"]))
-    def drop(self, how: str) -> None:
+    @rule(how=st.sampled_from(["gone", "stale"]), late=st.sampled_from([False, False, True]))
+    def drop(self, how: str, late: bool) -> None:
         self.time_passes(0)
-        if self.name.holder:
+        if self.name.holder and not late:
             self.spoiled.add(self.name.holder)
-        assert drop(self.desk, how) == flight_drop(self.name, self.shelf, KEYS, how.encode())
+        limit = self.now_us - 1 if late else FAR
+        reply = drop(self.desk, how, late=limit)
+        assert reply == flight_drop(self.name, self.shelf, KEYS, how.encode(), b"%d" % limit)
 
     @invariant()
     def what_is_stored_is_the_same(self) -> None:

@@ -75,28 +75,28 @@ def client() -> Client:
 
 
 def test_the_first_reply_says_how_far_ahead_a_clock_is(client: Client) -> None:
-    client.learn_usual(3.0)
+    client.learn_usual(3.0, 0.0)
     assert client.lead == 3.0
 
 
 def test_a_reply_that_took_less_time_on_its_way_is_believed_at_once(client: Client) -> None:
-    client.learn_usual(3.0)
-    client.learn_usual(2.9)
+    client.learn_usual(3.0, 0.0)
+    client.learn_usual(2.9, 0.0)
     assert client.lead == 2.9
 
 
 def test_one_that_took_more_is_believed_little_by_little(client: Client) -> None:
-    client.learn_usual(3.0)
-    client.learn_usual(3.16)
+    client.learn_usual(3.0, 0.0)
+    client.learn_usual(3.16, 0.0)
     assert client.lead == pytest.approx(3.01)
     for _ in range(200):
-        client.learn_usual(3.16)
+        client.learn_usual(3.16, 0.0)
     assert client.lead == pytest.approx(3.16)
 
 
 def test_no_reply_takes_that_long_so_that_the_clock_was_set(client: Client) -> None:
-    client.learn_usual(3.0)
-    client.learn_usual(3.0 + MUCH_AHEAD)
+    client.learn_usual(3.0, 0.0)
+    client.learn_usual(3.0 + MUCH_AHEAD, 0.0)
     assert client.lead == pytest.approx(3.0 + MUCH_AHEAD / 16)
-    client.learn_usual(10.0)
+    client.learn_usual(10.0, 0.0)
     assert client.lead == 10.0

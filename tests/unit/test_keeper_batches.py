@@ -186,6 +186,62 @@ def test_a_keeper_that_makes_requests_slowly_sends_what_it_has(keeper: Still) ->
     assert all(keeper.now - charge.since < 2.0 for charge in first)
 
 
+class Gil:
+    """Others take the interpreter after 5 ms of work, and at each write, for `wait` seconds."""
+
+    def __init__(self, keeper: Still, wait: float) -> None:
+        self.keeper, self.wait, self.worked = keeper, wait, 0.0
+
+    def work(self, seconds: float) -> None:
+        self.keeper.now += seconds
+        self.worked += seconds
+        if self.worked > 0.005:
+            self.let_go()
+
+    def let_go(self) -> None:
+        self.keeper.now += self.wait
+        self.worked = 0.0
+
+
+class Costly(Charge):
+    gil: Gil
+    since = 0.0
+
+    def request(self, now: float) -> bytes | None:
+        self.since = now
+        self.gil.work(8e-6)
+        return super().request(now)
+
+
+@pytest.mark.parametrize("wait", [0.5, 0.9, 1.05, 1.5])
+def test_a_keeper_that_waits_a_second_for_each_turn_at_the_gil_sends_something_all_the_same(
+    keeper: Still, wait: float
+) -> None:
+    """With the largest batches, the first requests are a second old before the last one is made."""
+    place, gil = Place(), Gil(keeper, wait)
+    link = connected(keeper, place)
+    charges = [Costly(place, interval=1000.0, name=f"c{number}") for number in range(6000)]
+    for charge in charges:
+        charge.gil = gil
+        keeper.add(charge, keeper.now - 3000.0)
+    send, ages = link.push_out, list[float]()
+
+    def push_out(data: bytes) -> bytes:
+        told = (line for line in data.splitlines() if line.startswith(b"c"))
+        ages.extend(keeper.now - charges[int(line[1:])].since for line in told)
+        gil.let_go()
+        return send(data)
+
+    link.push_out = push_out  # type: ignore[method-assign]
+    began = keeper.now
+    while len(ages) < 6000:
+        keeper.turn()
+        keeper.hears(place, *[1] * len(keeper._connections[place]._sent))  # type: ignore[index]
+        assert keeper.now - began < 200, f"{len(ages)} were sent"
+    assert [line for line in sent(place) if line.startswith(b"c")] == [b"c%d" % number for number in range(6000)]
+    assert max(ages) < 1.6, "in time for the arrival limit"
+
+
 # A late keeper sends larger batches.
 
 
@@ -286,6 +342,47 @@ def test_the_server_gets_more_time_for_a_large_batch_while_it_answers(keeper: St
     assert link.closed, "two seconds without an answer"
 
 
+def retried(keeper: Still, count: int, *, late: float) -> Link:
+    """Charges that are sent so much later than they are due, and which the server then refuses."""
+    place = Place()
+    link = connected(keeper, place)
+    charges = [Charge(place) for _ in range(count)]
+    due_at = keeper.now
+    for charge in charges:
+        charge.well = False
+        keeper.add(charge, due_at - charge.interval)
+    keeper.now += late
+    while any(not charge.log for charge in charges):
+        keeper.turn()
+        keeper.hears(place, *["not now"] * len(keeper._connections[place]._sent))  # type: ignore[index]
+    for charge in charges:
+        charge.well = True
+    link.writes.clear()
+    return link
+
+
+def test_charges_that_were_late_and_failed_are_sent_again_as_fast_as_they_were_sent_before(keeper: Still) -> None:
+    link = retried(keeper, 400, late=11.0)
+    keeper.turn(keeper.now + 1.3)
+    assert [len(each) for each in link.writes] == [401], "with the one that is due now"
+
+
+def test_nor_are_they_slower_if_the_keeper_asks_at_once_about_everything(keeper: Still) -> None:
+    link = retried(keeper, 400, late=11.0)
+    place = next(iter(keeper._connections))
+    keeper.add(Charge(place, interval=1000.0, name="on time"), keeper.now)  # type: ignore[arg-type]
+    keeper.hurry(place)
+    keeper.turn()
+    assert [len(each) for each in link.writes] == [402]
+    assert link.writes[0][-1] == b"on time", "the late ones first"
+
+
+def test_a_charge_that_failed_on_time_is_retried_in_small_batches(keeper: Still) -> None:
+    link = retried(keeper, 400, late=0.0)
+    keeper.turn(keeper.now + 1.3)
+    assert [len(each) for each in link.writes] == [BATCH, BATCH]
+
+
 # A keeper that is late says so.
 
 
@@ -318,3 +415,16 @@ def test_a_charge_that_is_overdue_because_the_keeper_is_late_is_told_that_first(
     keeper.arm(lane, 1010.0)
     keeper.turn(1040.0)
     assert charge.log == ["late 30", "overdue"]
+
+
+def test_a_server_that_refuses_makes_no_late_keeper(keeper: Still) -> None:
+    place = Place()
+    connected(keeper, place)
+    charge = Charge(place)
+    charge.well = False
+    due(keeper, charge)
+    for _ in range(8):
+        keeper.hears(place, "not now")
+        keeper.turn(keeper.now + charge.interval / 8)
+    assert set(charge.log) == {"request", "answered not now"}
+    assert keeper.now > 1010 - 1

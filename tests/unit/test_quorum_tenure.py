@@ -38,6 +38,8 @@ def locks(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A client without nodes: nothing is sent, and the test decides the answers and the time."""
     with Locks(URLS, ttl=10) as locks:
         monkeypatch.setattr(locks.place, "clock", clock)
+        for node in locks.place.store.nodes:
+            monkeypatch.setattr(node, "clock", clock)
         yield locks
 
 

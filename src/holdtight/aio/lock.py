@@ -26,7 +26,7 @@ from holdtight.errors import LockTimeout, NotOwner, Unavailable
 from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.times import marker_for
+from holdtight.stores.times import QUICK, marker_for
 
 if TYPE_CHECKING:
     from typing import Never
@@ -143,8 +143,12 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             asking = self.asking(owner, wait, started, who, or_none=or_none)
             return await self._slowly(asking, who, transport, connection, self._understood(reply, started))
         fence = int(reply)
-        client.lead = fence / 1e6 - started
-        if clock() - started >= prepared.valid:  # this process was paused: the plan asks again
+        took = clock() - started
+        if took < QUICK:
+            client.lead = fence / 1e6 - started
+        else:
+            client.learn(fence / 1e6, started)
+        if took >= prepared.valid:  # this process was paused: the plan asks again
             asking = self.asking(owner, wait, started, who, or_none=or_none)
             return await self._slowly(asking, who, transport, connection, Grant(fence, started))
         tenure = Tenure(self.terms, self.prepared, transport.deliver, owner, fence, started, 0)

@@ -28,14 +28,15 @@ def requests_of(
     clock: Clock,
     *,
     late: bool,
-    linked_at: float,
+    hindered_at: float,
     stumbled: Callable[[Charge, Exception, float], None],
 ) -> tuple[list[Sent], float, Sequence[tuple[Charge, float]]]:
     """Makes the requests of charges that are due; `taken` has the due time of each. Returns them, how long the server
     may stay silent, and the charges that are to be sent later.
 
     The arrival limit of a request counts from the latest look at the clock, so this looks often, and ends early if the
-    thread gets little time. If the process was stopped in between, nothing of it can be sent: all are left for later.
+    thread gets little time. If the process was stopped in between, what was made before cannot be sent: it is left for
+    later.
     """
     batch: list[Sent] = []
     patience = SILENCE
@@ -50,7 +51,7 @@ def requests_of(
         if not charge.alive and not isinstance(charge, RecordRequest):
             continue
         try:
-            if late and now - max(due, linked_at) > charge.interval / 2:  # connecting may take long
+            if late and now - max(due, hindered_at) > charge.interval / 2:  # connecting may take long
                 charge.late(now - due)
             request = charge.request(now)
             if request is None and charge.alive:
@@ -63,9 +64,11 @@ def requests_of(
         if charge.interval < patience and not isinstance(charge, _PATIENT):
             patience = charge.interval
         batch.append((charge, now, request))
-    if batch and clock() - began > STALE:
-        made = {charge for charge, _, _ in batch}
-        return [], patience, [pair for pair in taken[: len(taken) - len(rest)] if pair[0] in made] + rest
+    oldest = clock() - STALE
+    if batch and began < oldest:
+        old = {charge for charge, made, _ in batch if made < oldest}
+        rest = [pair for pair in taken[: len(taken) - len(rest)] if pair[0] in old] + rest
+        batch = [each for each in batch if each[0] not in old]
     return batch, patience, rest
 
 

@@ -40,8 +40,11 @@ __all__ = ["KeeperConnection"]
 
 UNDER_WAY = 24
 """The most charges in flight. A multiple of BATCH, or the remainder would never be used."""
-TRIES = 2
+TRIES = 3
 """How often a turn makes a batch: if the process was stopped meanwhile, it begins again."""
+SMALLER = 16
+"""Then with so many times fewer charges: where each turn at the GIL takes a second to come, only those requests can
+still be sent that are made in one turn."""
 SHORTEST_SILENCE = 0.05
 CONNECT_SECONDS = 2.0
 _RECONNECT = Backoff(first="20ms", cap="1s")
@@ -65,7 +68,9 @@ class KeeperConnection(Recording):
         self._outgoing = b""
         self._writing = False
         self._connect_at = 0.0
-        self._linked_at = 0.0
+        self.hindered_at = 0.0
+        """When the connection was made, or when the server last did not do what a charge asked for. The keeper is not
+        to blame for what was due before."""
         self._failures = 0
         self._retired = False
         self._barrier = None if place.acks is None else barrier_of(place, keeper)
@@ -137,7 +142,8 @@ class KeeperConnection(Recording):
                 self._connect()
             if self._link is None:
                 return float("inf")
-        first, due = self.waiting[0]
+        # What is sent again has been appended, and may be the latest of all.
+        first, due = min(self.waiting[0], self.waiting[-1], key=lambda pair: pair[1])
         times = self._keeper.backlog.stretch(due, now, first.interval)
         late = now - due > first.interval / 2
         for _ in range(UNDER_WAY // BATCH):
@@ -158,7 +164,7 @@ class KeeperConnection(Recording):
         for _ in range(TRIES):
             taken = [self.waiting.popleft() for _ in range(min(size, len(self.waiting)))]
             batch, patience, rest = requests_of(
-                taken, self._keeper.clock, late=late, linked_at=self._linked_at, stumbled=self._stumbled
+                taken, self._keeper.clock, late=late, hindered_at=self.hindered_at, stumbled=self._stumbled
             )
             self.waiting.extendleft(reversed(rest))
             if self.with_bodies:
@@ -166,6 +172,7 @@ class KeeperConnection(Recording):
             if batch:
                 self._ask(batch, patience, batch[0][1])
                 return
+            size = max(BATCH, size // SMALLER)
 
     def _with_body(self, charge: "Charge", now: float, request: bytes) -> "Sent":
         if charge not in self.with_bodies:
@@ -312,7 +319,7 @@ class KeeperConnection(Recording):
             link.close()
         else:
             self._link = link
-            self._linked_at = self._keeper.clock()
+            self.hindered_at = self._keeper.clock()
             self._writing = False
             self.place.keeps(link)
             self._keeper.register(self.fd, writing=False)

@@ -62,8 +62,8 @@ class Keeper(Settling):
         self._agenda: list[tuple[float, int, Callable[[float], None] | Charge]] = []
         """Functions to call, and charges whose deadline to check."""
         self._count = itertools.count()
-        self._away: set[Charge] = set()
-        self._paused: set[Charge] = set()
+        self._away: dict[Charge, float] = {}
+        self._paused: dict[Charge, float] = {}
         self._watched: set[Charge] = set()
         """Charges that have their own entry on the agenda."""
         self._connections: dict[Place, KeeperConnection] = {}
@@ -87,7 +87,7 @@ class Keeper(Settling):
         lane = self.lane(charge.interval)
         due = now + lane.interval
         if due < lane.latest - lane.slack:
-            self._paused.add(charge)
+            self._paused[charge] = due
             self.at(due, lambda when: self._resume(charge, when))
         else:
             lane.latest = due
@@ -109,7 +109,7 @@ class Keeper(Settling):
         lane = self._lanes.get(charge.interval)
         if lane is not None and lane.charges.pop(charge, None) is not None:
             return
-        self._paused.discard(charge)
+        self._paused.pop(charge, None)
         for lane in list(self._armed):  # an empty lane that was removed, then armed again by a lock
             if lane.interval == charge.interval:
                 lane.charges.pop(charge, None)
@@ -129,7 +129,7 @@ class Keeper(Settling):
     def _ask(self, charge: Charge) -> None:
         now = self.clock()
         self._connection_to(charge.place.of(charge)).enqueue_first(charge, now)
-        self._look_after([charge], now)
+        self._look_after([(charge, now)], now)
 
     def wake(self) -> None:
         if self._thread is None:
@@ -285,7 +285,7 @@ class Keeper(Settling):
         return now
 
     def _dispatch(self, charges: list[tuple[Charge, float]], now: float, *, late: bool = False) -> None:
-        sent = list[Charge]()
+        sent = list[tuple[Charge, float]]()
         for pair in charges:
             charge = pair[0]
             try:
@@ -297,22 +297,22 @@ class Keeper(Settling):
                     charge.overdue()
                 else:
                     self._connection_to(charge.place.of(charge)).enqueue(pair)
-                    sent.append(charge)
+                    sent.append(pair)
             except Exception as error:  # one charge in a bad state must not harm the others
                 report(_FAILED, error, charge)
         self._look_after(sent, now)
 
-    def _look_after(self, charges: list[Charge], now: float) -> None:
+    def _look_after(self, pairs: list[tuple[Charge, float]], now: float) -> None:
         """Schedules one check for charges that are away; as a rule they are answered long before `look`."""
         look, away = now + GLANCE, list[Charge]()
-        for charge in charges:
+        for charge, due in pairs:
             deadline = charge.deadline
             if deadline < float("inf"):
+                self._away[charge] = due
                 away.append(charge)
                 if deadline < look:
                     look = deadline
         if away:
-            self._away.update(away)
             self._later(look, lambda when: self._look_for(away, when))
 
     def _look_for(self, charges: list[Charge], now: float) -> None:
@@ -327,7 +327,7 @@ class Keeper(Settling):
         """Keeps one agenda entry for each charge that is away for long, and moves it along with the deadline."""
         self._watched.discard(charge)
         if not charge.alive or charge.deadline <= now:
-            self._away.discard(charge)
+            self._away.pop(charge, None)
             if charge.alive:
                 charge.overdue()
         elif charge in self._away:

@@ -21,10 +21,11 @@ class Settling(ABC):
     """Part of the keeper. All but `hurry` runs in the keeper's thread."""
 
     clock: Clock
-    _away: set[Charge]
-    _paused: set[Charge]
+    _away: dict[Charge, float]
+    """Charges that were sent and not answered, each with the moment at which it was due."""
+    _paused: dict[Charge, float]
     """Charges that are on no lane and pause before they are sent: they failed, or are due before the others of their
-    lane."""
+    lane. Each has the moment at which it is due, or was due before it failed: retries of late charges are late, too."""
     _armed: dict[Lane, None]
     _connections: dict[Place, "KeeperConnection"]
 
@@ -40,18 +41,21 @@ class Settling(ABC):
     def settled(self, charge: Charge, *, well: bool | None, sent: float, now: float) -> None:
         """A charge was answered, or failed: schedules it for its next due time."""
         if well or not charge.alive:
-            self._away.discard(charge)
+            self._away.pop(charge, None)
             if charge.alive:
                 self.add(charge, sent)  # not `now`: the ttl has been running since `sent`
         elif charge.deadline > now:
             pause = max(SHORTEST_RETRY, min(1.0, charge.interval / RETRY_SHARE))
-            self._paused.add(charge)
+            self._paused[charge] = self._away.get(charge, now)
+            connection = self._connections.get(charge.place.of(charge))
+            if connection is not None:
+                connection.hindered_at = now
             self._later(min(now + pause, charge.deadline), lambda when: self._resume(charge, when))
 
     def _resume(self, charge: Charge, now: float) -> None:
-        if charge in self._paused:  # otherwise `hurry` has sent it
-            self._paused.discard(charge)
-            self._dispatch([(charge, now)], now)
+        due = self._paused.pop(charge, None)
+        if due is not None:  # otherwise `hurry` has sent it
+            self._dispatch([(charge, due)], now)
 
     def redirect(self, charge: Charge, place: Place, before: Charge | None, now: float) -> None:
         """Another server of the cluster has what this charge is about: sends it there at once, behind `before`."""
@@ -79,12 +83,13 @@ class Settling(ABC):
         if connection is not None:
             connection.ready(now)  # if it was cut, it is noticed here, and not by everything that is sent below
             connection.begin_anew()
-        due = [charge for charge in list(self._paused) if is_at(charge, place)]
-        self._paused.difference_update(due)
-        for lane in list(self._armed):
-            here = [charge for charge in list(lane.charges) if is_at(charge, place)]
-            due += [charge for charge in here if lane.charges.pop(charge, None) is not None]
-        self._dispatch([(charge, now) for charge in due], now)
+        asked = list[tuple[Charge, float]]()
+        for known in (self._paused, *[lane.charges for lane in list(self._armed)]):
+            for charge in [each for each in list(known) if is_at(each, place)]:
+                due = known.pop(charge, None)
+                if due is not None:
+                    asked.append((charge, min(due, now)))
+        self._dispatch(sorted(asked, key=lambda pair: pair[1]), now)
 
     def leave(self, place: Place) -> None:
         """This server of a cluster has nothing to be asked about any more: what waits to be sent there goes where it

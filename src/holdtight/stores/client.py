@@ -16,7 +16,7 @@ RECORD_SECONDS = 60
 RECORD_GOOD = 40
 """A record that was written so many seconds ago is written again before the next acquisition."""
 MUCH_AHEAD = 0.5
-"""No reply is this late (seconds): a lead that is so much higher means that the server's clock was set."""
+"""A lead that is so much higher (seconds) means that the server's clock was set, or that the reply was slow."""
 _BATCH = 128
 
 
@@ -98,20 +98,30 @@ class Client:
         return max(RECORD_SECONDS, math.ceil(self._longest_ttl) + RECORD_GOOD)
 
     def learn(self, server_time: float, sent: float) -> None:
-        """Learns the server's time (seconds) from any reply that has it."""
-        self.lead = server_time - sent
+        """Learns the server's time (seconds) from any reply that has it.
 
-    def learn_usual(self, lead: float) -> None:
+        The server read its clock between `sent` and now. What is known stays if that agrees with it: the time that a
+        slow or late request took on its way is no lead. Otherwise arrival limits would be too long by as much.
+        """
+        known = self.lead
+        if known is not None and known > server_time - sent:
+            self.lead = server_time - sent
+        else:
+            least = server_time - self.clock()
+            if known is None or known < least:
+                self.lead = least
+
+    def learn_usual(self, server_time: float, sent: float) -> None:
         """Learns the lead from one of many ordinary replies; a faster reply counts for more. A proposed fence is then
         seldom ahead of a node's clock, in which case the next owner would have to wait for it or exceed it."""
-        known = self.lead
+        known, lead = self.lead, server_time - sent
         if known is None or lead < known or lead > known + MUCH_AHEAD:
-            self.lead = lead
+            self.learn(server_time, sent)
         else:
             self.lead = known + (lead - known) / 16
 
     def server_time(self, now: float) -> float:
-        """The server's time at our `now`; rather a little late than early."""
+        """The server's time at our `now`."""
         return now + (self.lead if self.lead is not None else time.time() - self.clock())
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "LONGEST_PATIENCE",
     "LOOK_SECONDS",
     "MARKER_SLACK_MS",
+    "QUICK",
     "SPOIL_MS",
     "SWEEP",
     "TAIL_MS",
@@ -40,6 +41,8 @@ LOOK_SECONDS = 0.2
 """Servers look ten times a second whether the time of a WAIT is over."""
 SPOIL_MS = 8 * 24 * 3600 * 1000
 """How long a flight that was invalidated in the air is remembered: no older flight may store its value."""
+QUICK = 0.05
+"""The server's time from a reply that came within so many seconds counts as if the request had taken no time."""
 MARKER_SLACK_MS = 50
 """Another thread may update our estimate of the server's time between two reads of it."""
 

@@ -18,7 +18,7 @@ from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.tenure import Tenure
 from holdtight.keeper.charges import TOUCH_SECONDS
 from holdtight.stores.boundary import Link
-from holdtight.stores.times import marker_for
+from holdtight.stores.times import QUICK, marker_for
 from holdtight.sync.degraded import without_the_server
 from holdtight.sync.hold import Decorator, Hold
 from holdtight.sync.inside import in_a_loop
@@ -158,8 +158,11 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         else:
             transport.give(link)
         fence = int(reply)
-        client.lead = fence / 1e6 - started
         now = clock()
+        if now - started < QUICK:
+            client.lead = fence / 1e6 - started
+        else:
+            client.learn(fence / 1e6, started)
         if now - started >= terms.valid:  # this process was paused: the plan asks again
             return self._slowly(
                 self.asking(owner, wait, started, who, or_none=or_none), who, first=Grant(fence, started)

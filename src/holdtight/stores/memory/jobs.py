@@ -88,9 +88,11 @@ def flight_land(
     return 1
 
 
-def flight_drop(name: Name, shelf: Shelf, keys: list[bytes], how: bytes) -> Reply:
+def flight_drop(name: Name, shelf: Shelf, keys: list[bytes], how: bytes, not_after: bytes) -> Reply:
     _, value, failure = keys
     now = name.now
+    if name.now_us > int(not_after):
+        return [-1, now]
     mark = _checked(shelf, keys, now)
     if name.holder:
         shelf.put(failure, b"e1s" + name.holder, now + SPOIL_MS)

@@ -68,12 +68,11 @@ class FlightValues:
 
     def land_step(self, owner: Owner, kind: str, payload: bytes, *, fresh: float, stale: float, now: float) -> Step:
         """The answer is True if it is stored, False if it must not be, or Late."""
-        limit = int((self._client.server_time(now) + LONGEST_PATIENCE) * 1e6)
         times = max(1, round(fresh * 1000)), round(stale * 1000)
-        request = LAND.request((self._main, self._value, self._failure), owner, kind, *times, payload, limit)
-        return Step(request, None, self._read_land, patience=LONGEST_PATIENCE, script=LAND)
+        request = LAND.request((self._main, self._value, self._failure), owner, kind, *times, payload, self._limit(now))
+        return Step(request, None, self._read, patience=LONGEST_PATIENCE, script=LAND)
 
-    def _read_land(self, reply: Any, sent: float) -> "bool | Late":
+    def _read(self, reply: Any, sent: float) -> "bool | Late":
         match reply:
             case [-1, int(now)]:
                 self._client.learn(now / 1000, sent)
@@ -81,10 +80,13 @@ class FlightValues:
             case _:
                 return bool(reply == 1)
 
-    def drop_step(self, how: str) -> Step:
-        """`how` is gone or stale."""
-        request = DROP.request((self._main, self._value, self._failure), how)
-        return Step(request, None, lambda reply, sent: reply == 1, patience=LONGEST_PATIENCE, script=DROP)
+    def drop_step(self, how: str, now: float) -> Step:
+        """`how` is gone or stale. The answer is whether there was a value, or Late."""
+        request = DROP.request((self._main, self._value, self._failure), how, self._limit(now))
+        return Step(request, None, self._read, patience=LONGEST_PATIENCE, script=DROP)
+
+    def _limit(self, now: float) -> int:
+        return int((self._client.server_time(now) + LONGEST_PATIENCE) * 1e6)
 
 
 def _as_it_is(reply: Any, sent: float) -> Any:

@@ -102,7 +102,7 @@ class QuorumStore:
         for node, reply in zip(self.nodes, replies, strict=True):
             kind = reply.__class__
             if kind is bytes:
-                node.learn_usual(int(reply[16:]) / 1e6 - sent)
+                node.learn_usual(int(reply[16:]) / 1e6, sent)
             elif kind is list and reply[0] == 1:
                 node.learn(reply[2] / 1000, sent)
 

@@ -1,9 +1,12 @@
 -- Drops a value, or makes it stale from now on. Spoils the flight in progress: its value will not be stored.
 -- KEYS    main value failure
--- ARGV    how
--- RETURN  1 there was a value, which was fresh if it is only made stale | 0 there was none
+-- ARGV    how not_after
+-- RETURN  1 there was a value, which was fresh if it is only made stale | 0 there was none | {-1, now} late
 -- how is 'gone' or 'stale'.
 --@include constants
+local time = call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
 local held, stored, mark = call('GET', main), call('GET', value), call('GET', failure)
 if stored and sub(stored, 1, 2) ~= 'v1' or mark and sub(mark, 1, 2) ~= 'e1' then
   return redis.error_reply('HTFOREIGN the key holds a value that is not of this format')
