@@ -8,9 +8,10 @@ from contextlib import suppress
 
 from holdtight import Locks
 from holdtight.base.plan import LinkDown
+from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.redis.cluster import ClusterPlace
 from holdtight.stores.redis.cluster_scout import THREAD_NAME
-from holdtight.stores.redis.slots import SLOTS, Endpoint
+from holdtight.stores.redis.slots import SLOTS, Endpoint, Redirection
 from tests.support.processes import wait_for
 
 OLD, NEW = ("127.0.0.1", 7001), ("127.0.0.1", 7002)
@@ -38,6 +39,33 @@ def test_those_that_pause_at_a_dead_server_are_woken_when_another_has_its_slots(
         learn(place, NEW)
         assert waiter.nudged
         assert place.at(0).where == NEW
+
+
+def test_a_server_whose_first_slot_is_on_its_way_to_it_is_not_given_up() -> None:
+    """ASK names it, and no node does: it has no slots yet."""
+    with Locks("redis+cluster://127.0.0.1:1") as locks:
+        place = locks.place
+        assert isinstance(place, ClusterPlace)
+        learn(place, OLD)
+        arriving = place.redirected_to(Redirection(0, NEW, asking=True))
+        learn(place, OLD)
+        assert arriving.serves
+        assert place.redirected_to(Redirection(0, NEW, asking=True)) is arriving, "with the connections that it has"
+        learn(place, NEW)
+        learn(place, OLD, NEW)
+        assert not arriving.serves, "it has lost the slots that it had: a failover"
+
+
+def test_the_keeper_tries_a_release_until_the_ttl_of_its_lock_has_ended() -> None:
+    """The slot may be on its way for as long. The client's own ttl says nothing."""
+    with Locks("redis+cluster://127.0.0.1:1", ttl=1) as locks:
+        lock = locks.lock("thing", ttl=60)
+        owner = locks.place.client.owner()
+        for step in (lock.prepared.withdraw_step(owner), lock.prepared.release_step(owner)):
+            undo = DeferredUndo(locks.place, step)
+            assert undo.deadline - locks.place.clock() > 59
+        short = locks.lock("other", ttl=1).prepared.withdraw_step(owner)
+        assert DeferredUndo(locks.place, short, ttl=30).deadline - locks.place.clock() > 29, "it was renewed for longer"
 
 
 def test_the_scout_runs_while_a_connection_to_a_server_that_hangs_is_made() -> None:

@@ -102,7 +102,7 @@ class ClusterDriver(Driver):
                 found = redirection(str(said), node.where[0])
                 if found is None or step.node is not None:
                     raise
-                node, asking = self._cluster.node(found.where), found.asking
+                node, asking = self._cluster.redirected_to(found), found.asking
         raise LinkDown(f"slot {slot}: redirected more than {MOST_HOPS} times", sent=False)
 
     async def _known(self, slot: int | None, patience: float) -> NodePlace:

@@ -19,7 +19,15 @@ from holdtight.stores.redis.cluster_node import NodePlace, Nowhere
 from holdtight.stores.redis.cluster_scout import ClusterScout
 from holdtight.stores.redis.cluster_store import ClusterStore
 from holdtight.stores.redis.link import Link
-from holdtight.stores.redis.slots import SLOTS, Endpoint, load_sharded, redirection, slot_of, slot_of_request
+from holdtight.stores.redis.slots import (
+    SLOTS,
+    Endpoint,
+    Redirection,
+    load_sharded,
+    redirection,
+    slot_of,
+    slot_of_request,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -32,9 +40,11 @@ if TYPE_CHECKING:
 __all__ = ["MOST_HOPS", "ClusterPlace"]
 
 MOST_HOPS = 5
-SECOND_HURRY = 0.15
+SECOND_NUDGE = 0.15
 HOP_SECONDS = 0.5
 """Redirections of one charge that are further apart than this do not belong together."""
+ARRIVING_SECONDS = 60.0
+"""How long a server without slots that ASK has named is not given up: its first slot is on the way to it."""
 
 
 class ClusterPlace(Place):
@@ -51,7 +61,6 @@ class ClusterPlace(Place):
         self.settings, self.tls = settings, settings.tls
         self.acks = ClusterAcks(self, settings.acks) if settings.acks else None
         self.cluster = self
-        self.undo_seconds = settings.ttl  # a slot may be on its way for long
         self.rings = True
         """False once a server has refused to let us listen: waiters poll from then on."""
         self.record_slot = slot_of(keys.client_record(client.namespace, client.id))
@@ -120,6 +129,12 @@ class ClusterPlace(Place):
                 self._known[where] = found
             found.serves = True
             return found
+
+    def redirected_to(self, found: Redirection) -> NodePlace:
+        node = self.node(found.where)
+        if found.asking:
+            node.arriving_until = boottime() + ARRIVING_SECONDS
+        return node
 
     def of(self, charge: Any) -> Place:
         slot = getattr(charge, "home", None)
@@ -192,14 +207,16 @@ class ClusterPlace(Place):
                     found[slot] = before[slot]  # a server told us meanwhile
                 else:
                     del self._moved_at[slot]
-            serving = set(found)
+            serving, now = set(found), boottime()
+            # A server whose first slot is on the way to it: none that had slots and has lost them.
+            arriving = {each for each in self._known.values() if each.arriving_until > now} - self._masters
             for node in self._known.values():
-                if node not in serving:
+                if node not in serving and node not in arriving:
                     node.serves = False
             self.nodes_at[:] = found
             self.homes[:] = [node.home for node in found]
             self._others = nodes - self._known.keys()
-            gone, masters = serving_so_far - serving, self._masters
+            gone, masters = serving_so_far - serving - arriving, self._masters
             self._masters = serving
             replaced = {(old, new) for old, new in zip(before, found, strict=True) if old is not new}
             for node in [each for each in self._known.values() if not each.serves and each.where not in nodes]:
@@ -215,21 +232,21 @@ class ClusterPlace(Place):
         if not replaced:
             return
         gaining = {new for _, new in replaced}
-        self._hurry(gaining, gone)
-        # A connection that was cut just now may have given its charges back too late for that.
-        self.runtime.keeper.at(self.clock() + SECOND_HURRY, lambda _: self._hurry(gaining, gone))
+        self._nudge(gone)
+        now = self.clock()
+        self.runtime.keeper.at(now + SECOND_NUDGE, lambda _: self._nudge(gone))  # for a caller that was about to pause
+        for node in gaining:
+            self.runtime.keeper.hurry_from(node, now)
         for old, new in replaced:
             if old in gone and new not in masters:
                 self.tell_failover(old.display, new.display)
 
-    def _hurry(self, gaining: set[NodePlace], gone: set[NodePlace]) -> None:
+    def _nudge(self, gone: set[NodePlace]) -> None:
         for place in {self, *self.all_nodes(), *gone}:  # callers pause at the server that they asked last
             for transport in list(place.pausing):
                 transport.nudge()
         for node in gone:
             self.runtime.keeper.leave(node)
-        for node in gaining:
-            self.runtime.keeper.hurry(node)
 
     # In use, or no more.
 
