@@ -47,6 +47,12 @@ class FollowedLink(Link):
             raise closed_by_server()
         return reply
 
+    def call_twice(self, requests: bytes, timeout: float) -> tuple[Any, Any]:
+        replies = Link.call_twice(self, requests, timeout)
+        if self.was_cut:
+            raise closed_by_server()
+        return replies
+
     def call_all(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
         replies = Link.call_all(self, requests, timeout)
         if self.was_cut:
