@@ -53,9 +53,18 @@ class NodePool(Transport):
         else:  # the slot moved since the caller looked
             link.node.home.transport.give(link)
 
-    def lose(self, link: Link, down: LinkDown) -> None:
-        super().lose(link, down)
-        self.place.broken()
+    def scrap(self, link: Any) -> None:
+        if link.node is self.place:
+            super().scrap(link)
+        else:
+            link.node.home.transport.scrap(link)
+
+    def lose(self, link: Any, down: LinkDown) -> None:
+        if link.node is self.place:
+            super().lose(link, down)
+            self.place.broken()
+        else:
+            link.node.home.transport.lose(link, down)
 
 
 class ClusterPool(Transport):

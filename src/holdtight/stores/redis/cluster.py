@@ -43,6 +43,8 @@ MOST_HOPS = 5
 SECOND_NUDGE = 0.15
 HOP_SECONDS = 0.5
 """Redirections of one charge that are further apart than this do not belong together."""
+SILENT_SECONDS = 60.0
+"""How long a server that refuses to let us listen is not asked again: the right may be granted meanwhile."""
 ARRIVING_SECONDS = 60.0
 """How long a server without slots that ASK has named is not given up: its first slot is on the way to it."""
 
@@ -61,8 +63,6 @@ class ClusterPlace(Place):
         self.settings, self.tls = settings, settings.tls
         self.acks = ClusterAcks(self, settings.acks) if settings.acks else None
         self.cluster = self
-        self.rings = True
-        """False once a server has refused to let us listen: waiters poll from then on."""
         self.record_slot = slot_of(keys.client_record(client.namespace, client.id))
         self._changing = threading.RLock()  # re-entrant: a signal handler may lock while its thread has it
         self._known: dict[Endpoint, NodePlace] = {}
@@ -70,8 +70,8 @@ class ClusterPlace(Place):
         self._masters: set[NodePlace] = set()
         """According to what the scout learned last."""
         self._new_home: Callable[[NodePlace], Any] = lambda node: None
-        self.wide: set[Owner] = set()
-        """Owners whose next renewal names all keys: the main key alone did not tell enough."""
+        self.wide: dict[Owner, float] = {}
+        """Owners whose next renewal names all keys, as the main key alone did not tell enough; and since when."""
         self._hops: dict[Any, tuple[int, float]] = {}
         self._moved_at: dict[int, float] = {}
         self.nowhere = Nowhere(self, (target.seeds[0].host, target.seeds[0].port))
@@ -166,6 +166,12 @@ class ClusterPlace(Place):
         self._hops[charge] = count + 1, since
         return True
 
+    def ask_widely(self, owner: Owner) -> None:
+        now = boottime()
+        if len(self.wide) > 32:  # a lease that ended before it asked again leaves its owner here
+            self.wide = {each: since for each, since in self.wide.items() if now - since < HOP_SECONDS}
+        self.wide[owner] = now
+
     # What is learned.
 
     def follow(self, said: str, asked: NodePlace) -> NodePlace | None:
@@ -186,7 +192,7 @@ class ClusterPlace(Place):
         """A server does not let us listen to a channel: the slot is elsewhere, or waiters must poll."""
         node.doubt(said)
         if "NOPERM" in said or "unknown command" in said.lower():
-            self.rings = False
+            node.silent_until = boottime() + SILENT_SECONDS
 
     def whereabouts(self) -> list[Endpoint]:
         """All nodes that are known, else those that were given."""

@@ -51,6 +51,8 @@ class NodePlace(RedisPlace):
         self.serves = True
         self.arriving_until = 0.0
         """Until then it is used although it has no slots: one is on the way to it."""
+        self.silent_until = 0.0
+        """The server has refused to let us listen: until then, waiters that connect to it poll."""
         self._forget_links()
 
     def _forget_links(self) -> None:
@@ -91,7 +93,7 @@ class NodePlace(RedisPlace):
             )
             assert isinstance(link, ClusterLink)
             link.node = self
-            if not self.cluster.rings:
+            if not self.rings:
                 link.inbox, link.inbox_word = b"", _NO_INBOX
             with self._links_lock:
                 self._links.add(link)
@@ -106,6 +108,10 @@ class NodePlace(RedisPlace):
         top = self.cluster.client
         top.lead, top.recorded_until = self.client.lead, boottime()
         return link
+
+    @property
+    def rings(self) -> bool:
+        return boottime() >= self.silent_until
 
     def _check_serves(self) -> None:
         if not self.serves:
@@ -146,7 +152,9 @@ class NodePlace(RedisPlace):
 
     def redirected(self, charge: Any, said: str) -> "tuple[Place, bytes] | None":
         if said.startswith("HTWIDE"):
-            self.cluster.wide.add(charge.owner)
+            if self.cluster.of(charge) is not self:
+                return None  # the slot is on its way here: every request that names all keys must wait for that
+            self.cluster.ask_widely(charge.owner)
             return (self, b"") if self.cluster.may_hop(charge) else None
         found = redirection(said, self.where[0])
         if found is None or not self.cluster.may_hop(charge):

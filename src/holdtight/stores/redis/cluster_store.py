@@ -78,8 +78,7 @@ class ClusterPrepared(Prepared):
     def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes:
         """For an exclusive grant it names the main key alone, unless that was not enough: see lua/renew_alone.lua."""
         wide = self.shape.cluster.wide
-        if not self.shape.alone or (wide and owner in wide):
-            wide.discard(owner)
+        if not self.shape.alone or (wide and wide.pop(owner, None) is not None):
             return super().renew_request(owner, now, ttl, patience)
         main = self.main
         return _ALONE % (RENEW_ALONE.start, len(main), main, owner, self.store.renewal_terms(now, ttl, patience))
