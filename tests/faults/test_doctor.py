@@ -282,6 +282,9 @@ class Said:
             **answers,
         }
 
+    def probes(self) -> list[Any]:
+        return []
+
     def __getattr__(self, name: str) -> Any:
         if not name.endswith("_step"):
             raise AttributeError(name)

@@ -19,6 +19,21 @@ class Survey:
     def scan_step(self, cursor: bytes, prefix: str) -> Step:
         return Named("scan", b"", cursor=cursor, prefix=prefix)
 
+    def restarted(self, cursor: bytes) -> bytes:
+        return b"0"
+
+    def passed_over(self, cursor: bytes, down: LinkDown) -> bytes:
+        raise down
+
+    def looked_again(self) -> Step | None:
+        return None
+
+    def rest(self) -> bytes:
+        return b"0"
+
+    def failure(self) -> LinkDown | None:
+        return None
+
     def held_step(self, names: Sequence[str]) -> Step:
         return Named("held", b"", names=list(names))
 

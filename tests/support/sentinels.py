@@ -54,8 +54,7 @@ class SentinelServer(RunningServer):
         self._master = master
         super().__init__(flavour, binary, (), free_port(), password, tls, False)
 
-    def _launch(self) -> bool:
-        config = self.folder / "sentinel.conf"
+    def _config(self) -> list[str]:
         lines = [
             f"port {self.port}",
             "bind 127.0.0.1",
@@ -78,7 +77,11 @@ class SentinelServer(RunningServer):
             ]
         if self.password is not None:
             lines.append(f"requirepass {self.password}")
-        config.write_text("\n".join(lines) + "\n")
+        return lines
+
+    def _launch(self) -> bool:
+        config = self.folder / "sentinel.conf"
+        config.write_text("\n".join(self._config()) + "\n")
         with Path(self.folder / "log").open("ab") as log:
             self._process = popen([str(self._binary), str(config), "--sentinel"], stdout=log, stderr=log)
         wait_for(self._answers_or_ended, what=f"a Sentinel of {self.flavour.name} to answer")

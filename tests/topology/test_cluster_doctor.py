@@ -60,6 +60,21 @@ def test_what_is_wrong_is_found(good: Cluster, open_client: OpenClient) -> None:
     client.release(lease)
 
 
+def test_a_slot_that_no_server_has_is_found(good: Cluster, open_client: OpenClient) -> None:
+    slot = 1234
+    owner = good.serving(slot)[0]
+    client = open_client(good.url, ttl=10)
+    for server in good.servers:
+        server.command("CLUSTER", "DELSLOTS", slot)
+    try:
+        wait_for(lambda: "SLOT_UNSERVED" in found(client), what="the slot without a server")
+        assert found(client)["SLOT_UNSERVED"].severity is Severity.ERROR
+        assert "1 slots" in found(client)["SLOT_UNSERVED"].seen
+    finally:
+        owner.command("CLUSTER", "ADDSLOTS", slot)
+    wait_for(lambda: not found(client), what="nothing to be found any more")
+
+
 def test_a_shard_without_its_replica_and_one_that_is_gone_are_found(good: Cluster, open_client: OpenClient) -> None:
     client = open_client(good.url, ttl=10)
     (first, replicas), (second, others), *_ = good.map().values()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -78,13 +79,13 @@ def test_leases_and_waiters_live_through_a_failover(
     assert kept.nodes == (f"redis://127.0.0.1:{old.port}/0",)
 
     deadline = kept.tenure.deadline
-    fail_over(cluster, old)
-    # Somebody must ask, or nothing tells that the server hangs.
-    asked = [start(partial(use, client, free)) for client in (holder, other)]
+    fail_over(cluster, old)  # nobody asks for anything: only the keeper has anything to do with the servers
     since = cluster.replaced(old)
     delay = Delay(os.getpid(), *(server.pid for server in cluster.living))
     delay.check(lambda: kept.tenure.deadline > deadline, since, within=LIMIT, what="a renewal at once")
     delay.check(lambda: lost.lost, since, within=LIMIT, what="the lost lease to be told")
+    asked, since = [start(partial(use, client, free)) for client in (holder, other)], time.monotonic()
+    delay = Delay(os.getpid(), *(server.pid for server in cluster.living))
     delay.check(lambda: all(each.done() for each in asked), since, within=LIMIT, what="a free name")
     for each in asked:
         each.result(0)

@@ -76,6 +76,25 @@ def test_without_the_right_to_listen_waiters_poll(cluster: Cluster, open_client:
         other.release(waiter.result(10))
 
 
+DOCTORS = ["+scan", "+config|get", "+dbsize", "+ping", "+info", "+cluster|nodes"]
+
+
+def test_doctor_names_the_rights_that_only_a_cluster_needs(cluster: Cluster, open_client: OpenClient) -> None:
+    locker, more = rights()
+
+    def missing(*words: str) -> set[str]:
+        with user(cluster, *locker, *more, *DOCTORS, *words) as url:
+            client = open_client(url, ttl=60)
+            found = client.call(client.locks.doctor)
+            return {each.seen for each in found if each.id == "RIGHT_MISSING"}
+
+    assert missing() == set()
+    assert missing("-ssubscribe", "-asking") == {f"the user may not run {word}" for word in ("ssubscribe", "asking")}
+    assert missing("-sunsubscribe", "-spublish") == {
+        f"the user may not run {word}" for word in ("sunsubscribe", "spublish")
+    }
+
+
 @pytest.mark.parametrize("missing", ["-cluster|slots", "-evalsha"])
 def test_a_missing_right_is_named(cluster: Cluster, open_client: OpenClient, missing: str) -> None:
     locker, more = rights()

@@ -48,6 +48,24 @@ def test_a_lease_is_kept_while_the_move_of_its_slot_stalls(
     client.release(fresh.try_acquire(name) or pytest.fail("it is free"))
 
 
+def test_a_release_that_is_refused_while_the_move_stalls_takes_effect_afterwards(
+    cluster: Cluster, open_client: OpenClient
+) -> None:
+    source, target = cluster.masters[:2]
+    name = cluster.name_on(source)
+    client = open_client(cluster.url, ttl=60)
+    lease = client.acquire(name)
+    with cluster.moving(slot_of(name), target) as move:
+        move.move(f"ht:{{{name}}}")
+        begun = time.monotonic()
+        with pytest.raises(Unavailable, match="TRYAGAIN"):
+            client.release(lease)
+        assert time.monotonic() - begun < 10, "it takes a second at most"
+        assert target.command("CLUSTER", "COUNTKEYSINSLOT", slot_of(name)) == 1
+    other = open_client(cluster.url)
+    other.release(other.acquire(name, wait=5))  # its ttl has 50 seconds left
+
+
 def test_a_waiter_follows_its_slot_and_gets_the_lock_there(cluster: Cluster, open_client: OpenClient) -> None:
     source, target = cluster.masters[:2]
     name = cluster.name_on(source)

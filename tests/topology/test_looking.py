@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from holdtight import Locks, LossReason, NotSupported, history, metrics
+from holdtight import LockError, Locks, LossReason, NotSupported, Unavailable, history, metrics
 from holdtight.cli.main import run_cli
-from tests.faults.clients import start
-from tests.support.clusters import Cluster
+from tests.faults.clients import COLOURS, Client, Colour, open_client, start
+from tests.support.clusters import Cluster, slot_of
 from tests.support.processes import wait_for
 from tests.support.sentinels import Topology
 from tests.support.servers import VALKEY_9, Flavour
@@ -121,3 +122,65 @@ def test_history_is_written_with_sentinel_and_refused_on_a_cluster(
         pass
     history.flush()
     assert topology_of(VALKEY_9).master.command("XLEN", "ht:history") == 2
+
+
+@pytest.fixture
+def cluster(cluster_of: Callable[[Flavour], Cluster]) -> Iterator[Cluster]:
+    found = cluster_of(VALKEY_9)
+    found.flushall()
+    yield found
+    found.heal()
+
+
+def names_of(client: Client, names: list[str]) -> None:
+    """Adds the names that `list` finds, until it raises."""
+    if isinstance(client.locks, Locks):
+        names.extend(info.name for info in client.locks.list())
+        return
+
+    async def collect() -> None:
+        async for info in client.locks.list():
+            names.append(info.name)  # noqa: PERF401 (what was found before an error counts)
+
+    client.call(collect)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_list_shows_the_locks_of_all_masters_that_can_be_asked_and_then_names_the_others(
+    cluster: Cluster, colour: Colour
+) -> None:
+    for server in cluster.servers:
+        server.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    dead, *others = cluster.masters
+    with closing(open_client(colour, cluster.url, ttl=60, connect_timeout=1)) as client:
+        held = [client.acquire(cluster.name_on(master)) for master in (dead, *others)]
+        replica = next(replicas[0] for each, replicas in cluster.map().values() if each is dead)
+        replica.kill()
+        dead.kill()
+        found: list[str] = []
+        with pytest.raises(Unavailable, match=f"redis://127.0.0.1:{dead.port}/0: .*refused") as caught:
+            names_of(client, found)
+        assert sorted(found) == sorted(lease.name for lease in held[1:])
+        assert not any(f"redis://127.0.0.1:{master.port}" in str(caught.value) for master in others)
+        for lease in held:
+            with suppress(LockError):
+                client.release(lease)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_lock_whose_slot_moves_while_the_list_is_read_is_not_left_out(cluster: Cluster, colour: Colour) -> None:
+    with closing(open_client(colour, cluster.url, ttl=60)) as client:
+        place = client.locks.place
+        held = [client.acquire(cluster.name_on(master)) for master in cluster.masters]
+        first, *_, last = (next(at for at in cluster.masters if at.port == each.where[1]) for each in place.masters())
+        name = next(lease.name for lease in held if cluster.master_of(lease.name) is last)
+        listing = client.locks._listing("*")
+        found = client.call(client.locks.run, listing.page(), "")
+        assert name not in [info.name for info in found]
+        with cluster.moving(slot_of(name), first):
+            pass
+        while not listing.done:
+            found += client.call(client.locks.run, listing.page(), "")
+        assert sorted(info.name for info in found) == sorted(lease.name for lease in held)
+        for lease in held:
+            client.release(lease)

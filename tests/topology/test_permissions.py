@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdtight import Locks, NotPermitted
+from holdtight import Locks, NotPermitted, Severity
 from holdtight.events import Event, FailedOver
 from tests.support.processes import wait_for
 from tests.support.sentinels import Topology
@@ -33,6 +33,15 @@ def test_the_rights_that_are_listed_are_enough_through_a_failover(topology: Topo
             with locks.lock("a", wait=5):
                 pass
         assert topology.master.command("ACL", "LOG") == []
+        with Locks(url, ttl=60, sentinel_credentials=("scout", "secret")) as locks:
+            unknown = [each.seen for each in locks.doctor() if each.id == "NOT_KNOWN"]
+            assert len([seen for seen in unknown if seen.startswith("SENTINEL REPLICAS is refused: NOPERM")]) == 3
+            for sentinel in topology.sentinels:
+                sentinel.command("ACL", "SETUSER", "scout", "+sentinel|replicas", "resetchannels")
+            found = locks.doctor()
+            assert not [each for each in found if "SENTINEL REPLICAS" in each.seen]
+            unheard = [each for each in found if each.seen.startswith("channels: NOPERM")]
+            assert [each.severity for each in unheard] == [Severity.WARNING] * 3
         refused = pytest.raises(NotPermitted, match=r"Sentinel .*WRONGPASS")
         with Locks(url, sentinel_credentials=("scout", "wrong")) as locks, refused:
             locks.lock("a").acquire(wait=1)

@@ -68,6 +68,7 @@ class Place:
 
     at_once = False
     acks = None
+    probe_seconds = 0.0
     runtime: Any = None
 
     def __init__(self, name: str = "a") -> None:
@@ -97,6 +98,9 @@ class Place:
     def redirected(self, charge: object, said: str) -> None: ...
 
     def broken(self) -> None: ...
+
+    def probe(self, charge: Charge) -> bytes:
+        return b"probe " + charge.name.encode() + b"\n"
 
     def doubt(self, said: str) -> bool:
         return bool(self.deserts_on) and said.startswith(self.deserts_on)

@@ -27,7 +27,7 @@ def deferred_undo(now: list[float], cls: type[Any] = Step, **settings: float) ->
     step = cls(b"words", None, lambda reply, sent: reply, patience=1.0, undo=True)
     for name, value in settings.items():
         setattr(step, name, value)
-    place: Any = SimpleNamespace(clock=lambda: now[0], undo_seconds=0.0)
+    place: Any = SimpleNamespace(clock=lambda: now[0], topology="server")
     return DeferredUndo(place, step)
 
 

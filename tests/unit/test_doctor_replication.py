@@ -52,6 +52,8 @@ WARNING, ERROR = Severity.WARNING, Severity.ERROR
         ({"replicas": [REPLICAS[0]._replace(info=HEALTHY | {"slave_priority": "0"})]}, ("REPLICA_PRIORITY", WARNING)),
         ({"sentinels": [SENTINELS[0]._replace(sentinels=2)]}, ("FEW_SENTINELS", WARNING)),
         ({"sentinels": [*SENTINELS, SENTINELS[0]._replace(cause="refused")]}, ("FEW_SENTINELS", WARNING)),
+        ({"sentinels": [*SENTINELS, SENTINELS[0]._replace(not_told="NOPERM")]}, ("NOT_KNOWN", Severity.NOTE)),
+        ({"sentinels": [*SENTINELS, SENTINELS[0]._replace(unheard="NOPERM")]}, ("RIGHT_MISSING", WARNING)),
         ({"sentinels": [*SENTINELS, SENTINELS[0]._replace(master=("10.0.0.9", 1))]}, ("FEW_SENTINELS", WARNING)),
     ],
     ids=lambda value: str(value[0]) if isinstance(value, tuple) else "",

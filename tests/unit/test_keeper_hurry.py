@@ -5,7 +5,7 @@ from __future__ import annotations
 import hiredis
 
 from holdtight.base.plan import LinkDown
-from tests.unit.keeping import Charge, Place, Still, due, sent
+from tests.unit.keeping import Charge, Place, Still, asked, due, sent
 
 BROKEN = LinkDown("reset", sent=True)
 
@@ -143,3 +143,38 @@ def test_a_server_that_became_a_replica_is_left(keeper: Still) -> None:
     keeper.connected(place)
     assert place.opened == 2
     assert b"x" in sent(place)
+
+
+def test_a_grant_of_the_server_that_was_replaced_is_asked_about_however_late_it_comes(keeper: Still) -> None:
+    """Its thread could not run for a while: the grant came to the keeper after all others had been asked about."""
+    place = Place()
+    place.client.known = False  # it has no record to be refreshed
+    others = kept(keeper, place)
+    switched = keeper.now
+    keeper.turn(switched + 0.01)
+    keeper.hurry_from(place, switched)  # type: ignore[arg-type]
+    keeper.turn()
+    keeper.hears(place, 1, 1, 1)
+    for late in (0.1, 2.5, 7.2):
+        straggler = Charge(place, interval=60, name=f"late {late}")
+        keeper.turn(switched + late)
+        keeper.add(straggler, switched - 0.01)
+        keeper.turn(switched + late + 1.1)
+        assert asked(straggler) == 1, late
+        keeper.hears(place, 1)
+    keeper.turn(switched + 9.5)
+    assert not [each for each in others if asked(each) != 2], "those that are confirmed are not asked about again"
+
+
+def test_a_straggler_that_is_due_before_all_others_of_its_lane_is_found_too(keeper: Still) -> None:
+    place = Place()
+    switched = keeper.now
+    keeper.hurry_from(place, switched)  # type: ignore[arg-type]
+    keeper.turn(switched + 5)
+    keeper.add(Charge(place, interval=30, name="fresh"), keeper.now)
+    straggler = Charge(place, interval=30, name="late")
+    keeper.add(straggler, switched - 0.01)
+    keeper.turn(switched + 6.5)
+    keeper.connected(place)
+    keeper.turn()
+    assert sent(place) == [b"late"]

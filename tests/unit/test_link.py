@@ -152,3 +152,66 @@ def test_a_short_sleep_needs_no_other_deadline(ends: tuple[Link, socket.socket])
     started = time.monotonic()
     link.park(b"o" * 24, boottime() + 0.5)
     assert 0.45 < time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("spins", [False, True])
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"$16\r\n1794830846999872\r\n", b":2\r\n"],
+        [b"$16\r\n1794830846999872\r\n:2\r\n"],
+        [b"$16\r\n1794830846999872\r\n:", b"2\r\n"],
+        [b"$16\r\n17948308469", b"99872\r\n", b":2\r\n"],
+        [b"$16\r\n1794830846999872\r\n", BELL, b":2\r\n"],
+        [b"$16\r\n1794830846999872\r\n" + BELL, b":2\r\n"],
+        [b"$16\r\n1794830846999872\r\n" + BELL + b":2\r\n"],
+    ],
+)
+def test_the_replies_to_two_requests_are_read_however_they_come(
+    ends: tuple[Link, socket.socket], pieces: list[bytes], spins: bool
+) -> None:
+    link, server = ends
+    if spins:
+        link.look_out()
+    for _ in range(2):
+
+        def answer() -> None:
+            server.recv(100)
+            for piece in pieces:
+                server.sendall(piece)
+                time.sleep(0.005)  # the next one comes in a read of its own
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        assert link.call_twice(b"BOTH", 5.0) == (b"1794830846999872", 2)
+        assert link.owed == 0
+        answering.join()
+    if any(BELL in piece for piece in pieces):
+        assert link.park(b"o" * 24, boottime() + 0.01) is None, "the bell was for another owner"
+    server.sendall(b":1\r\n")
+    assert link.call(b"PING", 1.0) == 1
+
+
+def test_a_second_reply_that_does_not_come_ends_the_link_in_time(ends: tuple[Link, socket.socket]) -> None:
+    link, server = ends
+    link.set_timeout(0.2)  # somewhat shorter: it stays, and the rest is waited for
+    server.sendall(b":1\r\n")
+    started = time.monotonic()
+    with pytest.raises(LinkDown) as down:
+        link.call_twice(b"BOTH", 0.5)
+    assert 0.45 < time.monotonic() - started < 5
+    assert down.value.silent
+    assert link.owed == 1
+
+
+def test_two_requests_need_no_other_deadline_than_those_before(
+    ends: tuple[Link, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, server = ends
+    link.set_timeout(1.0)
+    asked: list[float] = []
+    monkeypatch.setattr(Link, "set_timeout", lambda self, timeout: asked.append(timeout))
+    for _ in range(2):
+        server.sendall(b"$16\r\n1794830846999872\r\n:2\r\n")
+        link.call_twice(b"BOTH", 1.2)
+    assert asked == []

@@ -61,12 +61,14 @@ class ClusterTransport(Transport):
 
 
 class NodeHome(Home, PerLoop):
+    def _is_over(self) -> bool:
+        return self.is_closed()
+
     def __init__(self, locks: "weakref.ref[AsyncLocks]", settings: Settings, node: NodePlace) -> None:
         self.open_loops(node, settings.connect_timeout)
         super().__init__(locks, settings, node)
 
     def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
-        self.closed = self.is_closed()
         return NodeTransport(self.node, loop, connect_timeout=self.settings.connect_timeout)
 
 
@@ -98,7 +100,7 @@ class ClusterDriver(Driver):
                 found = redirection(str(said), node.where[0])
                 if found is None or step.node is not None:
                     raise
-                node, asking = self._cluster.node(found.where), found.asking
+                node, asking = self._cluster.redirected_to(found), found.asking
         raise LinkDown(f"slot {slot}: redirected more than {MOST_HOPS} times", sent=False)
 
     async def _known(self, slot: int | None, patience: float) -> NodePlace:
@@ -188,7 +190,7 @@ class ClusterDriver(Driver):
                 return Bell()  # what was rung before is lost: look once more
             place: Any = self._transport.place
             self._cluster.refused_to_ring(refusal, place)
-            if not self._cluster.rings:
+            if not place.rings:
                 connection.fail(LinkDown(refusal, sent=True))
             raise LinkDown(refusal, sent=False)
         connection.waits_on(park.owner, channel)

@@ -13,7 +13,7 @@ class PerLoop:
     """Works on several loops, one after another or at the same time in different threads."""
 
     place: Place
-    closed = False
+    closed: bool
     latest: Transport | None
     """The transport of the last call: nearly always the one that the next call needs."""
 
@@ -45,9 +45,12 @@ class PerLoop:
         if found is None:
             found = self._new_transport(loop)
             self._transports.append(found)
-            found.closed = self.closed  # after the append: a close() from now on finds it in the list
+            found.closed = self._is_over()  # after the append: a close() from now on finds it in the list
         self.latest = found
         return found
+
+    def _is_over(self) -> bool:
+        return self.closed
 
     def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
         return Transport(self.place, loop, connect_timeout=self._connect_timeout)

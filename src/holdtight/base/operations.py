@@ -121,6 +121,10 @@ class SentinelSeen(NamedTuple):
     down_after: float
     sentinels: int
     replicas: tuple[tuple[str, int], ...]
+    not_told: str = ""
+    """Why it does not tell the replicas."""
+    unheard: str = ""
+    """Why it announces no failover."""
 
 
 class ReplicaSeen(NamedTuple):

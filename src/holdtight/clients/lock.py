@@ -86,7 +86,7 @@ class BaseLock(PublicLock):
         if tenure.reason is LossReason.FORKED:
             return
         step = self.prepared.withdraw_step(tenure.owner, marker=self._locks.marker_of(tenure))
-        place.runtime.keeper.ask(DeferredUndo(place, step))
+        place.runtime.keeper.ask(DeferredUndo(place, step, tenure.ttl))
         self.handed_on(tenure)
 
     def call_off(self, owner: Owner | None, error: BaseException) -> None:

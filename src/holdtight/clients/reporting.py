@@ -201,7 +201,7 @@ class Reports:
     ) -> LockError:
         """The release failed or was not answered. The keeper retries for a while; after that the ttl ends the grant."""
         step = prepared.withdraw_step(tenure.owner, marker=marker)
-        self.place.runtime.keeper.ask(DeferredUndo(self.place, step))
+        self.place.runtime.keeper.ask(DeferredUndo(self.place, step, tenure.ttl))
         self.report_release_failed(tenure, error)
         return self.meaning(error, tenure.name)
 

@@ -44,6 +44,7 @@ class Examines(Protocol):
     def info_step(self) -> Step: ...
     def config_step(self, word: str) -> Step: ...
     def size_step(self) -> Step: ...
+    def probes(self) -> Sequence[tuple[str, Step]]: ...
     def rights_step(self) -> Step: ...
     def records_step(self) -> Step: ...
     def wait_step(self) -> Step: ...
@@ -238,11 +239,16 @@ class Exam:
                 missing = [*missing, "subscribe"]
         elif isinstance(rights, ServerSaid) and not _is_passing(str(rights)):
             self._note("RIGHT_MISSING", at, f"scripts are refused: {rights}")
+        for word, step in examines.probes():
+            said = str((yield from self._ask_one(at, step)))
+            if "NOPERM" in said or "unknown command" in said.lower():
+                missing = [*missing, word]
         for word in missing:
             mild = {
                 "publish": "Waiters are not woken: they look now and then",
                 "subscribe": "Waiters are not woken: they look now and then",
                 "spublish": "Waiters are not woken: they look now and then",
+                "ssubscribe": "Waiters are not woken: they look now and then",
                 "pubsub|numsub": "A killed waiter is noticed five seconds later, and may seem part of a deadlock",
             }.get(word)
             seen = f"the user may not run {word}"

@@ -65,6 +65,14 @@ def _sentinels(sentinels: Sequence[SentinelSeen], told: Sequence[SentinelSeen]) 
     for each in sentinels:
         if each.cause:
             yield finding("FEW_SENTINELS", each.endpoint, f"it cannot be asked: {each.cause}")
+    for each in told:
+        if each.not_told:
+            yield finding("NOT_KNOWN", each.endpoint, f"SENTINEL REPLICAS is refused: {each.not_told}")
+        if each.unheard:
+            means = "It announces no failover: the Sentinels are asked every second instead"
+            yield finding(
+                "RIGHT_MISSING", each.endpoint, f"channels: {each.unheard}", severity=Severity.WARNING, means=means
+            )
     known = max((each.sentinels for each in told), default=0)
     if told and known < FEW:
         yield finding("FEW_SENTINELS", None, f"there are {known}")

@@ -31,6 +31,25 @@ class Surveying(Protocol):
     def glance_steps(self, name: str) -> tuple[Step, Step]: ...
     def glanced(self, name: str, value: Any, left: Any) -> LockInfo | None: ...
     def inspect_step(self, name: str) -> Step: ...
+    def restarted(self, cursor: bytes) -> bytes:
+        """The cursor to begin with again after a broken connection."""
+        ...
+
+    def passed_over(self, cursor: bytes, down: LinkDown) -> bytes:
+        """The next server's cursor after one that cannot be asked. Raises `down` if there are no others."""
+        ...
+
+    def looked_again(self) -> Step | None:
+        """At the end: learns whether anything has moved meanwhile. It is answered with LinkDown."""
+        ...
+
+    def rest(self) -> bytes:
+        """The cursor of a server that something has moved to since the beginning, else the first."""
+        ...
+
+    def failure(self) -> LinkDown | None:
+        """At the end: names the servers that could not be asked."""
+        ...
 
 
 def literal_prefix(pattern: str) -> str:
@@ -58,17 +77,40 @@ class BaseListing:
 
 
 class Listing(BaseListing):
-    """On one server."""
+    """On one server, or on those of a cluster, one after another."""
+
+    _over = False
 
     def page(self) -> Plan[list[LockInfo]]:
         """The next locks that are held or waited for; none only at the end."""
         infos: list[LockInfo] = []
-        while not infos and not self.done:
-            found = self._unseen((yield from self._scanned()))
-            held: list[str] = (yield from _again(self._survey.held_step(found))) if found else []
-            self._seen.update(held)
-            infos += yield from self._inspected(held)
+        while not infos and not self._over:
+            cursor = self._cursor
+            try:
+                found = self._unseen((yield from self._scanned()))
+                held: list[str] = (yield from _again(self._survey.held_step(found))) if found else []
+                infos += yield from self._inspected(held)
+            except LinkDown as down:
+                self._cursor = self._survey.passed_over(cursor, down)
+            else:
+                self._seen.update(held)
+            if self._cursor == FIRST:
+                yield from self._ended()
+        failed = self._survey.failure() if self._over else None
+        if failed is not None and not infos:
+            raise failed
+        self.done = self._over and failed is None
         return (yield from self._named(infos))
+
+    def _ended(self) -> Generator[Wish, Any, None]:
+        """All servers have been asked, for the time being."""
+        step = self._survey.looked_again()
+        if step is not None:
+            try:
+                yield step
+            except LinkDown:
+                self._cursor = self._survey.rest()
+        self._over = self._cursor == FIRST
 
     def look(self, names: Sequence[str]) -> Plan[list[LockInfo]]:
         """Those of these locks that are held or waited for."""
@@ -101,8 +143,8 @@ class Listing(BaseListing):
         except LinkDown as down:
             if not down.stale:
                 raise
-            cursor, names = yield self._survey.scan_step(FIRST, self._prefix)
-        self._cursor, self.done = cursor, cursor == FIRST
+            cursor, names = yield self._survey.scan_step(self._survey.restarted(self._cursor), self._prefix)
+        self._cursor = cursor
         return list(names)
 
     def _named(self, infos: list[LockInfo]) -> Generator[Wish, Any, list[LockInfo]]:

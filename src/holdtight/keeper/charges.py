@@ -15,6 +15,7 @@ __all__ = [
     "AlarmRequest",
     "DeferredUndo",
     "HandedOn",
+    "Probe",
     "RecordRequest",
     "StandingInLine",
     "look_after",
@@ -62,10 +63,13 @@ class DeferredUndo:
 
     interval = 0.4
 
-    def __init__(self, place: Place, step: Step) -> None:
+    def __init__(self, place: Place, step: Step, ttl: float = 0.0) -> None:
+        """`ttl` is that of the grant, if it may be another one than that of its lock. It counts on a cluster, where a
+        slot may be on its way for long."""
         self.place = place
         self.alive = True
-        self.deadline = max(place.clock(), step.until) + max(step.persistence, place.undo_seconds)
+        lasting = ttl if place.topology == "cluster" else 0.0
+        self.deadline = max(place.clock(), step.until) + max(step.persistence, lasting)
         self._step = step
 
     def request(self, now: float) -> bytes | None:
@@ -111,6 +115,10 @@ class RecordRequest:
 
 class AlarmRequest(RecordRequest):
     """Subscribes to the client's alarm. A message answers it, or an error reply if the user has no right to it."""
+
+
+class Probe(RecordRequest):
+    """Asks a server whether it answers, and still serves what is kept there."""
 
 
 class Passing(Protocol):

@@ -26,6 +26,7 @@ from holdtight.base.values import Owner
 from holdtight.errors import quotable
 from holdtight.keeper.batches import BATCH, Limits, Sent, requests_of
 from holdtight.keeper.charges import SILENCE, AlarmRequest, RecordRequest
+from holdtight.keeper.probing import Probing
 from holdtight.keeper.recording import Recording
 from holdtight.keeper.schedule import barrier_of
 from holdtight.stores.boundary import Link, Place
@@ -52,7 +53,7 @@ _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 
 
-class KeeperConnection(Recording):
+class KeeperConnection(Recording, Probing):
     def __init__(self, place: Place, keeper: "Keeper") -> None:
         self.place = place
         self._keeper = keeper
@@ -76,6 +77,7 @@ class KeeperConnection(Recording):
         self._barrier = None if place.acks is None else barrier_of(place, keeper)
         self._broken = False
         """The last connection failed: once there is another, all leases are renewed at once."""
+        self.begin_probing()
 
     @property
     def fd(self) -> int:
@@ -247,7 +249,8 @@ class KeeperConnection(Recording):
                     self._keeper.settled(charge, well=well, sent=sent, now=now)
         if answered:
             self._failures = 0
-            self._limits.answered(answered, self._keeper.clock())
+            self._heard = self._keeper.clock()
+            self._limits.answered(answered, self._heard)
         if unknown_scripts:
             self._ask(unknown_scripts, SILENCE, now)
         if deserted:

@@ -15,10 +15,12 @@ __all__ = ["RETRY_SHARE", "SHORTEST_RETRY", "Settling"]
 
 RETRY_SHARE = 8
 SHORTEST_RETRY = 0.01
+STRAGGLERS_FIRST, STRAGGLERS_AGAIN, STRAGGLERS_END = 0.15, 1.0, 10.0
+"""When, after a server was replaced, the keeper looks for leases that its own thread could not see at once."""
 
 
 class Settling(ABC):
-    """Part of the keeper. All but `hurry` runs in the keeper's thread."""
+    """Part of the keeper. All but `hurry`, `hurry_from` and `leave` runs in the keeper's thread."""
 
     clock: Clock
     _away: dict[Charge, float]
@@ -90,6 +92,29 @@ class Settling(ABC):
                 if due is not None:
                     asked.append((charge, min(due, now)))
         self._dispatch(sorted(asked, key=lambda pair: pair[1]), now)
+
+    def hurry_from(self, place: Place, since: float) -> None:
+        """As `hurry`, for a server that was replaced at `since`, and looks for stragglers for a while: a grant of the
+        old server may come to the keeper late, if its thread or its loop could not run."""
+        self.hurry(place)
+        self.run_soon(lambda: self._later(since + STRAGGLERS_FIRST, lambda now: self._find_stragglers(place, since)))
+
+    def _find_stragglers(self, place: Place, since: float) -> None:
+        """Asks about everything there that has not been confirmed after `since`."""
+        now = self.clock()
+        late = [charge for charge in list(self._paused) if is_at(charge, place)]
+        self._paused.difference_update(late)
+        for lane in list(self._armed):
+            end = since + lane.interval  # a charge that is due before was granted or renewed before `since`
+            for charge in list(lane.charges):
+                due = lane.charges.get(charge, float("inf"))
+                if end + lane.slack < due < float("inf"):
+                    break
+                if due < end and is_at(charge, place) and lane.charges.pop(charge, None) is not None:
+                    late.append(charge)
+        self._dispatch([(charge, now) for charge in late], now)
+        if now < since + STRAGGLERS_END:
+            self._later(now + STRAGGLERS_AGAIN, lambda _: self._find_stragglers(place, since))
 
     def leave(self, place: Place) -> None:
         """This server of a cluster has nothing to be asked about any more: what waits to be sent there goes where it

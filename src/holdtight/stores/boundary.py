@@ -210,8 +210,8 @@ class Place:
     """True if links open and answer without waiting."""
     topology: Topology = "server"
     """Chooses the modules above that acquire and release here."""
-    undo_seconds = 0.0
-    """How long the keeper tries a deferred undo, if that is longer than usual."""
+    probe_seconds = 0.0
+    """After how long a silence the keeper asks the server something, while leases are kept there; 0 for never."""
     one_step = True
     """True if one request can take several names."""
     store: Any
@@ -355,6 +355,10 @@ class Place:
 
     def redirected(self, charge: Any, said: str) -> "tuple[Place, bytes] | None":
         """An error reply to a charge: where to ask instead, at once, and the request to send before; None if not."""
+        return None
+
+    def probe(self, charge: Any) -> bytes | None:
+        """A cheap request about what the keeper keeps, which only the server in charge of it answers."""
         return None
 
     @property

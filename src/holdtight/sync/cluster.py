@@ -49,9 +49,18 @@ class NodePool(Transport):
         else:  # the slot moved since the caller looked
             link.node.home.transport.give(link)
 
-    def lose(self, link: Link, down: LinkDown) -> None:
-        super().lose(link, down)
-        self.place.broken()
+    def scrap(self, link: Any) -> None:
+        if link.node is self.place:
+            super().scrap(link)
+        else:
+            link.node.home.transport.scrap(link)
+
+    def lose(self, link: Any, down: LinkDown) -> None:
+        if link.node is self.place:
+            super().lose(link, down)
+            self.place.broken()
+        else:
+            link.node.home.transport.lose(link, down)
 
 
 class ClusterPool(Transport):
@@ -125,7 +134,7 @@ class ClusterDriver(Driver):
                 found = redirection(str(said), node.where[0])
                 if found is None or step.node is not None:
                     raise
-                node, asking = self._cluster.node(found.where), found.asking
+                node, asking = self._cluster.redirected_to(found), found.asking
         raise LinkDown(f"slot {slot}: redirected more than {MOST_HOPS} times", sent=False)
 
     def _known(self, slot: int | None, patience: float) -> NodePlace:

@@ -19,7 +19,15 @@ from holdtight.stores.redis.cluster_node import NodePlace, Nowhere
 from holdtight.stores.redis.cluster_scout import ClusterScout
 from holdtight.stores.redis.cluster_store import ClusterStore
 from holdtight.stores.redis.link import Link
-from holdtight.stores.redis.slots import SLOTS, Endpoint, load_sharded, redirection, slot_of, slot_of_request
+from holdtight.stores.redis.slots import (
+    SLOTS,
+    Endpoint,
+    Redirection,
+    load_sharded,
+    redirection,
+    slot_of,
+    slot_of_request,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -32,9 +40,13 @@ if TYPE_CHECKING:
 __all__ = ["MOST_HOPS", "ClusterPlace"]
 
 MOST_HOPS = 5
-SECOND_HURRY = 0.15
+SECOND_NUDGE = 0.15
 HOP_SECONDS = 0.5
 """Redirections of one charge that are further apart than this do not belong together."""
+SILENT_SECONDS = 60.0
+"""How long a server that refuses to let us listen is not asked again: the right may be granted meanwhile."""
+ARRIVING_SECONDS = 60.0
+"""How long a server without slots that ASK has named is not given up: its first slot is on the way to it."""
 
 
 class ClusterPlace(Place):
@@ -51,9 +63,6 @@ class ClusterPlace(Place):
         self.settings, self.tls = settings, settings.tls
         self.acks = ClusterAcks(self, settings.acks) if settings.acks else None
         self.cluster = self
-        self.undo_seconds = settings.ttl  # a slot may be on its way for long
-        self.rings = True
-        """False once a server has refused to let us listen: waiters poll from then on."""
         self.record_slot = slot_of(keys.client_record(client.namespace, client.id))
         self._changing = threading.RLock()  # re-entrant: a signal handler may lock while its thread has it
         self._known: dict[Endpoint, NodePlace] = {}
@@ -61,8 +70,8 @@ class ClusterPlace(Place):
         self._masters: set[NodePlace] = set()
         """According to what the scout learned last."""
         self._new_home: Callable[[NodePlace], Any] = lambda node: None
-        self.wide: set[Owner] = set()
-        """Owners whose next renewal names all keys: the main key alone did not tell enough."""
+        self.wide: dict[Owner, float] = {}
+        """Owners whose next renewal names all keys, as the main key alone did not tell enough; and since when."""
         self._hops: dict[Any, tuple[int, float]] = {}
         self._moved_at: dict[int, float] = {}
         self.nowhere = Nowhere(self, (target.seeds[0].host, target.seeds[0].port))
@@ -121,6 +130,12 @@ class ClusterPlace(Place):
             found.serves = True
             return found
 
+    def redirected_to(self, found: Redirection) -> NodePlace:
+        node = self.node(found.where)
+        if found.asking:
+            node.arriving_until = boottime() + ARRIVING_SECONDS
+        return node
+
     def of(self, charge: Any) -> Place:
         slot = getattr(charge, "home", None)
         if slot is None:
@@ -151,6 +166,12 @@ class ClusterPlace(Place):
         self._hops[charge] = count + 1, since
         return True
 
+    def ask_widely(self, owner: Owner) -> None:
+        now = boottime()
+        if len(self.wide) > 32:  # a lease that ended before it asked again leaves its owner here
+            self.wide = {each: since for each, since in self.wide.items() if now - since < HOP_SECONDS}
+        self.wide[owner] = now
+
     # What is learned.
 
     def follow(self, said: str, asked: NodePlace) -> NodePlace | None:
@@ -171,7 +192,7 @@ class ClusterPlace(Place):
         """A server does not let us listen to a channel: the slot is elsewhere, or waiters must poll."""
         node.doubt(said)
         if "NOPERM" in said or "unknown command" in said.lower():
-            self.rings = False
+            node.silent_until = boottime() + SILENT_SECONDS
 
     def whereabouts(self) -> list[Endpoint]:
         """All nodes that are known, else those that were given."""
@@ -192,14 +213,16 @@ class ClusterPlace(Place):
                     found[slot] = before[slot]  # a server told us meanwhile
                 else:
                     del self._moved_at[slot]
-            serving = set(found)
+            serving, now = set(found), boottime()
+            # A server whose first slot is on the way to it: none that had slots and has lost them.
+            arriving = {each for each in self._known.values() if each.arriving_until > now} - self._masters
             for node in self._known.values():
-                if node not in serving:
+                if node not in serving and node not in arriving:
                     node.serves = False
             self.nodes_at[:] = found
             self.homes[:] = [node.home for node in found]
             self._others = nodes - self._known.keys()
-            gone, masters = serving_so_far - serving, self._masters
+            gone, masters = serving_so_far - serving - arriving, self._masters
             self._masters = serving
             replaced = {(old, new) for old, new in zip(before, found, strict=True) if old is not new}
             for node in [each for each in self._known.values() if not each.serves and each.where not in nodes]:
@@ -215,21 +238,21 @@ class ClusterPlace(Place):
         if not replaced:
             return
         gaining = {new for _, new in replaced}
-        self._hurry(gaining, gone)
-        # A connection that was cut just now may have given its charges back too late for that.
-        self.runtime.keeper.at(self.clock() + SECOND_HURRY, lambda _: self._hurry(gaining, gone))
+        self._nudge(gone)
+        now = self.clock()
+        self.runtime.keeper.at(now + SECOND_NUDGE, lambda _: self._nudge(gone))  # for a caller that was about to pause
+        for node in gaining:
+            self.runtime.keeper.hurry_from(node, now)
         for old, new in replaced:
             if old in gone and new not in masters:
                 self.tell_failover(old.display, new.display)
 
-    def _hurry(self, gaining: set[NodePlace], gone: set[NodePlace]) -> None:
+    def _nudge(self, gone: set[NodePlace]) -> None:
         for place in {self, *self.all_nodes(), *gone}:  # callers pause at the server that they asked last
             for transport in list(place.pausing):
                 transport.nudge()
         for node in gone:
             self.runtime.keeper.leave(node)
-        for node in gaining:
-            self.runtime.keeper.hurry(node)
 
     # In use, or no more.
 

@@ -9,7 +9,7 @@ from holdtight.base.plan import Step
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.examining import PATIENCE, Examining
 from holdtight.stores.redis.resp import command
-from holdtight.stores.redis.slots import slot_of
+from holdtight.stores.redis.slots import ASKING, slot_of
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.cluster import ClusterPlace
@@ -70,6 +70,15 @@ class NodeExamining(Examining):
             main = keys.main_key(self._namespace, f"doctor {os.urandom(8).hex()}")
             if self._node.cluster.at(slot_of(main)) is self._node or not self._node.serves:
                 return main
+
+    def probes(self) -> Sequence[tuple[str, Step]]:
+        """Channels of several slots are refused after the look at the rights, so that nothing is subscribed."""
+        channels = [keys.main_key(self._namespace, name) + b":doctor" for name in "ab"]
+        requests = {"asking": ASKING} | {each: command(each, *channels) for each in ("ssubscribe", "sunsubscribe")}
+        return [
+            (word, self._here(Step(request, None, lambda reply, sent: None, patience=PATIENCE)))
+            for word, request in requests.items()
+        ]
 
     def rights_channel(self, main: bytes) -> bytes:
         return main + b":doctor"

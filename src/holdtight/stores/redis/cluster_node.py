@@ -13,6 +13,7 @@ from holdtight.stores.redis.cluster_acks import NodeAcks
 from holdtight.stores.redis.cluster_link import ClusterLink
 from holdtight.stores.redis.connect import Dialling, open_link
 from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.single import RedisPlace
 from holdtight.stores.redis.slots import ASKING, Endpoint, redirection
 from holdtight.stores.redis.store import Store
@@ -24,12 +25,14 @@ __all__ = ["NodePlace", "Nowhere"]
 
 _DOUBTFUL = ("CLUSTERDOWN", "MASTERDOWN", "LOADING", "NOREPLICAS", "UNBLOCKED", "READONLY")
 _NO_INBOX = b"$0\r\n\r\n"
+PROBE_SECONDS = 0.5
 
 
 class NodePlace(RedisPlace):
     """One server of a cluster, while it has slots."""
 
     client: Client
+    probe_seconds = PROBE_SECONDS
     home: Any
     """What the client keeps for this server: see sync/cluster.py and aio/cluster.py."""
 
@@ -46,6 +49,10 @@ class NodePlace(RedisPlace):
         self.refreshers = cluster.refreshers
         self.tell_node = lambda node, cause: cluster.tell_node(node, cause)
         self.serves = True
+        self.arriving_until = 0.0
+        """Until then it is used although it has no slots: one is on the way to it."""
+        self.silent_until = 0.0
+        """The server has refused to let us listen: until then, waiters that connect to it poll."""
         self._forget_links()
 
     def _forget_links(self) -> None:
@@ -86,7 +93,7 @@ class NodePlace(RedisPlace):
             )
             assert isinstance(link, ClusterLink)
             link.node = self
-            if not self.cluster.rings:
+            if not self.rings:
                 link.inbox, link.inbox_word = b"", _NO_INBOX
             with self._links_lock:
                 self._links.add(link)
@@ -101,6 +108,10 @@ class NodePlace(RedisPlace):
         top = self.cluster.client
         top.lead, top.recorded_until = self.client.lead, boottime()
         return link
+
+    @property
+    def rings(self) -> bool:
+        return boottime() >= self.silent_until
 
     def _check_serves(self) -> None:
         if not self.serves:
@@ -134,15 +145,22 @@ class NodePlace(RedisPlace):
         """A connection broke, or stayed silent."""
         self.cluster.scout.doubt()
 
+    def probe(self, charge: Any) -> bytes | None:
+        """A replica answers it with MOVED."""
+        prepared = getattr(charge, "prepared", None)
+        return None if prepared is None else command("EXISTS", prepared.main)
+
     def redirected(self, charge: Any, said: str) -> "tuple[Place, bytes] | None":
         if said.startswith("HTWIDE"):
-            self.cluster.wide.add(charge.owner)
+            if self.cluster.of(charge) is not self:
+                return None  # the slot is on its way here: every request that names all keys must wait for that
+            self.cluster.ask_widely(charge.owner)
             return (self, b"") if self.cluster.may_hop(charge) else None
         found = redirection(said, self.where[0])
         if found is None or not self.cluster.may_hop(charge):
             return None
         if found.asking:
-            return self.cluster.node(found.where), ASKING
+            return self.cluster.redirected_to(found), ASKING
         return self.cluster.of(charge), b""
 
 

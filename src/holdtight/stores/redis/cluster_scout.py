@@ -57,16 +57,24 @@ def greet_node(login: "Login | None", name: str | None) -> Greeting:
 
 def agreed_on(told: dict[Endpoint, Table]) -> Table:
     """One table from those of several nodes."""
-    tables = list(told.values())
-    first = tables[0]
-    if all(table == first for table in tables):
-        return first
-    merged: Table = []
-    for slot, found in enumerate(zip(*tables, strict=True)):
-        votes = Counter(each for each in found if each is not None)
-        merged.append(
-            max(votes, key=lambda each: (votes[each], each in told and told[each][slot] == each)) if votes else None
-        )
+    distinct: list[Table] = []
+    count: list[int] = []
+    for table in told.values():
+        if table in distinct:
+            count[distinct.index(table)] += 1
+        else:
+            distinct.append(table)
+            count.append(1)
+    merged = list(distinct[0])
+    for slot, found in enumerate(zip(*distinct, strict=True)):
+        if found.count(found[0]) == len(found):
+            continue
+        votes = Counter[Endpoint]()
+        for each, times in zip(found, count, strict=True):
+            if each is not None:
+                votes[each] += times
+        if votes:
+            merged[slot] = max(votes, key=lambda each: (votes[each], each in told and told[each][slot] == each))
     return merged
 
 

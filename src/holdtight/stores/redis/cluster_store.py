@@ -19,6 +19,12 @@ __all__ = ["ClusterPrepared", "ClusterShape", "ClusterStore"]
 _ALONE = b"%b$%d\r\n%b\r\n$24\r\n%b\r\n%b"
 
 
+class _LastingStep(Step):
+    """An undo that the keeper tries until the ttl has ended: the slot may be on its way for that long."""
+
+    __slots__ = ("persistence",)
+
+
 class ClusterShape(Shape):
     __slots__ = ("alone", "cluster", "homes", "nodes_at")
 
@@ -52,9 +58,19 @@ class ClusterPrepared(Prepared):
         return found
 
     def withdraw_step(self, owner: Owner, *, marker: int = 0, otherwise: Step | None = None) -> Step:
-        step = super().withdraw_step(owner, marker=marker, otherwise=otherwise)
+        step = self._lasting(super().withdraw_step(owner, marker=marker, otherwise=otherwise))
         step.before = sharded(step.before)
         return step
+
+    def release_step(self, owner: Owner) -> Step:
+        return self._lasting(super().release_step(owner))
+
+    def _lasting(self, step: Step) -> Step:
+        made = _LastingStep(
+            step.before, step.after, step.read, patience=step.patience, undo=step.undo, otherwise=step.otherwise
+        )
+        made.persistence = max(Step.persistence, self.claim.ttl)
+        return made
 
     def touch_request(self, owner: Owner, inbox: bytes) -> bytes:
         return sharded(super().touch_request(owner, inbox))
@@ -62,8 +78,7 @@ class ClusterPrepared(Prepared):
     def renew_request(self, owner: Owner, now: float, ttl: float, patience: float) -> bytes:
         """For an exclusive grant it names the main key alone, unless that was not enough: see lua/renew_alone.lua."""
         wide = self.shape.cluster.wide
-        if not self.shape.alone or (wide and owner in wide):
-            wide.discard(owner)
+        if not self.shape.alone or (wide and wide.pop(owner, None) is not None):
             return super().renew_request(owner, now, ttl, patience)
         main = self.main
         return _ALONE % (RENEW_ALONE.start, len(main), main, owner, self.store.renewal_terms(now, ttl, patience))

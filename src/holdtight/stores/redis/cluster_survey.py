@@ -7,7 +7,7 @@ script can only write keys of one slot, and a record must come with what it reco
 import re
 from typing import TYPE_CHECKING, Any
 
-from holdtight.base.plan import Step
+from holdtight.base.plan import LinkDown, Step
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.forcing import Forcing, read_audit
 from holdtight.stores.redis.resp import command
@@ -29,11 +29,48 @@ class ClusterSurvey(Survey):
         super().__init__(cluster.client.namespace)
         self._cluster = cluster
         self._servers: list[NodePlace] = []
+        self._served: list[NodePlace] = []
+        """Which server had each slot when the first one was asked."""
+        self._failed: dict[str, str] = {}
+        """Why a server could not be asked."""
 
     def scan_step(self, cursor: bytes, prefix: str) -> Step:
         """Goes through one server after another. Those that have slots at the beginning are asked."""
         at, inner = self._read_cursor(cursor)
         return self._directed(super().scan_step(inner, prefix), at)
+
+    def restarted(self, cursor: bytes) -> bytes:
+        return _FIRST if cursor == _FIRST else self._begin(self._read_cursor(cursor)[0])
+
+    def passed_over(self, cursor: bytes, down: LinkDown) -> bytes:
+        at = 0 if cursor == _FIRST else self._read_cursor(cursor)[0]
+        if at >= len(self._servers):
+            raise down  # no server is known
+        server = self._servers[at].display
+        self._failed[server] = down.cause.removeprefix(f"{server}: ")
+        return self._begin(at + 1)
+
+    def looked_again(self) -> Step:
+        """No server has a slot of Nowhere's: to ask it is to ask the cluster."""
+        step = Step(command("PING"), None, lambda reply, sent: None, patience=LONGEST_PATIENCE)
+        step.node = lambda: self._cluster.nowhere
+        return step
+
+    def rest(self) -> bytes:
+        """A lock may have moved from a server that was asked late to one that was asked early."""
+        before, self._served = self._served, list(self._cluster.nodes_at)
+        gained = {now for now, was in zip(self._served, before, strict=False) if now is not was}
+        gained.discard(self._cluster.nowhere)
+        at = len(self._servers)
+        self._servers += gained
+        return self._begin(at)
+
+    def failure(self) -> LinkDown | None:
+        causes = "; ".join(f"{server}: {cause}" for server, cause in self._failed.items())
+        return LinkDown(causes, sent=False) if causes else None
+
+    def _begin(self, at: int) -> bytes:
+        return b"%d:0" % at if at < len(self._servers) else _FIRST
 
     def audited_step(self, cursor: bytes) -> Step:
         """Reads the next cursor, and names that have records of what operators did."""
@@ -49,7 +86,7 @@ class ClusterSurvey(Survey):
 
     def _read_cursor(self, cursor: bytes) -> tuple[int, bytes]:
         if cursor == _FIRST:
-            self._servers = []
+            self._servers, self._failed = [], {}
             return 0, _FIRST
         at, _, inner = cursor.partition(b":")
         return int(at), inner
@@ -61,11 +98,12 @@ class ClusterSurvey(Survey):
             cursor, found = read(reply, sent)
             if cursor != _FIRST:
                 return b"%d:%b" % (at, cursor), found
-            return (_FIRST if at + 1 >= len(self._servers) else b"%d:0" % (at + 1)), found
+            return self._begin(at + 1), found
 
         def server() -> Any:
             """Known only when it is sent: before the first request of a client, no server is."""
-            self._servers = self._servers or self._cluster.masters()
+            if not self._servers:
+                self._servers, self._served = self._cluster.masters(), list(self._cluster.nodes_at)
             return self._servers[at]
 
         step.read = read_here

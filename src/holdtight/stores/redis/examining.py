@@ -75,6 +75,10 @@ class Examining:
 
         return Step(before, b"", read, patience=PATIENCE, script=RIGHTS)
 
+    def probes(self) -> Sequence[tuple[str, Step]]:
+        """Commands that no script may run, each with a request that a user without the right to it is refused."""
+        return ()
+
     def rights_main(self) -> bytes:
         """The key of a lock that nobody uses."""
         return keys.main_key(self._namespace, f"doctor {os.urandom(8).hex()}")

@@ -30,11 +30,11 @@ from holdtight.base.values import OWNER_SIZE, Owner
 from holdtight.stores.redis.failures import broken, cause_of, closed_by_server, is_silence, is_tls_wait
 from holdtight.stores.redis.handshake import Session
 from holdtight.stores.redis.resp import bulk, command
-from holdtight.stores.redis.spin import LinkSpinWait
+from holdtight.stores.redis.second_reply import NOTHING, SecondReply
+from holdtight.stores.redis.spin import LinkSpinWait, SpinWait
 
 __all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in"]
 
-NOTHING: Any = object()
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 SHORTEST_TIMEOUT = 0.001
@@ -76,7 +76,7 @@ class Bare(NamedTuple):
     gets: Callable[[], Any]
 
 
-class Link:
+class Link(SecondReply):
     """One connection after its handshake."""
 
     __slots__ = (
@@ -89,12 +89,11 @@ class Link:
         "_read",
         "_send_timeout",
         "_timeout",
-        "_unread",
         "_write",
         "fd",
         "inbox",
         "inbox_word",
-        "owed",
+        "second_spin_wait",
         "session",
         "sock",
         "spin_wait",
@@ -119,6 +118,8 @@ class Link:
         self._send_timeout = float("inf")
         self._kept: list[Any] = []
         self.spin_wait: LinkSpinWait | None = None
+        self.second_spin_wait: SpinWait | None = None
+        """For the second reply of `call_twice`, which takes longer: the replicas give it."""
         self.owed = 0
         self.session = Session(2, b"")
         self.inbox = b""
@@ -130,8 +131,11 @@ class Link:
         spin wait, which then measures again."""
         if self.spin_wait is not None:
             self.spin_wait.again()
+            if self.second_spin_wait is not None:
+                self.second_spin_wait.again()
         elif not _is_tls(self.sock):  # TLS sockets do not support MSG_DONTWAIT
             self.spin_wait = LinkSpinWait(self._bare, self.sock.recv)
+            self.second_spin_wait = SpinWait((1, 8))
 
     def set_timeout(self, timeout: float) -> None:
         if timeout == self._timeout:
@@ -265,13 +269,6 @@ class Link:
             raise broken(error) from error
         self._unread = self._has_data()
         return found
-
-    def call_twice(self, requests: bytes, timeout: float) -> tuple[Any, Any]:
-        """As `call`, for two requests in one write. Bells between the replies are kept for the next park."""
-        self.set_timeout(timeout)
-        first = self.call(requests, timeout)
-        self.owed = 1
-        return first, self.reply(keep=True)
 
     def park(self, owner: Owner, until: float) -> Bell | None:
         """Blocks until a bell for this owner, or until the time has come."""

@@ -141,7 +141,7 @@ class SentinelPlace(RedisPlace):
         for each in dialling:
             each.end()
         self._nudge()
-        self.runtime.keeper.hurry(self)
+        self.runtime.keeper.hurry_from(self, self.clock())
         self.tell_failover(self._sentinel.at(*old.where).display(), self._sentinel.at(*new.where).display())
 
     def _nudge(self) -> None:

@@ -19,7 +19,7 @@ from holdtight.errors import quotable
 from holdtight.stores.redis.connect import greeted
 from holdtight.stores.redis.handshake import Greeting, Session
 from holdtight.stores.redis.resp import command
-from holdtight.stores.redis.watched_sentinel import Master, read_answer
+from holdtight.stores.redis.watched_sentinel import PROMOTED, SWITCHED, Master, read_answer
 
 if TYPE_CHECKING:
     import ssl
@@ -99,14 +99,16 @@ class LookAround:
     def _look_at_sentinel(self, address: "Address") -> None:
         service = cast("Sentinel", self._target).service
         requests = [command("SENTINEL", *words, service) for words in (("MASTER",), ("GET-MASTER-ADDR-BY-NAME",))]
-        replies, cause = self._ask(address, *requests, command("SENTINEL", "REPLICAS", service))
+        requests.append(command("SENTINEL", "REPLICAS", service))
+        requests += [command("SUBSCRIBE", channel) for channel in (SWITCHED, PROMOTED)]
+        replies, cause = self._ask(address, *requests)
         seen = SentinelSeen(address.endpoint, cause, None, 0.0, 0, ())
         if not cause:
             told = read_answer(replies[0], replies[1])
             if not isinstance(told, Master):
                 seen = seen._replace(cause=str(told))
             else:
-                state = _fields(replies[0])
+                state, rest = _fields(replies[0]), (replies[2:3], replies[3:])
                 replicas = [] if isinstance(replies[2], _Error) else [_fields(each) for each in replies[2]]
                 seen = SentinelSeen(
                     address.endpoint,
@@ -115,6 +117,7 @@ class LookAround:
                     int(state.get("down-after-milliseconds", "0")) / 1000,
                     int(state.get("num-other-sentinels", "0")) + 1,
                     tuple((each["ip"], int(each["port"])) for each in replicas),
+                    *(next((str(reply) for reply in some if isinstance(reply, _Error)), "") for some in rest),
                 )
         self.sentinels.append(seen)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from holdtight.base.plan import Step
+from holdtight.base.plan import LinkDown, Step
 from holdtight.base.values import LISTED, LockInfo
 from holdtight.stores.redis import keys, script
 from holdtight.stores.redis.fields import cut
@@ -41,6 +41,23 @@ class Survey:
 
         request = command("SCAN", cursor, "MATCH", pattern, "COUNT", COUNT, "TYPE", "string")
         return Step(request, None, read, patience=LONGEST_PATIENCE)
+
+    # For a cluster, whose servers are asked one after another.
+
+    def restarted(self, cursor: bytes) -> bytes:
+        return b"0"
+
+    def passed_over(self, cursor: bytes, down: LinkDown) -> bytes:
+        raise down
+
+    def looked_again(self) -> Step | None:
+        return None
+
+    def rest(self) -> bytes:
+        return b"0"
+
+    def failure(self) -> LinkDown | None:
+        return None
 
     def held_step(self, names: Sequence[str]) -> Step:
         """Reads which of these names have a holder, or had one that has expired: not those that were released, and not

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdtight.config.credentials import Login
     from holdtight.config.targets import Address
 
-__all__ = ["Master", "UnknownService", "WatchedSentinel", "greet_sentinel", "read_answer"]
+__all__ = ["PROMOTED", "SWITCHED", "Master", "UnknownService", "WatchedSentinel", "greet_sentinel", "read_answer"]
 
 SWITCHED, PROMOTED = b"+switch-master", b"+promoted-slave"
 _Error = hiredis.ReplyError
