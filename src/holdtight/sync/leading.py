@@ -1,6 +1,5 @@
 """`Locks.leader`."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -12,7 +11,7 @@ from holdtight.base.clock import wait_seconds
 from holdtight.base.jobs import Leadership
 from holdtight.base.values import Waiter
 from holdtight.base.wrong_with import BlockingOnly
-from holdtight.clients.decorating import is_async
+from holdtight.clients.decorating import begun
 from holdtight.config.profiles import UNSET
 from holdtight.core.ending import release
 from holdtight.errors import LeaseLost, LockError, LockTimeout, Unavailable
@@ -108,7 +107,7 @@ class Leader(BlockingOnly):
         """Campaigns, calls `fn(term)` while it leads, and campaigns again, until `stop()`. Never calls it twice at a
         time. When the term is lost, `fn` must end: it looks at `term.lost` or `term.check()`."""
         seconds = leading.check_run(pause, on_error, on_overrun)
-        if is_async(fn):
+        if leading.check_work(fn, self._name):
             raise TypeError(f"{fn!r} is async: use a leader of AsyncLocks")
         if not self._running.acquire(blocking=False):
             raise RuntimeError(f"this leader of {self._name!r} runs already")
@@ -156,12 +155,12 @@ class Leader(BlockingOnly):
 
     def _govern(self, term: Term, fn: Callable[[Term], object], on_error: str, on_overrun: str) -> bool:
         """True if it should pause before the next campaign."""
-        done = threading.Event()
-        term.tenure.on_loss(lambda: self._watch_overrun(term, done, on_overrun))
+        done, result = False, None
+        leading.watch_overrun(term, self._grace, lambda: done, on_overrun)
         try:
             with suppress(LeaseLost), term:
                 try:
-                    fn(term)
+                    result = fn(term)
                 except LeaseLost:
                     if not term.lost:
                         raise
@@ -170,10 +169,11 @@ class Leader(BlockingOnly):
                 raise
             get_logger().exception("leader %r: its work failed: %s", self._name, error)
         finally:
-            done.set()
+            done = True
             self._term = None
             if term.lost:
                 self._give_up(term)
+        begun(result, fn)
         return not term.lost
 
     def _give_up(self, term: Term) -> None:
@@ -181,23 +181,6 @@ class Leader(BlockingOnly):
         if self._locks.place.topology != "quorum":
             with suppress(LockError, RuntimeError):
                 self._locks.run(release(term.lock.prepared, term.tenure.owner, marker=0), self._name)
-
-    def _watch_overrun(self, term: Term, done: threading.Event, on_overrun: str) -> None:
-        """The work must end before the lease does."""
-        if self._stopped():
-            return
-        left = max(0.0, term.tenure.deadline + self._grace - self._locks.place.clock())
-
-        def ended() -> None:
-            if done.is_set():
-                return
-            get_logger().error("leader %r: its work goes on, and its lease has ended", self._name)
-            if on_overrun == "exit":
-                os._exit(leading.OVERRUN_EXIT)
-
-        timer = threading.Timer(left, ended)
-        timer.daemon = True
-        timer.start()
 
     def _pause(self, seconds: float) -> None:
         if not self._stopped():
@@ -229,13 +212,19 @@ class Leader(BlockingOnly):
 
     def observe(self) -> Iterator[Leadership | None]:
         """Who leads, then every change, within a second. Ends when the client is closed."""
+        yield from self._changes(self._locks.place.runtime.sleeper(), threading.Event())
+
+    def _changes(self, sleeper: Any, ended: threading.Event) -> Iterator[Leadership | None]:
         last: Any = self
-        sleeper = self._locks.place.runtime.sleeper()
-        while not self._locks.closed:
+        while not (self._locks.closed or ended.is_set()):
             try:
                 now = self.current()
             except Unavailable:
                 now = last  # not known
+            except RuntimeError:
+                if self._locks.closed:
+                    return
+                raise
             if now != last:
                 last = now
                 yield now
@@ -243,10 +232,10 @@ class Leader(BlockingOnly):
 
     def on_change(self, callback: Callable[[Leadership | None], object]) -> Callable[[], None]:
         """Calls `callback(leadership)` now and at every change, in a thread of its own. Returns what ends that."""
-        ended = threading.Event()
+        ended, sleeper = threading.Event(), self._locks.place.runtime.sleeper()
 
         def watch() -> None:
-            for each in self.observe():
+            for each in self._changes(sleeper, ended):
                 if ended.is_set():
                     return
                 try:
@@ -254,5 +243,9 @@ class Leader(BlockingOnly):
                 except Exception:
                     get_logger().exception("leader %r: a callback failed", self._name)
 
+        def end() -> None:
+            ended.set()
+            sleeper.wake(True)
+
         threading.Thread(target=watch, name="holdtight-observer", daemon=True).start()
-        return ended.set
+        return end
