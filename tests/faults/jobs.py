@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
 from holdtight import AsyncLocks, LeaseLost, Locks, Skipped
 
-__all__ = ["fleet_member", "flight_program", "leading_program", "once_program", "overrunning_program"]
+__all__ = [
+    "async_leading_program",
+    "fleet_member",
+    "flight_program",
+    "leading_program",
+    "once_program",
+    "overrunning_program",
+]
 
 
 def _say(*words: object) -> None:
@@ -102,12 +110,49 @@ def leading_program(url: str, path: str, on_overrun: Any = "log") -> None:
     _say("stopped")
 
 
-def overrunning_program(url: str) -> None:
-    """Does not look whether it still leads."""
-    with Locks(url) as locks:
+def async_leading_program(url: str) -> None:
+    """Leads until a TERM, whose handler is Python's own, not that of the loop."""
 
-        def work(term: Any) -> None:
-            _say("leads")
-            time.sleep(60)
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            leader = locks.leader("leading")
+            signal.signal(signal.SIGTERM, lambda *_: leader.stop())
 
-        locks.leader("leading", ttl=1.5, grace=0.4).run(work, on_overrun="exit")
+            async def work(term: Any) -> None:
+                _say("leads")
+                await asyncio.sleep(3600)
+
+            await leader.run(work)
+
+    asyncio.run(main())
+    _say("stopped")
+
+
+def overrunning_program(url: str, colour: str) -> None:
+    """Does not look whether it still leads, and blocks the thread or loop that it runs in. A line stops it."""
+
+    def stop_at_a_line(leader: Any) -> None:
+        if sys.stdin.readline():
+            leader.stop()
+
+    def blocks(term: Any) -> None:
+        _say("leads")
+        time.sleep(60)
+
+    async def blocks_the_loop(term: Any) -> None:
+        blocks(term)
+
+    def lead(locks: Any, work: Any) -> Any:
+        leader = locks.leader("leading", ttl=1.5, grace=0.4)
+        threading.Thread(target=stop_at_a_line, args=(leader,), daemon=True).start()
+        return leader.run(work, on_overrun="exit")
+
+    async def main() -> None:
+        async with AsyncLocks(url) as locks:
+            await lead(locks, blocks_the_loop)
+
+    if colour == "asyncio":
+        asyncio.run(main())
+    else:
+        with Locks(url) as locks:
+            lead(locks, blocks)

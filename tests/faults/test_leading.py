@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import signal
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdtight import Locks, LossReason, NotSupported
+from holdtight import Locks, LossReason, NotSupported, current_lease
 from holdtight.recipes.leading import OVERRUN_EXIT
 from holdtight.stores.times import TAIL_MS
-from tests.faults.clients import Client, OpenClient
-from tests.faults.jobs import leading_program, overrunning_program
+from tests.faults.clients import COLOURS, Client, OpenClient, start
+from tests.faults.jobs import async_leading_program, leading_program, overrunning_program
 from tests.faults.quorum import StartNodes
 from tests.support.processes import Child, StartChild, wait_for
 from tests.support.proxy import Proxy
@@ -111,13 +115,77 @@ def test_a_leader_that_is_cut_off_stops_while_its_lease_goes_on(
     proxy.accept()
 
 
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("why", ["cut off", "stopped"])
 def test_work_that_goes_on_when_the_lease_has_ended_ends_its_process(
-    private_server: RunningServer, proxy: Proxy, start_child: StartChild
+    private_server: RunningServer, proxy: Proxy, start_child: StartChild, why: str, colour: str
 ) -> None:
-    child = start_child(overrunning_program, proxy.url)
+    child = start_child(overrunning_program, proxy.url, colour)
     child.expect("leads", within=60)
-    proxy.black_hole()
+    if why == "stopped":
+        child.send("stop")
+    else:
+        proxy.black_hole()
     assert child.wait(30) == OVERRUN_EXIT
+
+
+class Stubborn:
+    """Work that goes on until the test lets it end."""
+
+    def __init__(self, client: Client) -> None:
+        self.terms, self.go = list[Any](), threading.Event()
+        self.work = self.sync if isinstance(client.locks, Locks) else self.coloured
+
+    def sync(self, term: Any) -> None:
+        self.terms.append(term)
+        assert self.go.wait(60)
+
+    async def coloured(self, term: Any) -> None:
+        self.terms.append(term)
+        while not self.go.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+
+def test_work_that_goes_on_after_stop_is_logged(
+    private_server: RunningServer, open_client: OpenClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = open_client(private_server.url)
+    stubborn, leader = Stubborn(client), client.locks.leader("leading", ttl=1.5, grace=0.4)
+    run = start(lambda: client.call(leader.run, stubborn.work))
+    wait_for(lambda: stubborn.terms)
+    leader.stop()  # from this thread, also for a loop in another
+    wait_for(lambda: "its work goes on, and its lease has ended" in caplog.text)
+    assert not run.done()
+    stubborn.go.set()
+    run.result(30)
+    assert client.call(leader.current) is None
+
+
+def test_a_signal_handler_stops_a_leader_of_asyncio(private_server: RunningServer, start_child: StartChild) -> None:
+    child = start_child(async_leading_program, private_server.url)
+    child.expect("leads", within=60)
+    child.signal(signal.SIGTERM)
+    child.expect("stopped")
+    assert child.wait() == 0, child.errors
+    with Locks(private_server.url) as locks:
+        assert locks.leader("leading").current() is None
+
+
+def test_a_client_that_is_closed_while_somebody_observes_ends_that(private_server: RunningServer) -> None:
+    with Locks(private_server.url) as locks:
+        leader, looked = locks.leader("leading"), threading.Event()
+        current = leader.current
+
+        def closed_just_before() -> Any:
+            locks.close()
+            looked.set()
+            return current()
+
+        leader.current = closed_just_before  # type: ignore[method-assign]
+        leader.on_change(print)
+        assert looked.wait(30)
+        wait_for(lambda: not any(each.name == "holdtight-observer" for each in threading.enumerate()))
 
 
 def test_on_a_quorum_it_leads_and_proclaims_nothing(start_nodes: StartNodes, open_client: OpenClient) -> None:
@@ -130,3 +198,46 @@ def test_on_a_quorum_it_leads_and_proclaims_nothing(start_nodes: StartNodes, ope
         client.call(term.proclaim, "two")
     client.call(term.resign)
     assert client.call(leader.current) is None
+
+
+def test_on_a_quorum_it_runs_and_is_observed(start_nodes: StartNodes, open_client: OpenClient) -> None:
+    client = open_client(start_nodes(3).urls)
+    stubborn, leader = Stubborn(client), client.locks.leader("leading", label="one")
+    stubborn.go.set()
+    seen = list[Any]()
+    end = client.call(observing, leader, seen) if not isinstance(client.locks, Locks) else leader.on_change(seen.append)
+    wait_for(lambda: seen == [None])
+    stubborn.go.clear()
+    run = start(lambda: client.call(leader.run, stubborn.work))
+    wait_for(lambda: len(seen) >= 2)
+    assert seen[1].owner == stubborn.terms[0].owner
+    stubborn.go.set()
+    leader.stop()
+    run.result(30)
+    wait_for(lambda: seen[-1] is None)
+    end()
+
+
+async def observing(leader: Any, seen: list[Any]) -> Any:
+    return leader.on_change(seen.append)
+
+
+def test_on_a_quorum_synchronized_excludes(start_nodes: StartNodes, open_client: OpenClient) -> None:
+    client = open_client(start_nodes(3).urls)
+    seen = list[Any]()
+
+    def look() -> None:
+        seen.append(current_lease("job:7").name)
+
+    async def coloured(number: int) -> None:
+        look()
+        seen.append((await client.locks.inspect("job:7")).locked)
+
+    def plain(number: int) -> None:
+        look()
+        seen.append(client.locks.inspect("job:7").locked)
+
+    job = client.locks.synchronized("job:{number}")(plain if isinstance(client.locks, Locks) else coloured)
+    client.call(job, 7)
+    assert seen == ["job:7", True]
+    assert not client.call(client.locks.inspect, "job:7").locked

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Any
 
 import psycopg
+import psycopg2  # type: ignore[import-untyped]
 import pymysql  # type: ignore[import-untyped]
 import pytest
 import sqlalchemy
@@ -74,6 +75,107 @@ def test_a_connection_of_sqlalchemy(database: Database, engine: sqlalchemy.Engin
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         with pytest.raises(WrongTransaction, match="autocommit"):
             GUARD.claim(connection, "sku:1", 1)
+
+
+def locked_elsewhere(sqlite: Sqlite) -> Any:
+    other = sqlite.connect(autocommit=True)
+    other.execute("BEGIN IMMEDIATE")
+    return other
+
+
+@pytest.mark.parametrize("kind", ["connection", "session"])
+def test_a_transaction_that_cannot_begin_leaves_none_open(sqlite: Sqlite, locks: Locks, kind: str) -> None:
+    engine = sqlalchemy.create_engine(sqlite.url, connect_args={"timeout": 0})
+    GUARD.create(engine)
+    made: Any = engine.connect() if kind == "connection" else orm.Session(engine)
+    with made as conn, locks.lock("sku:1") as lease:
+        other = locked_elsewhere(sqlite)
+        with pytest.raises(sqlalchemy.exc.OperationalError, match="locked"):
+            GUARD.under(lease, conn).__enter__()
+        assert not conn.in_transaction()
+        other.execute("ROLLBACK")
+        with GUARD.under(lease, conn):
+            conn.execute(SELL)
+        other.close()
+    engine.dispose()
+    assert units(sqlite) == 99
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_psycopg2(postgres: Postgres, locks: Locks, autocommit: bool) -> None:
+    with closing(psycopg2.connect(postgres.dsn)) as conn, locks.lock("sku:1") as lease:
+        conn.autocommit = autocommit
+        GUARD.create(conn)
+        with GUARD.under(lease, conn):
+            execute(conn, "UPDATE stock SET units = units - 1")
+        with pytest.raises(ZeroDivisionError), GUARD.under(lease, conn):
+            execute(conn, "UPDATE stock SET units = units - 1")
+            _ = 1 / 0
+        execute(conn, "BEGIN" if autocommit else "UPDATE stock SET units = units - 1")
+        with pytest.raises(WrongTransaction, match="open already"):
+            GUARD.under(lease, conn).__enter__()
+        assert GUARD.seen(conn, "sku:1") == lease.fence
+        with pytest.raises(StaleFence):
+            GUARD.claim(conn, "sku:1", 1)
+        execute(conn, "ROLLBACK")
+        if autocommit:
+            with pytest.raises(WrongTransaction, match="autocommit"):
+                GUARD.claim(conn, lease)
+        assert GUARD.prune(conn, older_than="1h") == 0
+    assert units(postgres) == 99
+
+
+class ByMysqlclient:
+    """As a connection of mysqlclient, which has no wheel for Linux: its module, and no `server_status`. With `of_mysql`
+    the server has no variable in_transaction either, as MySQL."""
+
+    def __init__(self, real: Any, *, of_mysql: bool) -> None:
+        self.real, self.of_mysql = real, of_mysql
+        self.commit, self.rollback, self.get_autocommit = real.commit, real.rollback, real.get_autocommit
+
+    def cursor(self) -> Any:
+        cursor = self.real.cursor()
+        if self.of_mysql:
+            run = cursor.execute
+
+            def execute(sql: str, params: Any = ()) -> Any:
+                return run(sql.replace("@@in_transaction", "@@no_such_variable"), params)
+
+            cursor.execute = execute
+        return cursor
+
+
+ByMysqlclient.__module__ = "MySQLdb.connections"
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+@pytest.mark.parametrize("of_mysql", [False, True], ids=["MariaDB", "MySQL"])
+def test_mysqlclient_never_commits_a_transaction_of_the_program(
+    mariadb: MariaDB, locks: Locks, of_mysql: bool, autocommit: bool
+) -> None:
+    with closing(mariadb.connect()) as first:
+        GUARD.create(first)
+    with closing(mariadb.connect(autocommit=autocommit)) as real, locks.lock("sku:1") as lease:
+        conn, knows = ByMysqlclient(real, of_mysql=of_mysql), autocommit or not of_mysql
+        if knows:
+            with GUARD.under(lease, conn):
+                execute(conn, "UPDATE stock SET units = units - 1")
+        else:
+            with pytest.raises(WrongTransaction, match=r"autocommit\(True\)"):
+                GUARD.under(lease, conn).__enter__()
+            with pytest.raises(WrongTransaction):
+                GUARD.create(conn)
+        execute(conn, "BEGIN")
+        execute(conn, "UPDATE stock SET units = 0")
+        with pytest.raises(WrongTransaction):
+            GUARD.under(lease, conn).__enter__()
+        with pytest.raises(WrongTransaction):
+            GUARD.create(conn)
+        GUARD.seen(conn, "sku:1")
+        GUARD.prune(conn, older_than="1h")
+        execute(conn, "ROLLBACK")
+        GUARD.seen(conn, "sku:1")
+    assert units(mariadb) == (99 if knows else 100), "no guard has committed what the program took back"
 
 
 def test_a_session_forgets_what_it_has_read_before_the_claim(

@@ -1,13 +1,16 @@
 """`leader`: one term at a time, that ends in time, and what others see of it."""
 
+import asyncio
 import os
 import socket
+import threading
 from typing import Any
 
 import pytest
 
-from holdtight import LeaseLost, LossReason
+from holdtight import LeaseLost, LossReason, Unavailable
 from tests.scenarios.world import World
+from tests.support.memory import MEMORY
 
 pytestmark = pytest.mark.played(kind=["exclusive"])
 """Jobs take exclusive locks."""
@@ -160,3 +163,92 @@ async def test_observe_tells_every_change(world: World) -> None:
     await actor.result()
     assert [each and each.label for each in seen] == [None, None, "new", None]
     assert seen[1].fence == seen[2].fence == term.fence
+
+
+@pytest.mark.parametrize("how", ["local", "open"])
+@pytest.mark.played(server=[MEMORY])
+async def test_without_the_server_nobody_leads(world: World, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    client = world.locks("redis://127.0.0.1:1", on_unavailable=how, connect_timeout=0.2)
+    work = Work(world, client)
+    with pytest.raises(Unavailable):
+        await work.leader.campaign()
+    with pytest.raises(Unavailable):
+        async with work.leader:
+            pass
+    actor = world.start(work.leader.run(work.poll))
+    await world.until(lambda: "cannot campaign" in caplog.text)
+    work.leader.stop()
+    await actor.result()
+    assert work.fences == [], "it tries for ever, and every process would lead"
+
+
+def observers() -> int:
+    """The threads and tasks of `on_change`."""
+    try:
+        tasks = [task.get_coro() for task in asyncio.all_tasks()]
+    except RuntimeError:
+        tasks = []
+    return sum("on_change" in getattr(coro, "__qualname__", "") for coro in tasks) + sum(
+        thread.name == "holdtight-observer" for thread in threading.enumerate()
+    )
+
+
+async def test_on_change_tells_every_change_until_it_is_ended(world: World) -> None:
+    seen = list[Any]()
+
+    def tell(now: Any) -> None:
+        seen.append(now)
+        if len(seen) == 1:
+            raise RuntimeError("a callback that fails ends nothing")
+
+    end = world.locks().leader("poller").on_change(tell)
+    await world.until(lambda: seen)
+    assert seen == [None]
+    term = await world.client.leader("poller").campaign()
+    await world.until(lambda: len(seen) >= 2)
+    assert seen[1].fence == term.fence
+    end()
+    await world.until(lambda: not observers())
+    await term.resign()
+    assert len(seen) == 2
+
+
+@pytest.mark.takes_time
+@pytest.mark.played(colour=["asyncio"])
+async def test_the_body_is_cancelled_when_its_term_is_lost(world: World) -> None:
+    world.forced_ms = 60_000
+    cancelled = list[bool]()
+
+    async def lead() -> None:
+        async with world.client.leader("poller", ttl=3) as term:
+            await world.client.force_release("poller", reason="test")
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.append(term.lost)
+                raise
+
+    with pytest.raises(LeaseLost):
+        await lead()
+    assert cancelled == [True]
+
+
+async def test_work_that_would_only_be_made_is_refused(world: World) -> None:
+    leader: Any = world.client.leader("poller")
+
+    def generates(term: Any) -> Any:
+        yield term
+
+    made = list[Any]()
+
+    async def makes_one(term: Any) -> Any:
+        made.append(term.fence)
+        return generates(term)
+
+    real = getattr(leader, "real", leader)
+    with pytest.raises(TypeError, match="only makes an object"):
+        await world.colour.call(real.run, generates)
+    with pytest.raises(TypeError, match="a generator"):
+        await world.colour.call(real.run, world.colour.function(makes_one))
+    assert len(made) == 1
+    assert await leader.current() is None, "it has resigned"

@@ -141,6 +141,12 @@ class World:
 
         await self.until(arrived, what=f"{count} to wait for {lock}")
 
+    async def until_locked(self, name: str) -> None:
+        async def locked() -> bool:
+            return await self.client.lock(name).locked()
+
+        await self.until(locked)
+
     async def line_up(self, lock: AsyncLock, *scenes: Scene[T]) -> list[Actor[T]]:
         """Starts waiters for the lock, each when the one before stands in line."""
         actors: list[Actor[T]] = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.aio.lease import AsyncLease, Block, leave_elsewhere
 from holdtight.aio.lock import AsyncLock
-from holdtight.base.identity import Identity, task_identity
+from holdtight.base.identity import Identity, may_block, task_identity
 from holdtight.base.runtime import Runtime
 from holdtight.clients.cohort import CohortPart
 from holdtight.clients.cohort_line import CLOSED, LEAD, Member, key_of
@@ -79,7 +79,7 @@ class AsyncCohortLock(CohortPart, AsyncLock):
                 asks = True
                 return self._led(member, await super()._attempt(wait, who, or_none))
             self.waits(member)
-            if wait is None and not who.stack:
+            if wait is None and not may_block(who):
                 await member.woken
             else:
                 await member.sleep(self.sleeps_until(wait, started, who))

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdtight.aio.local_flights import LocalFlight, Registry, finish
 from holdtight.aio.looking import look
-from holdtight.base.identity import Identity, task_identity
+from holdtight.base.identity import blocks_of, current_work, task_identity
 from holdtight.base.jobs import Peek
 from holdtight.base.public import Public
 from holdtight.clients.decorating import begun
@@ -20,8 +20,7 @@ from holdtight.recipes.flights import (
     Computed,
     FlightTerms,
     Stored,
-    current_flight,
-    inside,
+    to_share,
     waits_for,
 )
 from holdtight.recipes.locking import job_locks
@@ -31,6 +30,7 @@ from holdtight.recipes.once import error_text
 __all__ = ["AsyncSingleFlight"]
 
 TOO_LATE: Any = object()
+APART: Any = object()
 Compute = Callable[[], Awaitable[Any]]
 
 
@@ -63,16 +63,19 @@ class AsyncSingleFlight(Public):
             until = None if self._wait is None else self._until(name)
             flight, mine = join(name)
             if mine:
-                return await self._begin(flight, lambda: _begun(function, *args, **kwargs), until)
-            simply = self._wait is None and flight.joinable and current_flight.get() is None
-            if simply:  # for ever, and without harm to another flight
+                got = await self._begin(flight, lambda: _begun(function, *args, **kwargs), until)
+                if got is not None:
+                    return got.give_own()
+                return await self._get(name, lambda: _begun(function, *args, **kwargs))
+            simply = self._wait is None and flight.joinable and current_work.get() is None
+            if simply and not blocks_of(asyncio.current_task()):  # for ever, and without harm to another wait
                 # Many calls come at once. A coroutine of its own for each would cost more than all else.
                 waiter = flight.new_waiter()
                 try:
-                    got: Answer | None = await waiter
+                    got = await waiter
                 finally:
                     self._leave(flight)
-                if got is not None:
+                if got is not None and not flight.in_circle:
                     return got.give()
             return await self._get(name, lambda: _begun(function, *args, **kwargs), early=simply)
 
@@ -99,7 +102,10 @@ class AsyncSingleFlight(Public):
         while True:
             flight, mine = registry.join(name)
             if mine:
-                return await self._begin(flight, compute, until)
+                own = await self._begin(flight, compute, until)
+                if own is None:
+                    continue
+                return own.give_own()
             if flight.joinable:
                 got = await self._wait_for(flight, until, early)
                 if got is not None:
@@ -111,20 +117,23 @@ class AsyncSingleFlight(Public):
                 return self._decided(name, found).give()
             await self._wait_for(flight, until)
 
-    async def _begin(self, flight: LocalFlight, compute: Compute, until: float | None) -> Any:
-        """The first caller: looks what there is, and begins to compute if it must."""
+    async def _begin(self, flight: LocalFlight, compute: Compute, until: float | None) -> Answer | None:
+        """The first caller: looks what there is, and begins to compute if it must. None if it must start again."""
         registry = self._registry
         try:
             found = await self._look(flight.name)
-        except BaseException:
+        except BaseException as error:
             registry.end(flight)
-            flight.has_found(None)
+            if isinstance(error, Exception):  # the others would only meet the same, one after another
+                flight.has_found(Answer(error=error), to_all=True)
+            else:
+                flight.has_found(None)
             raise
         if found.fresh or found.failure is not None:
             registry.end(flight)
             answer = self._decided(flight.name, found)
             flight.has_found(answer)
-            return answer.give()
+            return answer
         stale = found.answer
         if stale is None:
             flight.absent = True
@@ -134,7 +143,7 @@ class AsyncSingleFlight(Public):
             return await self._first(flight, self._fly(flight, compute, stale, until))
         self._in_background(flight, compute, stale)
         flight.has_found(stale)
-        return stale.give()
+        return stale
 
     @staticmethod
     def _decided(name: str, found: Stored) -> Answer:
@@ -146,7 +155,10 @@ class AsyncSingleFlight(Public):
         while True:
             flight, mine = self._registry.join(name)
             if mine:
-                return await self._first(flight, self._fly(flight, compute, None, until, force=True))
+                own = await self._first(flight, self._fly(flight, compute, None, until, force=True))
+                if own is None:
+                    continue
+                return own.give_own()
             await self._wait_for(flight, until)
 
     def _until(self, name: str) -> float | None:
@@ -175,22 +187,20 @@ class AsyncSingleFlight(Public):
         """What another task has found or computed; None if this one must start again."""
         if flight.over:
             return None
-        if current_flight.get() is not None:
-            flight.check_join()
         late = flight.landing
         place, started = self._locks.place, self._locks.place.clock()
         got = await self._await(flight, until, early)
         if got is TOO_LATE:
             raise LockTimeout.after(flight.name, place.clock() - started, None, 0)
-        return None if late else got
+        return None if late or got is APART else got
 
-    async def _first(self, flight: LocalFlight, flying: Any) -> Any:
-        """Begins the flight, and waits for it as its first caller."""
+    async def _first(self, flight: LocalFlight, flying: Any) -> Answer | None:
+        """Begins the flight, and waits for it as its first caller. None if that must start again."""
         self._start(flight, flying, f"holdtight-flight-{flight.name}")
-        await self._await(flight, None)
+        got = await self._await(flight, None)
         if flight.computed is None:
             raise asyncio.CancelledError
-        return flight.computed.own.give()
+        return None if got is APART else flight.computed.own
 
     def _start(self, flight: LocalFlight, flying: Any, name: str) -> "asyncio.Task[None]":
         registry = self._registry
@@ -205,16 +215,17 @@ class AsyncSingleFlight(Public):
         return task
 
     async def _await(self, flight: LocalFlight, until: float | None, early: bool = False) -> Any:
-        """What the waiters get, or TOO_LATE."""
+        """What the waiters get; TOO_LATE; or APART if this caller is no part of the deadlock that ended the flight."""
+        caller = flight.join(blocks_of(asyncio.current_task()))
         loop, waiter = asyncio.get_running_loop(), flight.new_waiter(early)
-        me = flight.joined()
         timer = None if until is None else self._locks.place.runtime.call_at(loop, until, finish, waiter, TOO_LATE)
         try:
-            return await waiter
+            got = await waiter
+            return APART if flight.in_circle and caller is None and got is not TOO_LATE else got
         finally:
             if timer is not None:
                 timer.cancel()
-            flight.left(me)
+            flight.leave(caller)
             self._leave(flight)
 
     def _leave(self, flight: LocalFlight) -> None:
@@ -229,6 +240,7 @@ class AsyncSingleFlight(Public):
         if len(tasks) >= MOST_IN_BACKGROUND:
             self._registry.end(flight)
             return
+        flight.waiting += 1  # it goes on, whoever else has waited for the look or joins and leaves
         task = self._start(flight, self._fly(flight, compute, stale, None), "holdtight-refresh")
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -236,11 +248,11 @@ class AsyncSingleFlight(Public):
     async def _fly(
         self, flight: LocalFlight, compute: Compute, stale: Answer | None, until: float | None, *, force: bool = False
     ) -> None:
-        current_flight.set(flight)
+        current_work.set(flight)
         try:
             flight.computed = await self._computed(flight, compute, stale, until, force)
         except Exception as error:
-            flight.computed = Computed(Answer(error=error), None)
+            flight.computed = to_share(error, stale)
             if stale is not None:
                 self._locks.report_refresh_failed(self._lock_of(flight.name), b"", error_text(error))
 
@@ -249,20 +261,20 @@ class AsyncSingleFlight(Public):
     ) -> Computed:
         name = flight.name
         lock = self._lock_of(name)
+        who = task_identity(asyncio.current_task())
         lease = await lock.try_acquire()
         if lease is None:
             if stale is not None:
                 return Computed(stale, stale)
             if not force:
                 # As a reader: everybody who waits is granted together when the value is there.
-                reader = await lock.reading().take(self._left(until), self._waiting(flight))
+                reader = await lock.reading().take(self._left(until), who)
                 with suppress(LockError):
                     await reader.release()
                 landed = await self._landed(flight)
                 if landed is not None:
                     return landed
-            lease = await lock.take(self._left(until), self._waiting(flight))
-        who = task_identity(asyncio.current_task())
+            lease = await lock.take(self._left(until), who)
         lease.step_in(who, lease)
         flight.entries = [(lease.block_key, lease)]
         try:
@@ -273,12 +285,6 @@ class AsyncSingleFlight(Public):
             who.leave_block(lease.block_key)
             with suppress(LockError):  # a loss changes nothing: the server has refused the value then
                 await lease.leave()
-
-    def _waiting(self, flight: LocalFlight) -> Identity:
-        """This task as it waits: the flights around it wait too, and what they hold counts for deadlocks."""
-        me = Identity(asyncio.current_task())
-        me.stack = inside(flight)
-        return me
 
     async def _landed(self, flight: LocalFlight) -> Computed | None:
         flight.landing, name = True, flight.name

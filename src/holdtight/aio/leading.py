@@ -7,13 +7,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdtight.aio.lease import AsyncLease
+from holdtight.aio.local_flights import finish
 from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import wait_seconds
 from holdtight.base.jobs import Leadership
 from holdtight.base.public import PublicLeader
 from holdtight.base.values import Waiter
 from holdtight.base.wrong_with import AsyncOnly
-from holdtight.clients.decorating import is_async
+from holdtight.clients.decorating import begun
 from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.ending import release
 from holdtight.errors import LeaseLost, LockError, LockTimeout, Unavailable
@@ -147,7 +148,7 @@ class AsyncLeader(PublicLeader, AsyncOnly):
         if unknown:
             raise unknown_options("run", unknown, ("pause", "on_error", "on_overrun"))
         seconds = leading.check_run(pause, on_error, on_overrun)
-        if not is_async(fn):
+        if not leading.check_work(fn, self._name):
             raise TypeError(f"{fn!r} is not an async function: use a leader of Locks")
         if self._running:
             raise RuntimeError(f"this leader of {self._name!r} runs already")
@@ -155,8 +156,8 @@ class AsyncLeader(PublicLeader, AsyncOnly):
         try:
             while not self._stopped():
                 term = await self._elected()
-                if term is not None and await self._govern(term, fn, on_error):
-                    await self._interruptible(asyncio.sleep(seconds))
+                if term is not None and await self._govern(term, fn, on_error, on_overrun):
+                    await self._interruptible(self._sleep(seconds))
         finally:
             self._running = self._stopping = False
 
@@ -169,12 +170,21 @@ class AsyncLeader(PublicLeader, AsyncOnly):
             term: AsyncTerm | None = await self._interruptible(self.campaign(wait=None))
         except (Unavailable, LockTimeout) as error:
             get_logger().warning("leader %r cannot campaign: %s", self._name, error)
-            await self._interruptible(asyncio.sleep(1.0))
+            await self._interruptible(self._sleep(1.0))
             return None
         self._term = term
         if term is not None and self._stopped():
             term.force()
         return term
+
+    async def _sleep(self, seconds: float) -> None:
+        loop, runtime = asyncio.get_running_loop(), self._locks.place.runtime
+        over = loop.create_future()
+        timer = runtime.call_at(loop, self._locks.place.clock() + seconds, finish, over, None)
+        try:
+            await over
+        finally:
+            timer.cancel()
 
     async def _interruptible(self, awaitable: Any) -> Any:
         """None if `stop` came first."""
@@ -193,13 +203,17 @@ class AsyncLeader(PublicLeader, AsyncOnly):
             self._waiting = None
         return None if task.cancelled() else task.result()
 
-    async def _govern(self, term: AsyncTerm, fn: Callable[[AsyncTerm], Awaitable[object]], on_error: str) -> bool:
+    async def _govern(
+        self, term: AsyncTerm, fn: Callable[[AsyncTerm], Awaitable[object]], on_error: str, on_overrun: str
+    ) -> bool:
         """True if it should pause before the next campaign."""
+        done, result = False, None
+        leading.watch_overrun(term, self._grace, lambda: done, on_overrun)
         try:
             with suppress(LeaseLost):
                 async with term:
                     try:
-                        await fn(term)
+                        result = await fn(term)
                     except LeaseLost:
                         if not term.lost:
                             raise
@@ -208,9 +222,11 @@ class AsyncLeader(PublicLeader, AsyncOnly):
                 raise
             get_logger().exception("leader %r: its work failed: %s", self._name, error)
         finally:
+            done = True
             self._term = None
             if term.lost:
                 await self._give_up(term)
+        begun(result, fn)
         return not term.lost
 
     async def _give_up(self, term: AsyncTerm) -> None:
@@ -250,10 +266,14 @@ class AsyncLeader(PublicLeader, AsyncOnly):
                 now = await self.current()
             except Unavailable:
                 now = last  # not known
+            except RuntimeError:
+                if self._locks.closed:
+                    return
+                raise
             if now != last:
                 last = now
                 yield now
-            await asyncio.sleep(leading.LOOK_SECONDS)
+            await self._sleep(leading.LOOK_SECONDS)
 
     def on_change(self, callback: Callable[[Leadership | None], object]) -> Callable[[], None]:
         """Calls `callback(leadership)` now and at every change, as `observe` gives them, on this event loop. Its errors

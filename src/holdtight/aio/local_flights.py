@@ -3,7 +3,8 @@
 import asyncio
 from typing import Any
 
-from holdtight.recipes.flights import Answer, Computed, Flight
+from holdtight.recipes.flights import Answer, Computed
+from holdtight.recipes.joining import Flight
 
 __all__ = ["LocalFlight", "Registry", "finish"]
 
@@ -41,13 +42,18 @@ class LocalFlight(Flight):
         self.waiting += 1
         return waiter
 
-    def has_found(self, answer: Answer | None) -> None:
+    @property
+    def in_circle(self) -> bool:
+        """A deadlock has ended it, which concerns only callers that hold something."""
+        return self.computed is not None and self.computed.circle
+
+    def has_found(self, answer: Answer | None, *, to_all: bool = False) -> None:
         """The first caller has looked, and there is no flight. The waiters that the answer may be too old for start
         again; with None all do."""
         self.looking = False
         if self.waiting:
             _finish_all(self.early, answer)
-            _finish_all(self.waiters, None)
+            _finish_all(self.waiters, answer if to_all else None)
 
     def has_landed(self) -> None:
         self.over = True

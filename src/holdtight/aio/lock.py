@@ -190,7 +190,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             with self.driver(transport, connection) as driver:
                 granted = await driver.run(acquire(asking, first, limit))
         except BaseException as error:
-            degrades = may_degrade(locks.settings, error)
+            degrades = may_degrade(self.terms, error)
             locks.report_failure(self.terms, asking, error, degrades=degrades)
             if not degrades:
                 raise

@@ -12,6 +12,8 @@ import itertools
 import sys
 import threading
 import weakref
+from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 __all__ = [
@@ -19,8 +21,11 @@ __all__ = [
     "Key",
     "OwnKey",
     "blocks_around",
+    "blocks_of",
+    "current_work",
     "identity",
     "is_of",
+    "may_block",
     "running_loop",
     "task_identity",
     "tasks_inside",
@@ -198,6 +203,22 @@ def blocks_around(loop: Any) -> list[tuple[Identity, Key, Any]]:
         if task is not None and not task.done() and task.get_loop() is loop:
             inside.append(each)
     return [(who, key, lease) for who in inside for key, lease in list(who.stack)]
+
+
+def blocks_of(task: Any) -> "Sequence[tuple[Key, Any]]":
+    """The open blocks of a task, innermost last; they change with it."""
+    found = _tasks.get(task)
+    return () if found is None else found.stack
+
+
+current_work: ContextVar[Any] = ContextVar("holdtight_work", default=None)
+"""What this code is part of and others wait for, such as a flight of `single_flight`. Its `blocks()` are those of all
+who wait for it: while this code waits, they stay open too."""
+
+
+def may_block(who: Identity) -> bool:
+    """Whether others may have to wait while this caller waits, so that it may be part of a deadlock."""
+    return bool(who.stack) or current_work.get() is not None
 
 
 def running_loop() -> Any:

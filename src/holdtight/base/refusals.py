@@ -239,7 +239,8 @@ def transaction_open(name: str) -> WrongTransaction:
         name,
         "a transaction is open already. What it has read may be older than the lock. Take the lock, begin, commit, "
         "release, in this order: give under() a connection without a transaction (Django: outside of atomic() and "
-        "ATOMIC_REQUESTS; a Session that has read: commit() or rollback() first).",
+        "ATOMIC_REQUESTS; a Session that has read: commit() or rollback() first; mysqlclient with MySQL: "
+        "conn.autocommit(True), since nothing tells otherwise whether a transaction is open).",
     )
 
 

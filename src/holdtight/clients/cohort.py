@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from holdtight.base import process
+from holdtight.base.identity import may_block
 from holdtight.clients.cohort_line import Cohort, Key, Member, Turn
 from holdtight.clients.lock import BaseLock
 from holdtight.grants.lease import BaseLease
@@ -30,7 +31,7 @@ class CohortPart(BaseLock):
         """When a member stops waiting in the local line. A member that holds locks then waits in the server's line,
         where the search for deadlocks finds it."""
         until = float("inf") if wait is None else started + wait
-        return min(until, started + self._locks.settings.deadlock_after) if who.stack else until
+        return min(until, started + self._locks.settings.deadlock_after) if may_block(who) else until
 
     def tenure_of(self, turn: Turn, deliver: Deliver, now: float) -> Tenure:
         terms = self.terms

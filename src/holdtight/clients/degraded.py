@@ -15,14 +15,15 @@ from holdtight.grants.tenure import Tenure, Terms
 if TYPE_CHECKING:
     from holdtight.clients.client import BaseLocks
     from holdtight.clients.lock import BaseLock
+    from holdtight.clients.terms import LockTerms
     from holdtight.config.settings import Settings
 
 __all__ = ["end_open_tenure", "may_degrade", "open_tenure", "stand_in_settings"]
 
 
-def may_degrade(settings: "Settings", error: BaseException) -> bool:
+def may_degrade(terms: "LockTerms", error: BaseException) -> bool:
     """Only failures to connect or to answer count, never an error reply about the lock, nor replicas that are slow."""
-    if settings.on_unavailable == "raise" or not isinstance(error, Unavailable):
+    if not terms.degrades or not isinstance(error, Unavailable):
         return False
     return not isinstance(error.__cause__, TooFewAcks)  # the server answers, and others may hold the lock
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdtight.base import process, refusals
 from holdtight.base.callbacks import get_logger
-from holdtight.base.identity import Identity
+from holdtight.base.identity import Identity, current_work, may_block
 from holdtight.base.plan import Plan, ServerSaid
 from holdtight.base.public import PublicLock
 from holdtight.base.values import Grant, Holder, Kind, LossReason, Owner, Wait, owner_text
@@ -152,7 +152,7 @@ class BaseLock(PublicLock):
             retry=locks.settings.retry,
             clock=locks.place.clock,
             or_none=or_none,
-            watch=self._watch(owner, started, who) if who is not None and who.stack and wait != 0 else None,
+            watch=self._watch(owner, started, who) if wait != 0 and who is not None and may_block(who) else None,
             check_open=locks.check_open,
         )
         asking.acks = locks.place.acks
@@ -206,11 +206,15 @@ class BaseLock(PublicLock):
 
         locks: BaseLocks[Any] = self._locks
         namespace, epoch = locks.settings.namespace, process.current.epoch
-        blocks: list[Tenure] = [
-            lease.tenure for (client, _), lease in who.stack if cast(Any, client).settings.namespace == namespace
-        ]
+        own, work = list(who.stack), current_work.get()
 
         def held() -> list[Owner]:
+            waiting: list[Any] = [] if work is None else work.blocks()
+            blocks = [
+                lease.tenure
+                for (client, _), lease in (*waiting, *own)
+                if cast(Any, client).settings.namespace == namespace
+            ]
             found = (each.owner for each in blocks if each.alive and each.epoch == epoch)
             return list(dict.fromkeys(found))  # a grant that is entered twice counts once
 

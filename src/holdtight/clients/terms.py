@@ -21,6 +21,7 @@ class LockTerms(Terms):
 
     __slots__ = (
         "clock",
+        "degrades",
         "give_patience",
         "lane",
         "lock_type",
@@ -49,6 +50,8 @@ class LockTerms(Terms):
         self.clock = locks.place.clock
         self.runtime = locks.place.runtime
         self.tell = self.runtime.tell
+        self.degrades = locks.settings.on_unavailable != "raise"
+        """Without the server, `on_unavailable` decides what is granted."""
         self.unusual = options.reentrant or options.max_hold is not None or options.cohort
         self.lock_type: Any = locks.cohort_lock_type if options.cohort else locks.lock_type
         self.patience = shared(patience(shape, options.wait, locks.settings.connect_timeout))

@@ -23,6 +23,10 @@ The *victim* is the member with the highest waiter id, on which all members agre
 waiting. If it does not act (its event loop is blocked), the next member gives up after GRACE seconds, and so on. A
 cycle also ends when one of its waits ends, or with the ttl of a member that died.
 
+Others may wait for the code of a waiter, as threads wait for the thread that computes a value (`single_flight`). What
+they hold counts as held by the waiter, who publishes it too: they cannot go on before it does. If one of them gives up,
+the next run retracts its record. Until then another process may still be told of a cycle that this has just ended.
+
 A waiter that several owners block (a writer, by readers) needs all of them to release, so a cycle through any one of
 them is a deadlock: `blockers_step` returns them all. For a waiter that needs only some of them to release (permits) it
 must return none.
@@ -96,7 +100,8 @@ class _BrokenOff(Exception):
 
 
 class Watch:
-    """The deadlock detector of one wait. `held` returns the owners of the grants that the waiter holds now."""
+    """The deadlock detector of one wait. `held` returns the owners of the grants that the waiter, and everybody who
+    waits for it, holds now."""
 
     def __init__(
         self,
@@ -133,10 +138,13 @@ class Watch:
         self._touch, self._until, self._look_at = touch, until, _NEVER
         try:
             held = self._held()
+            yield from self._retract(set(self._published).difference(held))
             if held:
                 yield from self._publish(held)
                 cycle = yield from self._find(frozenset(held))
-                if cycle is not None and not (yield from self._is_still_there(cycle)):
+                if cycle is not None and not (
+                    (yield from self._is_still_there(cycle)) and cycle[-1].holder in self._held()
+                ):
                     self._tally.dismissed += 1
                     cycle = None
                 self._tally.runs += 1
@@ -151,12 +159,18 @@ class Watch:
 
     def retract(self) -> Generator[Step | Park, Any, None]:
         """Removes the published records after the wait."""
-        while self._published:
-            holder, _ = self._published.popitem()
+        for holder in list(self._published):
+            del self._published[holder]
             try:
                 yield self._ledger.retract_step(holder, self._wait.waiter)
             except (LinkDown, ServerSaid):
                 pass  # the record expires
+
+    def _retract(self, gone: set[Owner]) -> Generator[Step | Park, Any, None]:
+        """Removes the records of grants that do not wait any more: their holders waited for this code, and gave up."""
+        for holder in gone:
+            del self._published[holder]
+            yield from self._ask(self._ledger.retract_step(holder, self._wait.waiter))
 
     def _pause(self) -> float:
         return min(max(self._after, SHORTEST_PAUSE), LONGEST_PAUSE) * random.uniform(0.75, 1.25)

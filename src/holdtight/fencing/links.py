@@ -15,6 +15,8 @@ __all__ = ["Link", "PsycopgState", "State", "driver_of", "link_to", "rows_of"]
 
 IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS of MySQL's protocol."""
+UNKNOWN_VARIABLE, NO_SAVEPOINT = 1193, 1305
+"""Numbers of MySQL and MariaDB."""
 IDLE, IN_ERROR = 0, 3
 """Transaction states of libpq."""
 
@@ -190,14 +192,40 @@ class MySqlLink(Link):
     dialect = "mysql"
 
     def is_open(self) -> bool | None:
-        status = getattr(self.raw, "server_status", None)  # mysqlclient does not tell
-        return None if status is None else bool(status & IN_TRANSACTION)
+        status = getattr(self.raw, "server_status", None)
+        return self._asked() if status is None else bool(status & IN_TRANSACTION)
+
+    def is_busy(self) -> bool | None:
+        """What cannot be known counts as open: BEGIN would commit it."""
+        return self.is_open() is not False
+
+    def _asked(self) -> bool | None:
+        """mysqlclient does not tell, so the server must. None if that cannot tell either: MySQL without autocommit."""
+        try:
+            return bool(self.run("SELECT @@in_transaction", ())[0][0])  # MariaDB
+        except Exception as error:
+            if _number(error) != UNKNOWN_VARIABLE:
+                raise
+        if not self.raw.get_autocommit():
+            return None
+        try:  # a savepoint outside of a transaction is gone at once
+            self.run("SAVEPOINT holdtight", ())
+            self.run("RELEASE SAVEPOINT holdtight", ())
+        except Exception as error:
+            if _number(error) != NO_SAVEPOINT:
+                raise
+            return False
+        return True
 
     def commits_at_once(self) -> bool:
         return bool(self.raw.get_autocommit()) and not self.is_open()
 
     def begin(self) -> None:
         self.run("BEGIN", ())
+
+
+def _number(error: Exception) -> object:
+    return error.args[0] if error.args else None
 
 
 class DjangoLink(Link):

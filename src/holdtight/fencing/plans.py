@@ -103,8 +103,8 @@ def enter(link: Any, table: str, lease: BaseLease, claims: Claims, end_paused: b
     while True:
         lease.check()
         left = lease.remaining()
-        yield _BEGIN
         try:
+            yield _BEGIN  # inside: SQLAlchemy's begin may succeed where SQLite's own fails
             if end_paused and link.dialect == "postgresql" and left != float("inf"):
                 # PostgreSQL ends the session of a holder that is idle for longer, and frees the row.
                 yield _run(f"SET LOCAL idle_in_transaction_session_timeout = {max(1, int(left * 1000))}")
@@ -135,11 +135,12 @@ def leave(link: Any, lease: BaseLease) -> Plan:
 
 
 def _alone(link: Any, work: Plan) -> Plan:
-    """Runs `work` in the caller's transaction, or in one of its own."""
-    if (yield _IS_OPEN):
+    """Runs `work` in the caller's transaction, or in one of its own. If nothing tells whether a transaction is open, a
+    BEGIN might commit it, so `work` runs without."""
+    if (yield _IS_OPEN) is not False:
         return (yield from work)
-    yield _BEGIN
     try:
+        yield _BEGIN
         found = yield from work
         yield _COMMIT
         return found
@@ -150,7 +151,7 @@ def _alone(link: Any, work: Plan) -> Plan:
 
 def create(link: Any, table: str) -> Plan:
     use = statements(table, link.dialect)
-    if link.dialect == "mysql" and (yield _IS_OPEN):
+    if link.dialect == "mysql" and (yield _IS_OPEN) is not False:
         raise refusals.create_commits(table)
 
     def work() -> Plan:

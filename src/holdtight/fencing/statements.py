@@ -70,8 +70,7 @@ def statements(table: str, dialect: Dialect) -> Statements:
     )
 
 
-@functools.lru_cache(1000)
-@functools.lru_cache  # bounded: a guard with end_paused writes a time into its statement
+@functools.lru_cache(1000)  # bounded: a guard with end_paused writes a time into its statement
 def marked(sql: str, style: str) -> str:
     """The statement with its parameters in the style of a driver: `?`, `%s`, `$1` or `:p1`."""
     if style == "?":

@@ -5,9 +5,9 @@ Other processes wait in line as readers, each with one place, so that all are gr
 landed; then they find the value. The server checks what a flight stores: see lua/flight_land.lua.
 """
 
+import copy
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 from holdtight.base.clock import seconds, wait_seconds
@@ -15,7 +15,7 @@ from holdtight.base.jobs import Peek
 from holdtight.base.plan import Batch, LinkDown, Plan, ServerSaid
 from holdtight.base.values import Late
 from holdtight.config.profiles import UNSET
-from holdtight.errors import DeadlockDetected, FlightFailed
+from holdtight.errors import DeadlockDetected, FlightFailed, LockError, LockTimeout
 from holdtight.recipes.locking import Kept
 from holdtight.recipes.once import LONGEST_KEPT, duration_kept, error_text
 
@@ -24,11 +24,9 @@ __all__ = [
     "MOST_IN_BACKGROUND",
     "Answer",
     "Computed",
-    "Flight",
     "FlightTerms",
     "Stored",
-    "current_flight",
-    "inside",
+    "to_share",
     "waits_for",
 ]
 
@@ -47,9 +45,27 @@ class Answer(NamedTuple):
     error: BaseException | None = None
 
     def give(self) -> Any:
+        """For one of many callers: each gets an exception of its own, with its own traceback."""
+        if self.error is not None:
+            raise _another(self.error)
+        return self.value
+
+    def give_own(self) -> Any:
+        """For the one call that computed."""
         if self.error is not None:
             raise self.error
         return self.value
+
+
+def _another(error: BaseException) -> BaseException:
+    try:
+        made = copy.copy(error)
+    except Exception:
+        made = error
+    if type(made) is not type(error) or made is error:
+        return error.with_traceback(None)
+    made.__cause__, made.__suppress_context__ = error.__cause__, error.__suppress_context__
+    return made
 
 
 class Computed(NamedTuple):
@@ -59,6 +75,18 @@ class Computed(NamedTuple):
     own: Answer
     all: Answer | None
     failed: str | None = None
+    circle: bool = False
+    """It could not wait: there is a deadlock. Callers that hold nothing are no part of it, and start again."""
+
+
+def to_share(error: Exception, stale: Answer | None) -> Computed:
+    """The outcome of a flight that could not begin to compute, as when the server cannot be reached: the others would
+    only meet the same, one after another. Only the wait of the first caller says nothing about theirs."""
+    if stale is not None and isinstance(error, LockError):
+        return Computed(stale, stale)
+    answer = Answer(error=error)
+    circle = isinstance(error, DeadlockDetected)
+    return Computed(answer, None if isinstance(error, LockTimeout) else answer, circle=circle)
 
 
 _decode = json.JSONDecoder().raw_decode
@@ -218,7 +246,8 @@ class FlightTerms:
 
     def unstored(self, name: str, outcome: Answer) -> Computed:
         """For a value that was computed without the server."""
-        return Computed(outcome, self._packed(name, outcome)[3])
+        shared = self._packed(name, outcome)[3]
+        return Computed(outcome if outcome.error is not None else shared, shared)
 
     def _packed(self, name: str, outcome: Answer) -> tuple[str, bytes, float, Answer]:
         """The kind to store, its bytes, how long it stays fresh, and what callers get: the bytes decoded again."""
@@ -274,63 +303,3 @@ def waits_for(locks: Any, options: dict[str, Any]) -> Any:
 
 def _type_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
-
-
-class Flight:
-    """A flight of this process, in progress. `waits_for` has the flights that code inside it waits for.
-
-    Every hit of asyncio begins one, so its defaults stand at the class.
-    """
-
-    absent = False
-    """No value was stored when it began, so every caller must wait for it."""
-    landing = False
-    """Its value may be stored, or read, from now on. A later caller may have called after an invalidation, so it must
-    read the store itself."""
-    entries: Sequence[Any] = ()
-    """(key, lease) of its lock while it is held, for deadlock detection."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.around: Flight | None = current_flight.get()
-        """The flight whose code has called this one."""
-        self.waits_for: list[Flight] = []
-
-    def check_join(self) -> None:
-        """Raises DeadlockDetected if the code that wants to wait for this flight is part of it."""
-        me = current_flight.get()
-        mine = list(_outwards(me))
-        seen: list[Flight] = []
-        search = [self]
-        while search:
-            each = search.pop()
-            if any(each is one for one in mine):
-                raise DeadlockDetected.with_self(self.name, "flight")
-            if not any(each is one for one in seen):
-                seen.append(each)
-                search += each.waits_for
-
-    def joined(self) -> "Flight | None":
-        """Notes that the current code waits for this flight; returns the flight that it is part of."""
-        me = current_flight.get()
-        if me is not None:
-            me.waits_for.append(self)
-        return me
-
-    def left(self, me: "Flight | None") -> None:
-        if me is not None:
-            me.waits_for.remove(self)
-
-
-def _outwards(flight: Flight | None) -> Iterator[Flight]:
-    while flight is not None:
-        yield flight
-        flight = flight.around
-
-
-def inside(flight: Flight) -> list[Any]:
-    """The locks that the flights around this one hold: their code waits as long as this flight waits."""
-    return [entry for each in _outwards(flight.around) for entry in each.entries]
-
-
-current_flight: ContextVar[Flight | None] = ContextVar("holdtight_flight", default=None)

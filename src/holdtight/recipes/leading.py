@@ -4,17 +4,32 @@ A term counts as lost `grace` before its lease ends on the server, unless it is 
 long to stop before there can be another leader, and two terms that pass `check()` never overlap.
 """
 
+import os
+from collections.abc import Callable
 from typing import Any
 
+from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import Drift, seconds
 from holdtight.base.jobs import Leadership
 from holdtight.base.plan import LinkDown, Plan
 from holdtight.base.values import Late, LockInfo, LossReason, check_label
+from holdtight.clients.decorating import check_body
 from holdtight.clients.terms import LockTerms
 from holdtight.config.settings import Options
 from holdtight.errors import LeaseLost
 
-__all__ = ["OVERRUN_EXIT", "TermLike", "check_run", "grace_of", "leadership", "proclaim", "term_lock", "term_of"]
+__all__ = [
+    "OVERRUN_EXIT",
+    "TermLike",
+    "check_run",
+    "check_work",
+    "grace_of",
+    "leadership",
+    "proclaim",
+    "term_lock",
+    "term_of",
+    "watch_overrun",
+]
 
 OVERRUN_EXIT = 76
 """The exit code of a process whose leader still ran when its lease had ended."""
@@ -37,6 +52,7 @@ def term_lock(locks: Any, name: str, options: Options, grace: float) -> Any:
     drift = terms.drift
     terms.drift = Drift(drift.rate, drift.fixed + grace)
     terms.valid = terms.drift.valid(options.ttl)
+    terms.degrades = False  # every process would lead
     return terms.lock_type(locks, name, terms)
 
 
@@ -93,6 +109,36 @@ def proclaim(place: Any, name: str, owner: bytes, label: object) -> Plan[None]:
             raise LeaseLost.because(name, said)
         if not isinstance(said, Late):
             return
+
+
+def watch_overrun(term: Any, grace: float, done: Callable[[], bool], on_overrun: str) -> None:
+    """The work must end before the lease does, whatever the reason for which the term was lost. The keeper's thread
+    looks: the work may block the thread or the loop that it runs in."""
+    tenure = term.tenure
+    keeper = tenure.place.runtime.keeper
+
+    def look(now: float) -> None:
+        if done():
+            return
+        if now < tenure.deadline + grace:  # it was renewed
+            keeper.at(tenure.deadline + grace, look)
+            return
+        get_logger().error("leader %r: its work goes on, and its lease has ended", term.name)
+        if on_overrun == "exit":
+            os._exit(OVERRUN_EXIT)
+
+    keeper.at(tenure.deadline + grace, look)
+
+
+def check_work(fn: Any, name: str) -> bool:
+    """Whether the work is async. Raises TypeError if a call would not do it, but only make a generator."""
+    try:
+        return check_body(fn, name)
+    except TypeError:
+        raise TypeError(
+            f"leader {name!r}: a call of {fn!r} only makes an object, such as a generator, and does no work. "
+            "Give run() a function that works while it is called, until term.lost"
+        ) from None
 
 
 def check_run(pause: object, on_error: object, on_overrun: object) -> float:

@@ -41,7 +41,11 @@ def duration_kept(value: object, argument: str) -> float:
 
 def error_text(error: BaseException) -> str:
     kind = type(error)
-    return f"{kind.__module__}.{kind.__qualname__}: {error}"[:LONGEST_ERROR]
+    try:
+        said = str(error)
+    except Exception:  # it must not take the place of the error itself
+        said = "(its text cannot be shown)"
+    return f"{kind.__module__}.{kind.__qualname__}: {said}"[:LONGEST_ERROR]
 
 
 class Once:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from holdtight.base.identity import identity
+from holdtight.base import process
+from holdtight.base.identity import current_work, identity
 from holdtight.base.jobs import Peek
 from holdtight.base.public import Public
 from holdtight.clients.decorating import begun
@@ -17,12 +18,12 @@ from holdtight.recipes.flights import (
     MOST_IN_BACKGROUND,
     Answer,
     Computed,
-    Flight,
     FlightTerms,
     Stored,
-    current_flight,
+    to_share,
     waits_for,
 )
+from holdtight.recipes.joining import Flight
 from holdtight.recipes.locking import job_locks
 from holdtight.recipes.names import Naming
 from holdtight.recipes.once import error_text
@@ -46,9 +47,14 @@ class Registry:
     """The flights of one client that are under way."""
 
     def __init__(self) -> None:
+        self.after_fork()
+        process.tell_of_fork(self)
+
+    def after_fork(self) -> None:
+        """A child has no thread that could end the flights of its parent."""
         self._changing = threading.RLock()
         self._flights: dict[str, LocalFlight] = {}
-        self.in_background = 0
+        self.in_background = set[object]()
 
     def close(self) -> None:
         """Threads in the background end with what they compute: a closed client stores nothing."""
@@ -58,38 +64,42 @@ class Registry:
         found = self._flights.get(name)
         return found if found is not None and found.absent and not found.landing else None
 
-    def join(self, name: str) -> tuple[LocalFlight, bool]:
-        """The flight of this name, and whether the caller has just begun it."""
+    def join(self, mine: LocalFlight) -> LocalFlight:
+        """The flight of this name that is under way; else `mine`, which the caller must end, whatever happens: an
+        interrupt may come before it knows the result."""
         with self._changing:
-            found = self._flights.get(name)
-            if found is not None:
-                return found, False
-            made = self._flights[name] = LocalFlight(name)
-            return made, True
+            return self._flights.setdefault(mine.name, mine)
 
     def end(self, flight: LocalFlight, computed: Computed | None) -> None:
+        """The first call counts. Another one only ends what an interrupt has left undone."""
         with self._changing:
-            self._flights.pop(flight.name, None)
-            flight.computed, flight.done = computed, True
-        for sleeper in flight.sleepers:
+            if not flight.done:
+                flight.computed, flight.done = computed, True
+            if self._flights.get(flight.name) is flight:
+                del self._flights[flight.name]
+        for sleeper in list(flight.sleepers):
             sleeper.wake(True)
 
     def background(self, work: Callable[[], None]) -> bool:
-        """Runs it in a thread, unless four are at work."""
+        """Runs it in a thread, unless four are at work. Raises RuntimeError if there can be no more threads."""
+        mark = object()
         with self._changing:
-            if self.in_background >= MOST_IN_BACKGROUND:
+            if len(self.in_background) >= MOST_IN_BACKGROUND:
                 return False
-            self.in_background += 1
+            self.in_background.add(mark)
 
         def run() -> None:
             try:
                 work()
             finally:
-                with self._changing:
-                    self.in_background -= 1
+                self.in_background.discard(mark)
 
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(run,), name="holdtight-refresh", daemon=True).start()
+        try:
+            threading.Thread(target=context.run, args=(run,), name="holdtight-refresh", daemon=True).start()
+        except BaseException:
+            self.in_background.discard(mark)
+            raise
         return True
 
 
@@ -154,13 +164,21 @@ class SingleFlight(Public):
                 if stale is None:
                     raise FlightFailed.because(name, found.failure)
                 return stale.give()
-            flight, mine = self._registry.join(name)
-            if mine:
-                if stale is not None and self._terms.in_background:
-                    self._in_background(flight, compute, stale)
-                    return stale.give()
-                flight.absent = stale is None
-                return self._fly(flight, compute, stale, until).give()
+            mine = LocalFlight(name)
+            try:
+                flight = self._registry.join(mine)
+                if flight is mine:
+                    if stale is not None and self._terms.in_background:
+                        self._in_background(flight, compute, stale)
+                        return stale.give()
+                    flight.absent = stale is None
+                    own = self._fly(flight, compute, stale, until)
+                    if own is None:
+                        continue
+                    return own.give_own()
+            except BaseException:
+                self._registry.end(mine, None)
+                raise
             if stale is not None:
                 return stale.give()
             got = self._wait_for(flight, until)
@@ -170,9 +188,17 @@ class SingleFlight(Public):
     def _refresh(self, name: str, compute: Compute) -> Any:
         until = self._until(name)
         while True:
-            flight, mine = self._registry.join(name)
-            if mine:
-                return self._fly(flight, compute, None, until, force=True).give()
+            mine = LocalFlight(name)
+            try:
+                flight = self._registry.join(mine)
+                if flight is mine:
+                    own = self._fly(flight, compute, None, until, force=True)
+                    if own is None:
+                        continue
+                    return own.give_own()
+            except BaseException:
+                self._registry.end(mine, None)
+                raise
             self._wait_for(flight, until)
 
     def _until(self, name: str) -> float | None:
@@ -199,9 +225,8 @@ class SingleFlight(Public):
 
     def _wait_for(self, flight: LocalFlight, until: float | None) -> Answer | None:
         """What another thread has computed; None if this one must start again."""
-        flight.check_join()
         late = flight.landing
-        me, place = flight.joined(), self._locks.place
+        caller, place = flight.join(identity().stack), self._locks.place
         sleeper = place.runtime.sleeper()
         flight.sleepers.append(sleeper)
         started = place.clock()
@@ -210,31 +235,52 @@ class SingleFlight(Public):
                 if not sleeper.sleep(float("inf") if until is None else until) and not flight.done:
                     raise LockTimeout.after(flight.name, place.clock() - started, None, 0)
         finally:
-            flight.left(me)
-        return None if late or flight.computed is None else flight.computed.all
+            flight.leave(caller)
+        computed = flight.computed
+        if late or computed is None or (computed.circle and caller is None):
+            return None
+        return computed.all
 
     def _in_background(self, flight: LocalFlight, compute: Compute, stale: Answer) -> None:
         def work() -> None:
             try:
-                self._fly(flight, compute, stale, None)
-            except Exception as error:
-                self._locks.report_refresh_failed(self._lock_of(flight.name), b"", error_text(error))
+                self._fly(flight, compute, stale, None, alone=True)
+            finally:
+                self._registry.end(flight, None)
 
-        if not self._registry.background(work):
+        begun = False
+        try:
+            begun = self._registry.background(work)
+        except RuntimeError as error:
+            self._locks.report_refresh_failed(self._lock_of(flight.name), b"", error_text(error))
+        if not begun:
             self._registry.end(flight, None)
 
     def _fly(
-        self, flight: LocalFlight, compute: Compute, stale: Answer | None, until: float | None, *, force: bool = False
-    ) -> Answer:
-        """What the call that began the flight gets."""
+        self,
+        flight: LocalFlight,
+        compute: Compute,
+        stale: Answer | None,
+        until: float | None,
+        *,
+        force: bool = False,
+        alone: bool = False,
+    ) -> Answer | None:
+        """What the call that began the flight gets; None if it must start again. `alone`: no call waits for it."""
         computed: Computed | None = None
-        token = current_flight.set(flight)
+        caller = None if alone else flight.join(identity().stack)
+        token = current_work.set(flight)
         try:
-            computed = self._computed(flight, compute, stale, until, force)
-            return computed.own
+            computed = outcome = self._computed(flight, compute, stale, until, force)
+        except Exception as error:
+            computed = outcome = to_share(error, stale)
+            if stale is not None:
+                self._locks.report_refresh_failed(self._lock_of(flight.name), b"", error_text(error))
         finally:
-            current_flight.reset(token)
+            current_work.reset(token)
+            flight.leave(caller)
             self._registry.end(flight, computed)
+        return None if outcome.circle and caller is None else outcome.own
 
     def _computed(
         self, flight: LocalFlight, compute: Compute, stale: Answer | None, until: float | None, force: bool

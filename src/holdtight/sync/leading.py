@@ -1,6 +1,5 @@
 """`Locks.leader`."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,7 +12,7 @@ from holdtight.base.jobs import Leadership
 from holdtight.base.public import PublicLeader
 from holdtight.base.values import Waiter
 from holdtight.base.wrong_with import BlockingOnly
-from holdtight.clients.decorating import is_async
+from holdtight.clients.decorating import begun
 from holdtight.config.settings import UNSET, unknown_options
 from holdtight.core.ending import release
 from holdtight.errors import LeaseLost, LockError, LockTimeout, Unavailable
@@ -154,7 +153,7 @@ class Leader(PublicLeader, BlockingOnly):
         if unknown:
             raise unknown_options("run", unknown, ("pause", "on_error", "on_overrun"))
         seconds = leading.check_run(pause, on_error, on_overrun)
-        if is_async(fn):
+        if leading.check_work(fn, self._name):
             raise TypeError(f"{fn!r} is async: use a leader of AsyncLocks")
         if not self._running.acquire(blocking=False):
             raise RuntimeError(f"this leader of {self._name!r} runs already")
@@ -202,12 +201,12 @@ class Leader(PublicLeader, BlockingOnly):
 
     def _govern(self, term: Term, fn: Callable[[Term], object], on_error: str, on_overrun: str) -> bool:
         """True if it should pause before the next campaign."""
-        done = threading.Event()
-        term.tenure.on_loss(lambda: self._watch_overrun(term, done, on_overrun))
+        done, result = False, None
+        leading.watch_overrun(term, self._grace, lambda: done, on_overrun)
         try:
             with suppress(LeaseLost), term:
                 try:
-                    fn(term)
+                    result = fn(term)
                 except LeaseLost:
                     if not term.lost:
                         raise
@@ -216,10 +215,11 @@ class Leader(PublicLeader, BlockingOnly):
                 raise
             get_logger().exception("leader %r: its work failed: %s", self._name, error)
         finally:
-            done.set()
+            done = True
             self._term = None
             if term.lost:
                 self._give_up(term)
+        begun(result, fn)
         return not term.lost
 
     def _give_up(self, term: Term) -> None:
@@ -227,23 +227,6 @@ class Leader(PublicLeader, BlockingOnly):
         if self._locks.place.topology != "quorum":
             with suppress(LockError, RuntimeError):
                 self._locks.run(release(term.lock.prepared, term.tenure.owner, marker=0), self._name)
-
-    def _watch_overrun(self, term: Term, done: threading.Event, on_overrun: str) -> None:
-        """The work must end before the lease does."""
-        if self._stopped():
-            return
-        left = max(0.0, term.tenure.deadline + self._grace - self._locks.place.clock())
-
-        def ended() -> None:
-            if done.is_set():
-                return
-            get_logger().error("leader %r: its work goes on, and its lease has ended", self._name)
-            if on_overrun == "exit":
-                os._exit(leading.OVERRUN_EXIT)
-
-        timer = threading.Timer(left, ended)
-        timer.daemon = True
-        timer.start()
 
     def _pause(self, seconds: float) -> None:
         if not self._stopped():
@@ -298,13 +281,19 @@ class Leader(PublicLeader, BlockingOnly):
             ...     next(locks.leader("poller").observe()).label
             '10.0.0.5:80'
         """
+        yield from self._changes(self._locks.place.runtime.sleeper(), threading.Event())
+
+    def _changes(self, sleeper: Any, ended: threading.Event) -> Iterator[Leadership | None]:
         last: Any = self
-        sleeper = self._locks.place.runtime.sleeper()
-        while not self._locks.closed:
+        while not (self._locks.closed or ended.is_set()):
             try:
                 now = self.current()
             except Unavailable:
                 now = last  # not known
+            except RuntimeError:
+                if self._locks.closed:
+                    return
+                raise
             if now != last:
                 last = now
                 yield now
@@ -318,10 +307,10 @@ class Leader(PublicLeader, BlockingOnly):
             >>> end = locks.leader("poller").on_change(lambda leadership: None)
             >>> end()
         """
-        ended = threading.Event()
+        ended, sleeper = threading.Event(), self._locks.place.runtime.sleeper()
 
         def watch() -> None:
-            for each in self.observe():
+            for each in self._changes(sleeper, ended):
                 if ended.is_set():
                     return
                 try:
@@ -329,5 +318,9 @@ class Leader(PublicLeader, BlockingOnly):
                 except Exception:
                     get_logger().exception("leader %r: a callback failed", self._name)
 
+        def end() -> None:
+            ended.set()
+            sleeper.wake(True)
+
         threading.Thread(target=watch, name="holdtight-observer", daemon=True).start()
-        return ended.set
+        return end

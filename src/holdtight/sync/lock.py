@@ -4,7 +4,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from holdtight.base.clock import wait_seconds
-from holdtight.base.identity import Identity, identity, running_loop
+from holdtight.base.identity import Identity, identity, may_block, running_loop
 from holdtight.base.plan import LinkDown
 from holdtight.base.process import current
 from holdtight.base.records import GRANTED
@@ -148,7 +148,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             answer = self._understood(reply, started)
             if isinstance(answer, Queued):
                 self.prepared.wanted = True
-                if link.inbox and not who.stack and not locks.events.loud and running_loop() is None:
+                if link.inbox and not may_block(who) and not locks.events.loud and running_loop() is None:
                     if locks.events.active:
                         return self._briefly_recorded(link, owner, wait, started, answer, limit, who)
                     return self._briefly(link, owner, wait, started, answer, limit, who)
@@ -275,7 +275,7 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             with self.driver(locks.transport, link, touch_at=touch_at) as driver:
                 granted = driver.run(acquire(asking, first, limit))
         except BaseException as error:
-            degrades = may_degrade(locks.settings, error)
+            degrades = may_degrade(self.terms, error)
             locks.report_failure(self.terms, asking, error, degrades=degrades)
             if not degrades:
                 raise
