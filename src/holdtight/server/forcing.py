@@ -63,8 +63,8 @@ async def force_close(service: Service, principal: Principal, body: bodies.Force
     found, _ = await service.ask_all(service.sessions.look_steps(session))
     if found is None or isinstance(found, Exception):
         raise Problem(410, "SESSION_GONE", "no such session: it was closed, or its time ran out")
-    for each in found.entries:
-        principal.need_name(each.name)
+    if not _sees_all_of(principal, found):
+        raise Problem(403, "FORBIDDEN", f"the token {principal.name!r} is not for all names of this session")
     released = 0
     for each in found.entries:
         if each.state == "h":
@@ -74,9 +74,18 @@ async def force_close(service: Service, principal: Principal, body: bodies.Force
             if text is not None and await _force(service, principal, each.name, body.reason, text) is not None:
                 released += 1
     await service.ask(service.sessions.close_step(session))
+    service.opened.forget(found.about.get("token"), session)
+    service.all_sessions.stale()
     service.history.note("session_closed", by=principal.name, session=body.id, reason=body.reason)
     service.survey.stale()
     return 200, {"released": released}
+
+
+def _sees_all_of(principal: Principal, session: Any) -> bool:
+    """One that is bound to prefixes closes what it may look at, and nothing that is also about other names."""
+    if not all(principal.sees(each.name) for each in session.entries):
+        return False
+    return principal.whole or session.about.get("token") == principal.name or bool(session.entries)
 
 
 async def note_again(service: Service, session: bytes, held: Held) -> None:

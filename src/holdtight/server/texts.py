@@ -33,18 +33,18 @@ def _encode(prefix: str, raw: bytes) -> str:
     return prefix + base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def _decode(prefix: str, text: str, what: str) -> bytes:
+def _decode(prefix: str, text: str, what: str, member: str) -> bytes:
     if not text.startswith(prefix) or not text.isascii():
-        raise _wrong(what)
+        raise _wrong(what, member)
     body = text[len(prefix) :]
     try:
         return base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):
-        raise _wrong(what) from None
+        raise _wrong(what, member) from None
 
 
-def _wrong(what: str) -> Problem:
-    return Problem(400, "BAD_REQUEST", f"{what}: this text is not a {what} of this service")
+def _wrong(what: str, member: str) -> Problem:
+    return Problem(400, "BAD_REQUEST", f"{member}: this text is not a {what} of this service")
 
 
 class SessionText(NamedTuple):
@@ -57,9 +57,9 @@ class SessionText(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> "SessionText":
-        raw = _decode(_SESSION, text, "session")
+        raw = _decode(_SESSION, text, "session", "session")
         if len(raw) != 24:
-            raise _wrong("session")
+            raise _wrong("session", "session")
         return cls(raw[:8], raw[8:])
 
     def text(self) -> str:
@@ -78,8 +78,8 @@ class LeaseText(NamedTuple):
     in_session: bool
 
     @classmethod
-    def read(cls, text: str) -> "LeaseText":
-        raw = _decode(_LEASE, text, "lease")
+    def read(cls, text: str, member: str = "lease") -> "LeaseText":
+        raw = _decode(_LEASE, text, "lease", member)
         try:
             version, in_session, kind, n, ttl, fence, owner = _LAYOUT.unpack_from(raw)
             name = raw[_LAYOUT.size :].decode()
@@ -88,7 +88,7 @@ class LeaseText(NamedTuple):
                 raise ValueError
             return cls(Held(name, _KINDS[kind], n, owner, fence), ttl / 1000, bool(in_session))
         except (struct.error, ValueError, IndexError, TypeError):
-            raise _wrong("lease") from None
+            raise _wrong("lease", member) from None
 
     def text(self) -> str:
         held = self.held

@@ -55,7 +55,7 @@ async def acquire(service: Service, principal: Principal, body: bodies.Acquire, 
         raise bad(f"wait={body.wait!r} is out of range: at most {LONGEST_WAIT:.0f} s; ask again with the request id")
     if body.stay and body.request is None:
         raise bad("stay: a place that stays needs a request id")
-    holding = [LeaseText.read(each).held for each in body.holding] if body.holding else ()
+    holding = [_lease(principal, each, member="holding").held for each in body.holding] if body.holding else ()
     owner = derive(terms.id, terms.secret, claim.kind, claim.n, claim.name, body.request)
     upkeep = None
     if terms.session is not None:
@@ -250,11 +250,11 @@ async def adopt(service: Service, principal: Principal, body: bodies.Adopt, star
     return _granted(service, principal, held, terms, taken, started, 0.0, "adopted")
 
 
-def _lease(principal: Principal, text: str, *, place_too: bool = False) -> LeaseText:
-    lease = LeaseText.read(text)
+def _lease(principal: Principal, text: str, *, place_too: bool = False, member: str = "lease") -> LeaseText:
+    lease = LeaseText.read(text, member)
     principal.need_name(lease.held.name)
     if not lease.held.fence and not place_too:
-        raise bad("lease: this is a place in line, not a lease; acquire with the same request id")
+        raise bad(f"{member}: this is a place in line, not a lease; acquire with the same request id")
     return lease
 
 
