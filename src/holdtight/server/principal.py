@@ -62,4 +62,4 @@ class Principal(NamedTuple):
 @lru_cache(1024)
 def _owning(secret: bytes) -> tuple[bytes, bytes]:
     id_ = hashlib.sha256(b"holdtight id\0" + secret).digest()[:8]
-    return id_, hashlib.sha256(b"holdtight owner\0" + secret).digest()[:16]
+    return bytes((id_[0] & 0x7F,)) + id_[1:], hashlib.sha256(b"holdtight owner\0" + secret).digest()[:16]

@@ -86,7 +86,7 @@ async def session_beat(service: Service, principal: Principal, body: bodies.Beat
 def _told(entry: SessionEntry, ttl: float, reason: LossReason | None) -> dict[str, Any]:
     held = Held(entry.name, entry.kind, entry.n, entry.owner, entry.fence)
     return {
-        "lease": LeaseText(held, ttl, True).text(),
+        "lease": LeaseText(held, ttl).text(),
         "name": entry.name,
         "kind": entry.kind.value,
         "fence": entry.fence,
@@ -98,6 +98,8 @@ async def session_close(service: Service, principal: Principal, body: bodies.Clo
     session = SessionText.read(body.session)
     found = await service.ask(service.sessions.beat_step(session.id, session.proof(principal.name)))
     if found is None:
+        if await service.ask(service.sessions.ttl_step(session.id)) is not None:
+            raise gone()  # it lives, and is of another token
         return 200, {"released": 0}
     released = await close(service, found, principal.name)
     service.opened.forget(principal.name, session.id)
