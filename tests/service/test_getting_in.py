@@ -147,7 +147,7 @@ def test_what_a_look_shows_is_no_secret(url: str, tokens: Tokens) -> None:
         assert (await ask(one, "session/beat", other, session=session["id"])).status_code == 400
         assert (await ask(one, "session/beat", other, session=session["session"])).status_code == 410
         assert (await ask(one, "acquire", other, name="b", session=session["session"])).status_code == 410
-        assert (await ask(one, "session/close", other, session=session["session"])).json() == {"released": 0}
+        assert (await ask(one, "session/close", other, session=session["session"])).status_code == 410
         # The same request id of another token is another owner.
         assert (await ask(one, "acquire", other, name="a", ttl=30, request="r")).status_code == 423
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from holdtight import AsyncLocks, Locks, LockTimeout, NotSupported, history
-from holdtight.server.history import summary
+from holdtight.server.minutes import summary
 from tests.service.calling import caller
 from tests.support.memory import MEMORY, MemoryStore
 from tests.support.servers import FLAVOURS, RunningServer
@@ -56,8 +56,10 @@ def test_it_is_refused_where_it_cannot_be() -> None:
 
 
 def test_percentiles_lie_within_the_bucket_in_proportion() -> None:
-    found = summary([{"w:3:a": 8, "w:4:a": 2}], "w", "a")
+    buckets = [0] * 26
+    buckets[3], buckets[4] = 8, 2
+    found = summary(buckets)
     assert found["n"] == 10
     assert found["p50"] == pytest.approx(0.004 + 0.004 * 5 / 8)
     assert found["p95"] == pytest.approx(0.008 + 0.008 * 1.5 / 2)
-    assert summary([], "w", "a")["p50"] is None
+    assert summary(None)["p50"] is None

@@ -15,7 +15,8 @@ class AuditRecord(NamedTuple):
     Options:
         id: unique to this act; on a quorum the same on all nodes.
         at: when it was done, in seconds of the server's time of day.
-        action: "force_release", or "bless" for nodes of a quorum that an operator vouched for.
+        action: "force_release"; "force_close" for a session of the lock service, and for each lock that it held; or
+            "bless" for nodes of a quorum that an operator vouched for.
         name: the lock's name; empty if the act is not about a lock.
         kind: what was held; None if nothing was.
         holders: those that lost it, each a `Holder`.

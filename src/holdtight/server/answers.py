@@ -262,6 +262,7 @@ class SessionShown(Answer):
 
 class SessionList(Answer):
     sessions: list[SessionShown]
+    next: str | None
     total: int
 
 

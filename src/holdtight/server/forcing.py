@@ -5,7 +5,8 @@ from typing import Any
 
 from holdtight.aio.agent import Held
 from holdtight.base.operations import AuditRecord
-from holdtight.base.values import check_name
+from holdtight.base.plan import ServerSaid
+from holdtight.base.values import Claim, check_name
 from holdtight.clients.outside import LONGEST_REASON, check_text
 from holdtight.core.force import Order
 from holdtight.server import bodies
@@ -20,19 +21,22 @@ __all__ = ["audit_dict", "force_close", "force_release", "note_again"]
 Answer = tuple[int, dict[str, Any]]
 
 
-async def _force(
-    service: Service, principal: Principal, name: str, reason: str, owner: str | None
-) -> AuditRecord | None:
-    locks = service.locks
-    about = {
+def _about(principal: Principal, action: str, name: str, reason: str) -> dict[str, Any]:
+    return {
         "id": os.urandom(16).hex(),
-        "action": "force_release",
+        "action": action,
         "name": name,
         "by": principal.name,
         "reason": reason,
         "host": principal.address,
         "pid": None,
     }
+
+
+async def _force(
+    service: Service, principal: Principal, about: dict[str, Any], owner: str | None
+) -> AuditRecord | None:
+    locks, name, reason = service.locks, about["name"], about["reason"]
     plan = locks.verbs.force(locks.place, locks.lock(name).prepared, Order(about, owner), {})
     record = locks.report_forced(await locks.run(plan, name))
     if record is not None:
@@ -50,7 +54,7 @@ async def force_release(service: Service, principal: Principal, body: bodies.For
         owner = next((each.owner for each in info.holders if owner_digits(each.owner) == body.owner), None)
         if owner is None:
             return 200, {"released": 0, "fence": None}
-    record = await _force(service, principal, body.name, body.reason, owner)
+    record = await _force(service, principal, _about(principal, "force_release", body.name, body.reason), owner)
     service.survey.stale()
     if record is None:
         return 200, {"released": 0, "fence": None}
@@ -63,20 +67,38 @@ async def force_close(service: Service, principal: Principal, body: bodies.Force
     found, _ = await service.ask_all(service.sessions.look_steps(session))
     if found is None or isinstance(found, Exception):
         raise Problem(410, "SESSION_GONE", "no such session: it was closed, or its time ran out")
-    for each in found.entries:
-        principal.need_name(each.name)
+    if not _sees_all_of(principal, found):
+        raise Problem(403, "FORBIDDEN", f"the token {principal.name!r} is not for all names of this session")
+    # Recorded before the deed: who may not write that down may not do it.
+    closing = _about(principal, "force_close", "", body.reason)
+    for said in await service.ask_all(service.sessions.forced_steps(found, closing, service.now)):
+        if isinstance(said, ServerSaid):
+            raise service.locks.meaning(said, None)
     released = 0
     for each in found.entries:
         if each.state == "h":
             held = Held(each.name, each.kind, each.n, each.owner, each.fence)
             info = await service.locks.inspect(each.name)
             text = next((one.owner for one in info.holders if owner_digits(one.owner) == digits(held.owner)), None)
-            if text is not None and await _force(service, principal, each.name, body.reason, text) is not None:
+            about = _about(principal, "force_close", each.name, body.reason)
+            if text is not None and await _force(service, principal, about, text) is not None:
                 released += 1
+        elif each.state == "w":
+            claim = Claim(each.name, found.ttl, None, each.kind, each.n, each.n)
+            await service.agent.leave(claim, each.owner, granted_too=True)
     await service.ask(service.sessions.close_step(session))
+    service.opened.forget(found.about.get("token"), session)
+    service.all_sessions.stale()
     service.history.note("session_closed", by=principal.name, session=body.id, reason=body.reason)
     service.survey.stale()
     return 200, {"released": released}
+
+
+def _sees_all_of(principal: Principal, session: Any) -> bool:
+    """One that is bound to prefixes closes what it may look at, and nothing that is also about other names."""
+    if not all(principal.sees(each.name) for each in session.entries):
+        return False
+    return principal.whole or session.about.get("token") == principal.name or bool(session.entries)
 
 
 async def note_again(service: Service, session: bytes, held: Held) -> None:

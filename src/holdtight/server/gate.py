@@ -73,7 +73,9 @@ class Gate(Protocol):
     def known(self, scope: Any, headers: Headers) -> Principal | None:
         """A caller that needs no further question."""
 
-    async def admit(self, service: "Service", scope: Any, headers: Headers, receive: Any) -> Principal: ...
+    async def admit(self, service: "Service", scope: Any, headers: Headers, receive: Any) -> Principal:
+        """Raises Problem. A request that goes on for long is asked again, while it does."""
+        ...
 
 
 class Mounted:

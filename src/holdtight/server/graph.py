@@ -1,6 +1,6 @@
 """Who waits for whom, as nodes and edges; and the cycles in it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from holdtight.base.values import Holder, LockInfo, Waiter
@@ -9,13 +9,19 @@ from holdtight.server.shapes import owner_digits, owner_id
 __all__ = ["graph_of"]
 
 MOST_NODES = 400
+MOST_OF_A_LOCK = 20
 
 
-def graph_of(infos: Sequence[LockInfo], sessions: Collection[bytes] = ()) -> dict[str, Any]:
-    """Only locks that somebody waits for. A holder that waits for another lock itself has an edge to it, by way of what
-    it has published for the search for deadlocks. An edge of an owner in one of these sessions, given by id, says so: a
-    session is no thread, and what one of its owners waits for need not stop the others."""
-    wanted = [info for info in infos if info.waiting]
+def graph_of(
+    wanted: Sequence[LockInfo],
+    awaiting: Mapping[str, Sequence[tuple[Holder, str]]],
+    sessions: Collection[bytes] = (),
+    sees: Callable[[str], bool] = bool,
+) -> dict[str, Any]:
+    """Of locks that somebody waits for. A holder that waits for another lock itself has an edge to it, by way of what
+    it has published for the search for deadlocks: `awaiting` has those, each with the lock that it holds. An edge of an
+    owner in one of these sessions, given by id, says so: a session is no thread, and what one of its owners waits for
+    need not stop the others."""
     awaited = {info.name for info in wanted}
     nodes: dict[str, dict[str, Any]] = {}
     edges: list[dict[str, Any]] = []
@@ -39,22 +45,17 @@ def graph_of(infos: Sequence[LockInfo], sessions: Collection[bytes] = ()) -> dic
         lock = f"lock:{info.name}"
         nodes[lock] = {"id": lock, "type": "lock", "text": info.name, "cycle": False}
         merged: set[str] = set()
-        for holder in info.holders[:20]:
+        for holder in info.holders[:MOST_OF_A_LOCK]:
             add_hold(lock, holder, info.name)
-        for other in infos:
-            for holder in other.holders:
-                if holder.waits_for == info.name:
-                    add_wait(holder, lock, info.name)
-                    merged.add(_where(holder))
-                    if other.name not in awaited and f"lock:{other.name}" not in nodes:
-                        nodes[f"lock:{other.name}"] = {
-                            "id": f"lock:{other.name}",
-                            "type": "lock",
-                            "text": other.name,
-                            "cycle": False,
-                        }
-                        add_hold(f"lock:{other.name}", holder, other.name)
-        for waiter in info.waiters[:20]:
+        for holder, held in awaiting.get(info.name, ()):
+            if not sees(held) or len(merged) >= MOST_OF_A_LOCK:
+                continue
+            add_wait(holder, lock, info.name)
+            merged.add(_where(holder))
+            if held not in awaited and f"lock:{held}" not in nodes:
+                nodes[f"lock:{held}"] = {"id": f"lock:{held}", "type": "lock", "text": held, "cycle": False}
+                add_hold(f"lock:{held}", holder, held)
+        for waiter in info.waiters[:MOST_OF_A_LOCK]:
             if _where(waiter) in merged and waiter.host is not None:
                 continue  # the same thread or task, as the holder of another lock
             add_wait(waiter, lock, info.name)

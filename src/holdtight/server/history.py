@@ -4,27 +4,29 @@
 """
 
 import asyncio
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from holdtight.base.values import Owner
 from holdtight.errors import LockError
-from holdtight.ops.history import BUCKETS, Notes
+from holdtight.ops.history import Notes
+from holdtight.server.minutes import Minutes
 from holdtight.server.shapes import digits
+from holdtight.server.tail import Tail
 
 if TYPE_CHECKING:
     from holdtight.server.service import Service
 
-__all__ = ["History", "percentiles", "summary"]
+__all__ = ["History"]
 
 EVERY = 0.2
-_SHARES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
 
 class History:
     def __init__(self, service: "Service") -> None:
         self._service = service
         self._store: Any = service.locks.place.history
+        self.minutes = Minutes(service, self._store)
+        self.tail = Tail(service, self._store)
         self._notes = Notes()
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,52 +76,6 @@ class History:
 
     # Reading
 
-    async def since(self, after: str, most: int = 500) -> list[tuple[str, dict[str, Any]]]:
-        found: list[tuple[str, dict[str, Any]]] = await self._service.ask(self._store.read_step(after, most))
-        return found
-
     async def last(self, most: int) -> list[tuple[str, dict[str, Any]]]:
         found: list[tuple[str, dict[str, Any]]] = await self._service.ask(self._store.last_step(most))
         return found
-
-    async def minutes(self, number: int) -> dict[int, dict[str, int]]:
-        """The counts of the last minutes, oldest first."""
-        last = int(self._service.now // 60)
-        wanted = range(last - number + 1, last + 1)
-        answers = await self._service.ask_all([self._store.stats_step(each) for each in wanted])
-        return {each: found for each, found in zip(wanted, answers, strict=True) if isinstance(found, dict)}
-
-
-def summary(minutes: Iterable[dict[str, int]], what: str, template: str) -> dict[str, Any]:
-    """Percentiles of waiting ("w") or holding ("h"), from the buckets."""
-    buckets = [0] * BUCKETS
-    for counts in minutes:
-        for at in range(BUCKETS):
-            buckets[at] += counts.get(f"{what}:{at}:{template}", 0)
-    total = sum(buckets)
-    found: dict[str, Any] = {"n": total, "buckets": buckets}
-    for word, share in _SHARES:
-        found[word] = _percentile(buckets, total, share)
-    return found
-
-
-def percentiles(counts: dict[str, int], what: str) -> dict[str, float | None]:
-    """Of all names in one minute."""
-    buckets = [0] * BUCKETS
-    for field, number in counts.items():
-        if field.startswith(f"{what}:"):
-            buckets[int(field.split(":", 2)[1])] += number
-    total = sum(buckets)
-    return {word: _percentile(buckets, total, share) for word, share in _SHARES}
-
-
-def _percentile(buckets: list[int], total: int, share: float) -> float | None:
-    """As if all that a bucket has were spread evenly over it."""
-    before, wanted = 0, share * total
-    for at, number in enumerate(buckets):
-        if number and before + number >= wanted:
-            most = float(1 << at)
-            least = most / 2 if at else 0.0
-            return (least + (most - least) * (wanted - before) / number) / 1000
-        before += number
-    return None

@@ -279,7 +279,7 @@ class App:
         principal.need("read")
         if word == "events":
             params = call.query(("prefix", "name", "only"))
-            await stream(call, service, principal, params)
+            await stream(call, service, self.gate, principal, params)
             return
         function, role, allowed, waits = look
         principal.need(role)
@@ -302,6 +302,7 @@ class App:
                 self.gate.check_host(call.headers)
                 principal = await self.gate.admit(service, call.scope, call.headers, call.receive)
                 principal.need("read")
+                principal.need_whole("metrics are")
                 await call.answer(200, self.metrics.text(), b"text/plain; version=0.0.4; charset=utf-8")
             return
         self.gate.check_host(call.headers)

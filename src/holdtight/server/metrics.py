@@ -43,7 +43,7 @@ class Metrics:
             lines.append(f'holdtight_http_request_seconds_sum{{route="{route}"}} {found[-1]:.6f}')
             lines.append(f'holdtight_http_request_seconds_count{{route="{route}"}} {seen:.0f}')
         for name, value in (
-            ("holdtight_waiting_requests", float(len(service.polls))),
+            ("holdtight_waiting_requests", float(service.waits.total())),
             ("holdtight_streams", float(service.streams.total())),
             ("holdtight_survey_seconds", service.survey.took),
         ):

@@ -7,7 +7,8 @@ import msgspec
 
 from holdtight import __version__
 from holdtight.server.answers import ANSWERS
-from holdtight.server.looks import LOOKS, MOST_LISTED, SORTS
+from holdtight.server.looks import LOOKS, SORTS
+from holdtight.server.params import MOST_LISTED
 from holdtight.server.problems import TITLES
 from holdtight.server.verbs import VERBS
 

@@ -32,6 +32,19 @@ class Principal(NamedTuple):
     def sees(self, name: str) -> bool:
         return not self.prefixes or name.startswith(self.prefixes)
 
+    @property
+    def whole(self) -> bool:
+        """Whether all names are in scope: only such a principal sees what is of all names together."""
+        return not self.prefixes
+
+    def sees_template(self, template: str) -> bool:
+        """Whether every name of the template is in scope. Its first number sign stands for any digits."""
+        return self.sees(template.partition("#")[0])
+
+    def need_whole(self, what: str) -> None:
+        if not self.whole:
+            raise Problem(403, "FORBIDDEN", f"{what} of all names: the token {self.name!r} has only some")
+
     def need(self, role: str) -> None:
         if not self.may(role):
             raise Problem(403, "FORBIDDEN", f"this needs the role {role}; the token {self.name!r} has {self.role}")
@@ -49,4 +62,4 @@ class Principal(NamedTuple):
 @lru_cache(1024)
 def _owning(secret: bytes) -> tuple[bytes, bytes]:
     id_ = hashlib.sha256(b"holdtight id\0" + secret).digest()[:8]
-    return id_, hashlib.sha256(b"holdtight owner\0" + secret).digest()[:16]
+    return bytes((id_[0] & 0x7F,)) + id_[1:], hashlib.sha256(b"holdtight owner\0" + secret).digest()[:16]

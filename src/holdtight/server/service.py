@@ -6,9 +6,10 @@ serves any request.
 
 import asyncio
 import hashlib
-import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from holdtight.aio.agent import Agent, Attempt, Held, Taken
@@ -17,20 +18,26 @@ from holdtight.base import refusals
 from holdtight.base.plan import Batch, Plan, Step
 from holdtight.base.values import Owner
 from holdtight.errors import LockError
+from holdtight.server import wholes
 from holdtight.server.history import History
+from holdtight.server.opened import Opened
 from holdtight.server.principal import Principal
 from holdtight.server.problems import Problem
+from holdtight.server.shared import Shared
 from holdtight.server.survey import Survey
+from holdtight.server.watching import Leaders
 
 __all__ = ["Poll", "Service", "Upkeep"]
 
 MOST_WAITS = 2000
 MOST_STREAMS = 20
-MOST_SESSIONS = 1000
 MOST_LEASES = 1000
 """Of one session."""
 UPKEEP_EVERY = 0.25
 """Seconds; the shortest session lasts four of them."""
+KEEP_WITHIN = 0.7
+DOCTOR_EVERY = 5.0
+SESSIONS_EVERY = 1.0
 
 
 class Upkeep(NamedTuple):
@@ -83,8 +90,10 @@ class Service:
         self.polls: dict[Owner, Poll] = {}
         self.waits: Counter[str] = Counter()
         self.streams: Counter[str] = Counter()
-        self.opened: dict[str, dict[bytes, float]] = {}
-        """Sessions that this instance opened, by token, and when they end at the latest without a beat."""
+        self.opened = Opened(self)
+        self.leaders = Leaders(self)
+        self.findings = Shared(locks.doctor, DOCTOR_EVERY)
+        self.all_sessions = Shared(partial(wholes.all_sessions, self), SESSIONS_EVERY)
         self.draining = False
         self._later: set[asyncio.Task[None]] = set()
         self._tending: asyncio.Task[None] | None = None
@@ -139,41 +148,27 @@ class Service:
             self._secret = await self.ask(self.sessions.secret_read_step())
         return principal._replace(secret=hashlib.sha256(b"%b%b" % (self._secret, principal.name.encode())).digest())
 
-    # Limits
-
-    def may_open(self, token: str) -> None:
-        opened = self.opened.setdefault(token, {})
-        if len(opened) >= MOST_SESSIONS:
-            now = time.monotonic()
-            for session in [each for each, until in opened.items() if until < now]:
-                del opened[session]
-            if len(opened) >= MOST_SESSIONS:
-                raise Problem(429, "LIMIT_REACHED", f"a token may have {MOST_SESSIONS} sessions: close some")
-
-    def keeps(self, token: str, session: bytes, ttl: float) -> None:
-        self.opened.setdefault(token, {})[session] = time.monotonic() + ttl
-
-    def forget(self, token: str, session: bytes) -> None:
-        self.opened.get(token, {}).pop(session, None)
-
     # Waiting
 
     async def acquire(self, attempt: Attempt, principal: Principal, upkeep: Upkeep | None = None) -> Taken:
         """Runs an acquisition that may wait. Of two for one owner here, the older ends if it waits."""
         owner = attempt.owner
         older = self.polls.get(owner)
+        if attempt.waits and older is None:
+            self._may_wait(principal)
         if older is not None:
             older.end(Problem(409, "SUPERSEDED", "another request with the same request id waits now"))
         if not attempt.waits:
             return await attempt.run()
-        if self.waits[principal.name] >= MOST_WAITS:
-            raise Problem(429, "LIMIT_REACHED", f"a token may have {MOST_WAITS} requests waiting")
+        if self.draining:  # it came before the shutdown began: the place in line that it may have had is kept
+            await self._keep_places([attempt])
+            raise shutting_down()
         poll = self.polls[owner] = Poll(attempt, upkeep, self.clock + upkeep.every if upkeep is not None else 0.0)
-        self.waits[principal.name] += 1
         if upkeep is not None and self._tending is None:
             self._tending = asyncio.create_task(self._tend())
         try:
-            return await attempt.run()
+            with self._counted(principal):
+                return await attempt.run()
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if poll.why is None or task is None:
@@ -181,11 +176,29 @@ class Service:
             task.uncancel()
             raise poll.why from None
         finally:
+            if self.polls.get(owner) is poll:
+                del self.polls[owner]
+
+    def _may_wait(self, principal: Principal) -> None:
+        if self.waits[principal.name] >= MOST_WAITS:
+            raise Problem(429, "LIMIT_REACHED", f"a token may have {MOST_WAITS} requests waiting")
+
+    @contextmanager
+    def _counted(self, principal: Principal) -> Generator[None]:
+        self.waits[principal.name] += 1
+        try:
+            yield
+        finally:
             self.waits[principal.name] -= 1
             if not self.waits[principal.name]:
                 del self.waits[principal.name]
-            if self.polls.get(owner) is poll:
-                del self.polls[owner]
+
+    @contextmanager
+    def waiting(self, principal: Principal) -> Generator[None]:
+        """Counts a request that waits for something else than a lock."""
+        self._may_wait(principal)
+        with self._counted(principal):
+            yield
 
     async def _tend(self) -> None:
         """Does the upkeep of all open polls: one task, however many wait."""
@@ -211,13 +224,16 @@ class Service:
         self.draining = True
         self.history.end()
         polls = list(self.polls.values())
-        try:
-            async with asyncio.timeout(1.0):
-                await self.ask_all([poll.attempt.touch_step() for poll in polls])
-        except (LockError, RuntimeError, TimeoutError):
-            pass  # the places stay for what is left of the heartbeat
+        await self._keep_places([poll.attempt for poll in polls])
         for poll in polls:
             poll.end(shutting_down())
+
+    async def _keep_places(self, attempts: Sequence[Attempt]) -> None:
+        try:
+            async with asyncio.timeout(KEEP_WITHIN):
+                await self.ask_all([each.touch_step() for each in attempts])
+        except (LockError, RuntimeError, TimeoutError):
+            pass  # the places stay for what is left of the heartbeat
 
     def valid(self, ttl: float, sent: float, started: float) -> float:
         """Seconds from the moment at which the client sent its request, for which it surely holds."""

@@ -26,7 +26,10 @@ from holdtight.server.tokens import TokenFile
 
 __all__ = ["Settings", "serve"]
 
-GRACE = 4
+GRACE = 3
+"""Seconds for requests under way, of the five in which an instance ends; the rest is for places in line, and for what
+is said to a lock server that may not answer."""
+LAST_WORDS = 0.5
 LOG_EVERY = 0.05
 
 
@@ -204,5 +207,9 @@ async def _run(
     try:
         await server.serve(sockets=[listening])
     finally:
-        await app.service.history.write()
-        await locks.aclose()
+        try:
+            async with asyncio.timeout(LAST_WORDS):
+                await app.service.history.write()
+                await locks.aclose()
+        except TimeoutError:
+            pass

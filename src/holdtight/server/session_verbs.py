@@ -30,8 +30,7 @@ async def session_open(service: Service, principal: Principal, body: bodies.Open
     if body.host:
         check_name(body.host, "host")
     session = SessionText.fresh()
-    service.may_open(principal.name)
-    service.keeps(principal.name, session.id, ttl)
+    await service.opened.reserve(principal.name, session.id)
     about = {
         "proof": session.proof(principal.name),
         "token": principal.name,
@@ -46,9 +45,9 @@ async def session_open(service: Service, principal: Principal, body: bodies.Open
             if isinstance(said, Exception):
                 raise service.locks.meaning(said, None)  # type: ignore[arg-type]
     except BaseException:
-        service.forget(principal.name, session.id)
+        service.opened.forget(principal.name, session.id)
         raise
-    service.keeps(principal.name, session.id, ttl)
+    service.opened.keep(principal.name, session.id, ttl)
     service.history.note("session_opened", by=principal.name, session=session.id.hex())
     found = {"session": session.text(), "id": session.id.hex(), "ttl": ttl, "valid": service.valid(ttl, sent, started)}
     return 201, found
@@ -60,8 +59,9 @@ async def session_beat(service: Service, principal: Principal, body: bodies.Beat
     sent = service.clock
     found = await service.ask(service.sessions.beat_step(session.id, proof))
     if found is None:
+        service.opened.forget(principal.name, session.id)
         raise gone()
-    service.keeps(principal.name, session.id, found.ttl)
+    service.opened.keep(principal.name, session.id, found.ttl)
     entries = [each for each in found.entries if each.state == "h"]
     held = [Held(each.name, each.kind, each.n, each.owner, each.fence) for each in entries]
     lists: dict[str, list[dict[str, Any]]] = {"leases": [], "lost": [], "unknown": []}
@@ -86,7 +86,7 @@ async def session_beat(service: Service, principal: Principal, body: bodies.Beat
 def _told(entry: SessionEntry, ttl: float, reason: LossReason | None) -> dict[str, Any]:
     held = Held(entry.name, entry.kind, entry.n, entry.owner, entry.fence)
     return {
-        "lease": LeaseText(held, ttl, True).text(),
+        "lease": LeaseText(held, ttl).text(),
         "name": entry.name,
         "kind": entry.kind.value,
         "fence": entry.fence,
@@ -98,9 +98,11 @@ async def session_close(service: Service, principal: Principal, body: bodies.Clo
     session = SessionText.read(body.session)
     found = await service.ask(service.sessions.beat_step(session.id, session.proof(principal.name)))
     if found is None:
+        if await service.ask(service.sessions.ttl_step(session.id)) is not None:
+            raise gone()  # it lives, and is of another token
         return 200, {"released": 0}
     released = await close(service, found, principal.name)
-    service.forget(principal.name, session.id)
+    service.opened.forget(principal.name, session.id)
     return 200, {"released": released}
 
 

@@ -78,6 +78,7 @@ def info_row(info: LockInfo, now: float) -> dict[str, Any]:
     since = min((each.since for each in info.holders if each.since is not None), default=None)
     oldest = min((each.since for each in info.waiters if each.since is not None), default=None)
     kind = info.kind or (info.waiters[0].kind if info.waiters else None)
+    left = max((_left(each) or 0.0 for each in info.holders), default=None)
     return {
         "name": info.name,
         "kind": kind.value if kind is not None else None,
@@ -88,12 +89,15 @@ def info_row(info: LockInfo, now: float) -> dict[str, Any]:
         "fence": info.fence,
         "since": since,
         "age": _age(since, now),
-        "left": max((_left(each) or 0.0 for each in info.holders), default=None),
+        "left": left,
+        "expires": None if left is None else now + left,
     }
 
 
 def shown_row(row: dict[str, Any], now: float) -> dict[str, Any]:
-    return {**row, "holders": [holder_full(each, now) for each in row["holders"][:MOST_HOLDERS]]}
+    shown = {**row, "holders": [holder_full(each, now) for each in row["holders"][:MOST_HOLDERS]]}
+    del shown["expires"]
+    return shown
 
 
 def _age(since: float | None, now: float) -> float | None:

@@ -8,6 +8,7 @@ import struct
 from typing import NamedTuple
 
 from holdtight.aio.agent import Held
+from holdtight.base.clock import ttl_seconds
 from holdtight.base.values import Kind, Owner, check_name
 from holdtight.server.problems import Problem
 
@@ -15,8 +16,10 @@ __all__ = ["LeaseText", "SessionText", "derive"]
 
 _SESSION = "hts_"
 _LEASE = "htl_"
-_LAYOUT = struct.Struct(">BBBIIQ24s")
+_LAYOUT = struct.Struct(">BBIIQ24s")
 _VERSION = 1
+_OF_A_SESSION = 0x80
+"""The highest bit of a session's id; the ids of tokens have it not."""
 _KINDS = (Kind.EXCLUSIVE, Kind.SHARED, Kind.PERMITS)
 
 
@@ -33,18 +36,18 @@ def _encode(prefix: str, raw: bytes) -> str:
     return prefix + base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def _decode(prefix: str, text: str, what: str) -> bytes:
+def _decode(prefix: str, text: str, what: str, member: str) -> bytes:
     if not text.startswith(prefix) or not text.isascii():
-        raise _wrong(what)
+        raise _wrong(what, member)
     body = text[len(prefix) :]
     try:
         return base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):
-        raise _wrong(what) from None
+        raise _wrong(what, member) from None
 
 
-def _wrong(what: str) -> Problem:
-    return Problem(400, "BAD_REQUEST", f"{what}: this text is not a {what} of this service")
+def _wrong(what: str, member: str) -> Problem:
+    return Problem(400, "BAD_REQUEST", f"{member}: this text is not a {what} of this service")
 
 
 class SessionText(NamedTuple):
@@ -53,13 +56,14 @@ class SessionText(NamedTuple):
 
     @classmethod
     def fresh(cls) -> "SessionText":
-        return cls(os.urandom(8), os.urandom(16))
+        id_ = os.urandom(8)
+        return cls(bytes((id_[0] | _OF_A_SESSION,)) + id_[1:], os.urandom(16))
 
     @classmethod
     def read(cls, text: str) -> "SessionText":
-        raw = _decode(_SESSION, text, "session")
-        if len(raw) != 24:
-            raise _wrong("session")
+        raw = _decode(_SESSION, text, "session", "session")
+        if len(raw) != 24 or raw[0] < _OF_A_SESSION:
+            raise _wrong("session", "session")
         return cls(raw[:8], raw[8:])
 
     def text(self) -> str:
@@ -71,30 +75,33 @@ class SessionText(NamedTuple):
 
 
 class LeaseText(NamedTuple):
-    """`fence` is 0 for a place in line."""
+    """`fence` is 0 for a place in line. The owner says whether it is of a session, so that nobody can change a text to
+    say otherwise: it would have another owner, which holds nothing."""
 
     held: Held
     ttl: float
-    in_session: bool
 
     @classmethod
-    def read(cls, text: str) -> "LeaseText":
-        raw = _decode(_LEASE, text, "lease")
+    def read(cls, text: str, member: str = "lease") -> "LeaseText":
+        raw = _decode(_LEASE, text, "lease", member)
         try:
-            version, in_session, kind, n, ttl, fence, owner = _LAYOUT.unpack_from(raw)
+            version, kind, n, ttl, fence, owner = _LAYOUT.unpack_from(raw)
             name = raw[_LAYOUT.size :].decode()
             check_name(name)
-            if version != _VERSION or in_session > 1 or not n or not ttl or fence >= 1 << 53:
+            if version != _VERSION or not n or fence >= 1 << 53:
                 raise ValueError
-            return cls(Held(name, _KINDS[kind], n, owner, fence), ttl / 1000, bool(in_session))
+            return cls(Held(name, _KINDS[kind], n, owner, fence), ttl_seconds(ttl / 1000, renewed=True))
         except (struct.error, ValueError, IndexError, TypeError):
-            raise _wrong("lease") from None
+            raise _wrong("lease", member) from None
 
     def text(self) -> str:
         held = self.held
-        ttl = max(1, round(self.ttl * 1000))
-        head = _LAYOUT.pack(_VERSION, self.in_session, _KINDS.index(held.kind), held.n, ttl, held.fence, held.owner)
+        head = _LAYOUT.pack(_VERSION, _KINDS.index(held.kind), held.n, round(self.ttl * 1000), held.fence, held.owner)
         return _encode(_LEASE, head + held.name.encode())
+
+    @property
+    def in_session(self) -> bool:
+        return self.held.owner[0] >= _OF_A_SESSION
 
     @property
     def session_id(self) -> bytes:

@@ -55,7 +55,7 @@ async def acquire(service: Service, principal: Principal, body: bodies.Acquire, 
         raise bad(f"wait={body.wait!r} is out of range: at most {LONGEST_WAIT:.0f} s; ask again with the request id")
     if body.stay and body.request is None:
         raise bad("stay: a place that stays needs a request id")
-    holding = [LeaseText.read(each).held for each in body.holding] if body.holding else ()
+    holding = [_lease(principal, each, member="holding").held for each in body.holding] if body.holding else ()
     owner = derive(terms.id, terms.secret, claim.kind, claim.n, claim.name, body.request)
     upkeep = None
     if terms.session is not None:
@@ -113,7 +113,7 @@ def _granted(
     history.note(kind, name, held.fence, principal.name, waited=round(waited, 4), owner=held.owner)
     return 200, {
         "state": "held",
-        "lease": LeaseText(held, terms.ttl, terms.session is not None).text(),
+        "lease": LeaseText(held, terms.ttl).text(),
         "name": name,
         "kind": held.kind.value,
         "n": held.n,
@@ -142,7 +142,7 @@ async def _waiting(service: Service, claim: Claim, owner: bytes, terms: Terms, k
     held = Held(claim.name, claim.kind, claim.n, owner, 0)
     return 202, {
         "state": "waiting",
-        "lease": LeaseText(held, terms.ttl, terms.session is not None).text(),
+        "lease": LeaseText(held, terms.ttl).text(),
         "name": claim.name,
         "position": kept.queued.position,
         "holder": await service.survey.holder(kept.queued.holder, claim.name, kept.queued.left),
@@ -155,14 +155,13 @@ async def renew(service: Service, principal: Principal, body: bodies.Renew, star
     lease = _lease(principal, body.lease)
     if lease.in_session and body.ttl is not None:
         raise bad("ttl: a lease of a session has the ttl of its session")
-    ttl = lease.ttl if body.ttl is None else ttl_seconds(body.ttl, renewed=True)
+    ttl = await _ttl(service, lease) if body.ttl is None else ttl_seconds(body.ttl, renewed=True)
     answer = await service.agent.renew(lease.held, ttl)
     if answer is None:
         raise Unavailable.because(lease.held.name, "the lock server", "the renewal was not confirmed")
     if isinstance(answer, LossReason):
         service.history.note("lost", lease.held.name, lease.held.fence, principal.name, reason=answer.value)
-        detail = f"the lease is lost: {answer.text}. Stop the work that it protects."
-        raise Problem(410, "WATCHDOG_RENEWAL_FAILED", detail, name=lease.held.name, reason=answer.value)
+        raise _lost(lease.held.name, answer)
     return 200, {
         "lease": lease._replace(ttl=ttl).text(),
         "name": lease.held.name,
@@ -194,21 +193,21 @@ async def downgrade(service: Service, principal: Principal, body: bodies.Downgra
     held = lease.held
     if held.kind is not Kind.EXCLUSIVE:
         raise refusals.downgrade_a_reader(held.name)
-    taken = await service.agent.downgrade(held, lease.ttl, None)
-    claim = Claim(held.name, lease.ttl, None, Kind.SHARED)
+    ttl = await _ttl(service, lease)
+    taken = await service.agent.downgrade(held, ttl, await _label(service, held))
     reading = held._replace(kind=Kind.SHARED, fence=taken.fence)
     if lease.in_session:
         await forcing.note_again(service, lease.session_id, reading)
     service.history.note("downgraded", held.name, taken.fence, principal.name)
     return 200, {
         "state": "held",
-        "lease": LeaseText(reading, lease.ttl, lease.in_session).text(),
-        "name": claim.name,
-        "kind": claim.kind.value,
+        "lease": LeaseText(reading, ttl).text(),
+        "name": held.name,
+        "kind": reading.kind.value,
         "n": 1,
         "fence": taken.fence,
-        "ttl": lease.ttl,
-        "valid": service.valid(lease.ttl, taken.sent, started),
+        "ttl": ttl,
+        "valid": service.valid(ttl, taken.sent, started),
         "waited": 0.0,
         "previous_expired": False,
     }
@@ -219,7 +218,7 @@ async def detach(service: Service, principal: Principal, body: bodies.Detach, st
     held = lease.held
     if held.kind is not Kind.EXCLUSIVE:
         raise refusals.detach_shared(held.name, held.kind.text)
-    ttl = lease.ttl if body.ttl is None else ttl_seconds(body.ttl, renewed=False)
+    ttl = await _ttl(service, lease) if body.ttl is None else ttl_seconds(body.ttl, renewed=False)
     answer = await service.agent.renew(held, ttl)
     if answer is None:
         raise Unavailable.because(held.name, "the lock server", "the renewal was not confirmed")
@@ -250,11 +249,32 @@ async def adopt(service: Service, principal: Principal, body: bodies.Adopt, star
     return _granted(service, principal, held, terms, taken, started, 0.0, "adopted")
 
 
-def _lease(principal: Principal, text: str, *, place_too: bool = False) -> LeaseText:
-    lease = LeaseText.read(text)
+async def _ttl(service: Service, lease: LeaseText) -> float:
+    """A lease of a session has the ttl of its session, which is asked: none outlives the beats of its client."""
+    if not lease.in_session:
+        return lease.ttl
+    ttl: float | None = await service.ask(service.sessions.ttl_step(lease.session_id))
+    if ttl is None:
+        await service.agent.release(lease.held)  # nobody beats for it
+        raise _lost(lease.held.name, LossReason.EXPIRED)
+    return ttl
+
+
+async def _label(service: Service, held: Held) -> str | None:
+    info = await service.locks.inspect(held.name)
+    return next((each.label for each in info.holders if each.fence == held.fence), None)
+
+
+def _lost(name: str, reason: LossReason) -> Problem:
+    detail = f"the lease is lost: {reason.text}. Stop the work that it protects."
+    return Problem(410, "WATCHDOG_RENEWAL_FAILED", detail, name=name, reason=reason.value)
+
+
+def _lease(principal: Principal, text: str, *, place_too: bool = False, member: str = "lease") -> LeaseText:
+    lease = LeaseText.read(text, member)
     principal.need_name(lease.held.name)
     if not lease.held.fence and not place_too:
-        raise bad("lease: this is a place in line, not a lease; acquire with the same request id")
+        raise bad(f"{member}: this is a place in line, not a lease; acquire with the same request id")
     return lease
 
 

@@ -216,6 +216,8 @@ class Server:
         match argv:
             case [b"HGETALL", key]:
                 return self._sessions.flat(key, now)
+            case [b"HGET", key, field]:
+                return (self._sessions.get(key, now) or {}).get(field)
             case [b"PEXPIRE", key, time]:
                 value = self._get(key, now)
                 if value is not None:

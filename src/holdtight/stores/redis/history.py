@@ -59,7 +59,7 @@ def _read(reply: Any, sent: float) -> list[tuple[str, Event]]:
         try:
             found.append((id_.decode(), json.loads(fields[1])))
         except (ValueError, IndexError):
-            continue  # of another version
+            found.append((id_.decode(), {}))  # of another version
     return found
 
 

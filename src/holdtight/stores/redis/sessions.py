@@ -11,12 +11,12 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from holdtight.base.plan import Step
-from holdtight.base.values import Kind, Owner
+from holdtight.base.values import Kind, Owner, owner_text
 from holdtight.stores.boundary import SessionEntry
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.resp import command, fields_of
 from holdtight.stores.redis.script import Script
-from holdtight.stores.times import LONGEST_PATIENCE
+from holdtight.stores.times import AUDIT_MS, LONGEST_PATIENCE
 
 __all__ = ["BEAT", "ENROL", "OPEN", "STRIKE", "Session", "Sessions"]
 
@@ -25,6 +25,7 @@ ENROL = Script("session_enrol")
 BEAT = Script("session_beat")
 STRIKE = Script("session_strike")
 COUNT = 500
+MOST_RECORDS = 1000
 SECRET_SECONDS = 90 * 24 * 3600
 _KINDS = {Kind.EXCLUSIVE: "x", Kind.SHARED: "r", Kind.PERMITS: "p"}
 _OF = {code: kind for kind, code in _KINDS.items()}
@@ -101,6 +102,20 @@ class Sessions:
         """Without renewing it: the Session or None, and its ms left."""
         request = command("HGETALL", self._key(session))
         return [_step(request, lambda reply, sent: _read(session, reply) if reply else None), self.left_step(session)]
+
+    def ttl_step(self, session: bytes) -> Step:
+        """Reads the session's ttl; None if there is no such session."""
+        request = command("HGET", self._key(session), "t")
+        return _step(request, lambda reply, sent: int(reply) / 1000 if reply else None)
+
+    def forced_steps(self, session: Session, about: dict[str, Any], at: float) -> list[Step]:
+        """Records that a session is closed by force, beside what is done to its locks."""
+        key = keys.audit(self._namespace)
+        shown = {word: session.about.get(word) for word in ("host", "pid", "label")}
+        fields = ("id", about["id"], "at", round(at * 1e6), "fence", 0, "next", "", "holders")
+        fields += (json.dumps([{"owner": owner_text(session.id + bytes(16)), **shown}]), "about", json.dumps(about))
+        noted = command("XADD", key, "MAXLEN", "~", MOST_RECORDS, "*", *fields)
+        return [_step(each, lambda reply, sent: None) for each in (noted, command("EXPIRE", key, AUDIT_MS // 1000))]
 
     def left_step(self, session: bytes) -> Step:
         """Reads the session's ms left; less than 0 if there is no such session."""
