@@ -102,8 +102,7 @@ class Settling(ABC):
     def _find_stragglers(self, place: Place, since: float) -> None:
         """Asks about everything there that has not been confirmed after `since`."""
         now = self.clock()
-        late = [charge for charge in list(self._paused) if is_at(charge, place)]
-        self._paused.difference_update(late)
+        late = [(charge, min(self._paused.pop(charge), now)) for charge in list(self._paused) if is_at(charge, place)]
         for lane in list(self._armed):
             end = since + lane.interval  # a charge that is due before was granted or renewed before `since`
             for charge in list(lane.charges):
@@ -111,8 +110,8 @@ class Settling(ABC):
                 if end + lane.slack < due < float("inf"):
                     break
                 if due < end and is_at(charge, place) and lane.charges.pop(charge, None) is not None:
-                    late.append(charge)
-        self._dispatch([(charge, now) for charge in late], now)
+                    late.append((charge, min(due, now)))
+        self._dispatch(sorted(late, key=lambda pair: pair[1]), now)
         if now < since + STRAGGLERS_END:
             self._later(now + STRAGGLERS_AGAIN, lambda _: self._find_stragglers(place, since))
 
