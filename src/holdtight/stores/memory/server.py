@@ -217,7 +217,8 @@ class Server:
             case [b"HGETALL", key]:
                 return self._sessions.flat(key, now)
             case [b"HGET", key, field]:
-                return (self._sessions.get(key, now) or {}).get(field)
+                found: dict[bytes, Any] | None = self._sessions.get(key, now)
+                return found.get(field) if found else None
             case [b"PEXPIRE", key, time]:
                 value = self._get(key, now)
                 if value is not None:
