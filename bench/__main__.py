@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 import time
@@ -30,6 +31,14 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         "--json", type=Path, default=RESULTS / "latest.json", help="where to write; the plot goes beside"
     )
     parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md too, with the curves of growth")
+    parser.add_argument(
+        "--page",
+        nargs="+",
+        type=Path,
+        metavar="JSON",
+        help="measure nothing: write docs/benchmarks.md from these results of runs of different rows, and from "
+        "growth.json beside the first (see `python -m bench.growth`)",
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
     return parser.parse_args(argv)
 
@@ -47,6 +56,10 @@ def judge(rows: Sequence[str], outcomes: Mapping[str, Outcome]) -> list[Verdict]
 
 def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
+    if options.page:
+        records = [json.loads(path.read_text(encoding="utf-8")) for path in options.page]
+        page.write(report.joined(records), growth.read(options.page[0].parent / "growth.json"))
+        return 0
     rows: Sequence[str] = options.only or ROWS
     try:
         server = Server(options.server)
@@ -77,10 +90,10 @@ def main(argv: Sequence[str]) -> int:
         print(f"note: {note}")
     print("\n".join(lines))
     picture = plot.draw(charts, title="holdtight next to its peers", lines=lines)
-    report.write(options.json, report.record(facts, verdicts, outcomes), picture)
+    record = report.record(facts, verdicts, outcomes)
+    report.write(options.json, record, picture)
     if options.docs:
-        notes = [note for outcome in outcomes.values() for note in outcome.notes]
-        page.write(facts, lines, verdicts, charts, notes, picture, growth.measure(quick=options.quick))
+        page.write(record, growth.measure(quick=options.quick))
     missed = any(each.standing is Standing.MISSED for each in verdicts)
     return 1 if options.strict and missed else 0
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from bench.servers import Server
 from bench.svg import Svg
@@ -74,17 +75,27 @@ def held(server: Server, counts: Sequence[int]) -> list[Curve]:
 
 def waiting(server: Server, counts: Sequence[int]) -> list[Curve]:
     """Waiters in line for one name."""
-    costs, idle = list[tuple[int, float]](), list[tuple[int, float]]()
+    costs, idle, memory = list[tuple[int, float]](), list[tuple[int, float]](), list[tuple[int, float]]()
     for count in counts:
         server.clear()
         with Worker("holdtight", server.url) as worker:
             seen = worker.do("queue.handovers", waiters=count, seconds=3)
             costs.append((count, seen["script_us"] / max(1, seen["handovers"])))
             idle.append((count, seen["idle_us_per_second"] / count))
+            if count >= 100:
+                memory.append((count, seen["bytes_each"]))
     return [
         Curve("waiters: server time for a hand-over", "waiters in line", "µs", tuple(costs)),
         Curve("waiters: server time to keep a place", "waiters in line", "µs a second", tuple(idle)),
+        Curve("waiters: memory of the process for each", "waiters in line", "bytes", tuple(memory)),
     ]
+
+
+def idle_locks(server: Server, counts: Sequence[int]) -> list[Curve]:
+    """Lock objects that a program keeps and does not use."""
+    with Worker("holdtight", server.url) as worker:
+        sizes = [(count, float(worker.do("leases.idle_locks", count=count))) for count in counts if count >= 100]
+    return [Curve("idle locks: memory of the process for each", "lock objects", "bytes", tuple(sizes))]
 
 
 def names(server: Server, seconds: float) -> dict[str, float]:
@@ -153,6 +164,8 @@ class Growth:
     counts: tuple[int, ...]
     curves: tuple[Curve, ...]
     names: dict[str, float]
+    names_for: float
+    """Seconds."""
     lines: tuple[str, ...]
 
     def table(self) -> list[tuple[str, ...]]:
@@ -170,12 +183,42 @@ class Growth:
 def measure(*, quick: bool) -> Growth:
     counts = tuple(count for count in (1, 10, 100, 1_000, 10_000, 100_000) if count <= (1_000 if quick else 100_000))
     with Server("valkey") as server:
-        curves = (*held(server, counts), *waiting(server, [count for count in counts if count <= 10_000]))
-        fresh = names(server, 10 if quick else 60)
+        curves = (
+            *held(server, counts),
+            *waiting(server, [count for count in counts if count <= 10_000]),
+            *idle_locks(server, counts),
+        )
+        seconds = 10 if quick else 60
+        fresh = names(server, seconds)
         lines = (
             f"{server.version}. Both axes are logarithmic: a flat line costs as much for the last as for the first.",
         )
-    return Growth(counts, curves, fresh, lines)
+    return Growth(counts, curves, fresh, seconds, lines)
+
+
+def read(path: Path) -> Growth:
+    """What `main` has written."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    curves = [
+        Curve(each["title"], each["of"], each["unit"], tuple((count, value) for count, value in each["points"]))
+        for each in found["curves"]
+    ]
+    return Growth(
+        tuple(found["counts"]), tuple(curves), found["names"], found["names for seconds"], tuple(found["lines"])
+    )
+
+
+def _plain(found: Growth) -> dict[str, Any]:
+    return {
+        "counts": found.counts,
+        "curves": [
+            {"title": each.title, "of": each.of, "unit": each.unit, "exponent": each.exponent, "points": each.points}
+            for each in found.curves
+        ],
+        "names": found.names,
+        "names for seconds": found.names_for,
+        "lines": found.lines,
+    }
 
 
 def main(argv: Sequence[str]) -> int:
@@ -189,8 +232,7 @@ def main(argv: Sequence[str]) -> int:
     for word, value in found.names.items():
         print(f"{word}: {figure(value)}")
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    curves = [{"title": each.title, "exponent": each.exponent, "points": each.points} for each in found.curves]
-    options.json.write_text(json.dumps({"curves": curves, "names": found.names}, indent=1) + "\n", encoding="utf-8")
+    options.json.write_text(json.dumps(_plain(found), indent=1) + "\n", encoding="utf-8")
     options.json.with_suffix(".svg").write_text(found.picture(), encoding="utf-8")
     return 0
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import plot, report
 from bench.growth import Growth
 from bench.results import Chart, label
 from bench.table import figure
-from bench.targets import Verdict
+from bench.targets import REASONS, Standing, Verdict
 
 FOLDER = Path(__file__).parent.parent / "docs"
+UNKNOWN = "No reason is known."
 HEAD = """# Benchmarks
 
 `python -m bench --docs` wrote this page and its pictures in one run; run it on your machine before you rely on a
@@ -21,17 +23,19 @@ and *the same name* again and again; the first is what most programs do.
 """
 
 
-def write(
-    facts: Mapping[str, Any],
-    lines: Sequence[str],
-    verdicts: Sequence[Verdict],
-    charts: Sequence[Chart],
-    notes: Sequence[str],
-    picture: str,
-    growth: Growth,
-) -> Path:
+def write(record: Mapping[str, Any], growth: Growth) -> Path:
+    verdicts, charts = report.verdicts_of(record), report.charts_of(record)
+    picture = plot.draw(charts, title="holdtight next to its peers", lines=report.headings(record, record["summary"]))
     (FOLDER / "benchmarks.svg").write_text(picture, encoding="utf-8")
     (FOLDER / "growth.svg").write_text(growth.picture(), encoding="utf-8")
+    path = FOLDER / "benchmarks.md"
+    path.write_text(text(record, verdicts, charts, growth), encoding="utf-8")
+    return path
+
+
+def text(record: Mapping[str, Any], verdicts: Sequence[Verdict], charts: Sequence[Chart], growth: Growth) -> str:
+    facts, notes = record, record["notes"]
+    lines = report.headings(record, record["summary"])
     packages = {name: version for each in facts["variants"].values() for name, version in each.items()}
     parts = [
         HEAD,
@@ -53,6 +57,7 @@ def write(
         ),
         "## Targets",
         _table([("what", "target", "figure", "verdict"), *(_row(each) for each in verdicts)]),
+        *missed(verdicts),
         *(("Notes of the run:", "\n".join(f"- {note}" for note in notes)) if notes else ()),
         "## Side by side",
         "![bars for each quantity](benchmarks.svg)",
@@ -62,12 +67,27 @@ def write(
         "axes logarithmic: 0 means that it costs as much as the first.",
         "![curves of growth](growth.svg)",
         _table(growth.table()),
-        "New names as fast as one process with 64 tasks takes them, for a minute:",
+        f"New names as fast as one process with 64 tasks takes them, for {growth.names_for:g} s:",
         _table([("", ""), *((word, figure(value)) for word, value in growth.names.items())]),
     ]
-    path = FOLDER / "benchmarks.md"
-    path.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
-    return path
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def missed(verdicts: Sequence[Verdict]) -> list[str]:
+    """The section about targets that this run missed or did not measure; nothing if there are none."""
+    found: list[str] = []
+    group = ""
+    for each in verdicts:
+        what = each.target.what
+        group = group if what.startswith("…") else what
+        name = f"{group} {what}" if what.startswith("…") else what
+        if each.standing is Standing.MISSED:
+            assert each.figure is not None
+            figure_and_bound = f"{each.target.show(each.figure)}, target {each.target.show_bound(each.target.target)}"
+            found.append(f"- **{name}**: {figure_and_bound}. {REASONS.get(each.target.key, UNKNOWN)}")
+        elif each.standing is Standing.NOT_MEASURED:
+            found.append(f"- **{name}**: not measured. {each.why_not}")
+    return ["### Missed, and why", "\n".join(found)] if found else []
 
 
 def _row(each: Verdict) -> tuple[str, ...]:

@@ -48,7 +48,8 @@ def _height(chart: Chart) -> float:
 def _panel(picture: Svg, x: float, y: float, chart: Chart) -> None:
     """The title, under it the unit, then the bars. Names and figures get the room that they need, bars the rest."""
     picture.line(x, y, x + PANEL, y, RULE)
-    picture.text(x, y + 24, chart.title, size=15, fill=INK, bold=True)
+    size = min(15.0, 15 * PANEL / _width(chart.title, 15))  # a long title is set smaller: it must not leave its panel
+    picture.text(x, y + 24, chart.title, size=size, fill=INK, bold=True)
     hint = "lower is better" if chart.better is Better.LOWER else "higher is better"
     picture.text(x, y + 43, f"{chart.unit}, {hint}", size=12, fill=MUTED)
     longest = max(bar.value for bar in chart.bars) or 1.0

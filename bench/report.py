@@ -1,4 +1,4 @@
-"""The record of a run: what was measured, with what, where; as JSON."""
+"""The record of a run: what was measured, with what, where; as JSON. Records of several runs join into one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import table
 from bench.cpus import cpu_model
-from bench.results import Outcome
+from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
-from bench.targets import Verdict
+from bench.targets import TARGETS, Better, Verdict
 from bench.worker_process import HOME
 
 QUIET = 0.1  # of the machine's time in use by others: above that, figures are worth little
@@ -38,9 +39,9 @@ def surroundings(bench: Bench, *, quick: bool, busy: float | None) -> dict[str, 
 
 
 def _commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=HOME, capture_output=True, text=True, check=False
-    )
+    """HEAD, and whether the tree differs from it. A tag is no commit, so none is named."""
+    described = ["git", "describe", "--always", "--dirty= (dirty)", "--exclude=*", "--abbrev=12"]
+    done = subprocess.run(described, cwd=HOME, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
@@ -66,6 +67,7 @@ def headings(facts: Mapping[str, Any], summary: str) -> list[str]:
 def record(facts: Mapping[str, Any], verdicts: Sequence[Verdict], outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
     return {
         **facts,
+        "summary": table.summary(verdicts),
         "verdicts": [
             {
                 "key": each.target.key,
@@ -75,6 +77,7 @@ def record(facts: Mapping[str, Any], verdicts: Sequence[Verdict], outcomes: Mapp
                 "figure": each.figure,
                 "unit": each.target.unit,
                 "verdict": str(each),
+                "why not": each.why_not,
             }
             for each in verdicts
         ],
@@ -83,7 +86,10 @@ def record(facts: Mapping[str, Any], verdicts: Sequence[Verdict], outcomes: Mapp
                 "title": chart.title,
                 "unit": chart.unit,
                 "better": chart.better.name.lower(),
-                "bars": [{"variant": bar.variant, "median": bar.value, "p99": bar.p99} for bar in chart.bars],
+                "bars": [
+                    {"variant": bar.variant, "median": bar.value, "p99": bar.p99, "ours": bar.ours}
+                    for bar in chart.bars
+                ],
             }
             for outcome in outcomes.values()
             for chart in outcome.charts
@@ -91,6 +97,53 @@ def record(facts: Mapping[str, Any], verdicts: Sequence[Verdict], outcomes: Mapp
         "notes": [note for outcome in outcomes.values() for note in outcome.notes],
         "rounds": {name: outcome.rounds for name, outcome in outcomes.items()},
     }
+
+
+def joined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One record of runs that measured different rows."""
+    first = records[0]
+    found = {key: each for record in records for each in record["verdicts"] if (key := each["key"])}
+    if len(found) < sum(len(record["verdicts"]) for record in records):
+        raise ValueError("two of these runs measured the same row")
+    for same in ("effort", "server", "python", "cpu", "commit"):
+        if len({record[same] for record in records}) > 1:
+            raise ValueError(f"these runs differ in {same}: {', '.join(str(record[same]) for record in records)}")
+    verdicts = [found[target.key] for target in TARGETS if target.key in found]
+    busy = [record["busy with other things"] for record in records]
+    return {
+        **first,
+        "when": " and ".join(record["when"] for record in records),
+        "busy with other things": max(filter(None, busy), default=None),
+        "variants": {name: each for record in records for name, each in record["variants"].items()},
+        "left out": {name: why for record in records for name, why in record["left out"].items()},
+        "summary": table.summary(verdicts_of({"verdicts": verdicts})),
+        "verdicts": verdicts,
+        "charts": [chart for record in records for chart in record["charts"]],
+        "notes": [note for record in records for note in record["notes"]],
+        "rounds": {name: each for record in records for name, each in record["rounds"].items()},
+    }
+
+
+def verdicts_of(record: Mapping[str, Any]) -> list[Verdict]:
+    """Judged by today's targets. A figure whose target is gone is left out."""
+    known = {target.key: target for target in TARGETS}
+    return [
+        Verdict(known[each["key"]], each["figure"], each["why not"])
+        for each in record["verdicts"]
+        if each["key"] in known
+    ]
+
+
+def charts_of(record: Mapping[str, Any]) -> list[Chart]:
+    return [
+        Chart(
+            chart["title"],
+            chart["unit"],
+            Better[chart["better"].upper()],
+            tuple(Bar(bar["variant"], bar["median"], bar["p99"], bar["ours"]) for bar in chart["bars"]),
+        )
+        for chart in record["charts"]
+    ]
 
 
 def write(path: Path, content: Mapping[str, Any], picture: str) -> Path:

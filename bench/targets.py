@@ -216,3 +216,37 @@ TARGETS: tuple[Target, ...] = (
     Target("import.async", "import", "… with AsyncLocks", L, 70, 55, "ms", 1),
 )
 ROWS: tuple[str, ...] = tuple(dict.fromkeys(target.row for target in TARGETS))
+
+_SWITCH = (
+    "All processes share one core. Waking the next thread costs about 11 µs of it, measured with 16 threads that do "
+    "nothing but pass a queue's item along: close to half of a hand-over."
+)
+_FIVE = (
+    "Ten writes and about nine reads of sockets a pair are in both. Ours adds two waits, a fence, deadlines, a tenure "
+    "and its place with the keeper."
+)
+_SHARDS = (
+    "The client is the busiest process: it writes and reads three sockets where one server needs one, and a read has "
+    "a third of the replies."
+)
+REASONS: dict[str, str] = {
+    "asyncio.1024": "The target was set for rates, where redis-py also loses time that it does not work. By processor "
+    "time its pair costs as much with 1024 tasks as with 64, and so does ours.",
+    "headline": "The client is the busiest process, at some 13 to 16 µs a pair.",
+    "cohort.processes": _SWITCH,
+    "cohort.time": _SWITCH,
+    "recording.pair": "The bound is narrower than the spread of the rounds. The caller's own part is in a row below.",
+    "recording.otel": "The bound is narrower than the spread of the rounds.",
+    "operations.others": "Both clients share one core: the pairs wait for the client that lists.",
+    "quorum.client": _FIVE,
+    "quorum.client.new": _FIVE,
+    "cluster.tasks.64": _SHARDS,
+    "cluster.tasks.1024": _SHARDS,
+    "acks.pair": "A WAIT ends when the replica has acknowledged, and master and replica share one core here.",
+    "renewal.p99": "The keeper and the other threads share one interpreter and one core: a thread waits for "
+    "the keeper's batch.",
+    "memory": "The value has a fence besides its owner, which redis-py's has not.",
+    "import.sync": "Most of it is the loading of modules that the first lock needs anyway.",
+    "import.async": "Importing asyncio is more than half of it.",
+}
+"""Why a target is missed, by key. The page says it if the target is missed in its run."""

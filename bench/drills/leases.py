@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 from typing import TypedDict
 
@@ -128,12 +129,12 @@ async def _held(url: str, count: int, seconds: float, counted: bool) -> Held:
 
             metrics.install(locks, registry=CollectorRegistry())
         await (await locks.lock("warm-up", ttl=30).acquire()).release()
-        before = _resident()
+        before = resident()
         kept = []
         for start in range(0, count, 1000):
             names = (f"held:{number}" for number in range(start, min(count, start + 1000)))
             kept += await asyncio.gather(*(locks.lock(name, ttl=30).acquire(wait=0) for name in names))
-        each = (_resident() - before) / count
+        each = (resident() - before) / count
         cpu, wall = time.process_time(), time.perf_counter()
         await asyncio.sleep(seconds)
         percent = 100 * (time.process_time() - cpu) / (time.perf_counter() - wall)
@@ -144,7 +145,19 @@ async def _held(url: str, count: int, seconds: float, counted: bool) -> Held:
         return Held(lost=lost, bytes_each=each, cpu_percent=percent)
 
 
-def _resident() -> int:
+def idle_locks(variant: Variant, *, count: int) -> float:
+    """Bytes of memory for each of so many lock objects with different names, the names included."""
+    with Locks(variant.url) as locks:
+        for number in range(2000):
+            locks.lock(f"warm:{number}")  # fills the client's cache
+        tracemalloc.start()
+        kept = [locks.lock(f"idle:{number:06}") for number in range(count)]
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return size / len(kept)
+
+
+def resident() -> int:
     """Bytes of memory that this process has in use."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])

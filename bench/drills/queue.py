@@ -7,6 +7,7 @@ import time
 from typing import TypedDict
 from urllib.parse import urlsplit
 
+from bench.drills.leases import resident
 from bench.variants import Variant
 from bench.wire import Connection
 from holdtight import AsyncLocks
@@ -17,6 +18,8 @@ class Handovers(TypedDict):
     seconds: float
     script_us: float
     idle_us_per_second: float
+    bytes_each: float
+    """Of memory of this process for each waiter, its task included."""
 
 
 def handovers(variant: Variant, *, waiters: int, seconds: float) -> Handovers:
@@ -42,9 +45,11 @@ async def _handovers(url: str, waiters: int, seconds: float) -> Handovers:
         lock = locks.lock(f"queue:{waiters}", ttl=30)
         first = await lock.acquire()
         queued = connection.scripts()[0] + waiters
+        memory = resident()
         tasks = [asyncio.create_task(wait()) for _ in range(waiters)]
         while connection.scripts()[0] < queued:
             await asyncio.sleep(0.05)
+        bytes_each = (resident() - memory) / waiters
         idle, start = connection.scripts()[1], time.perf_counter()
         await asyncio.sleep(seconds)
         idle_rate = (connection.scripts()[1] - idle) / (time.perf_counter() - start)
@@ -59,6 +64,7 @@ async def _handovers(url: str, waiters: int, seconds: float) -> Handovers:
             seconds=span,
             script_us=connection.scripts()[1] - usec - idle_rate * span,
             idle_us_per_second=idle_rate,
+            bytes_each=bytes_each,
         )
         for task in tasks:
             task.cancel()

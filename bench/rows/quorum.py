@@ -33,7 +33,7 @@ def pair(bench: Bench) -> Outcome:
             bench.enlist(("five_floor", "five", "five_asleep", *PEERS), cpu=cpu, url=nodes.url) as by_variant,
         ):
             everyone = {**by_variant, **single}
-            title = "pair on five nodes, across cores; holdtight: on one node"
+            title = "five-node pair; holdtight: on one node"
             for form, medians in both_forms(bench, outcome, everyone, "across", title):
                 _compare(bench, outcome, f"quorum.floor{form}", medians, "five", "five_floor")
                 found = [name for name in PEERS if name in medians]

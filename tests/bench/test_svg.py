@@ -1,7 +1,7 @@
 from xml.etree import ElementTree
 
 from bench import plot
-from bench.results import Bar, Chart
+from bench.results import Bar, Chart, label
 from bench.svg import Svg
 from bench.targets import Better
 
@@ -74,3 +74,15 @@ def test_long_names_and_figures_do_not_run_into_the_bars() -> None:
         if each.text in (chart.title, "owner changes/s, higher is better")
     }
     assert len(rows) == 2, "title and unit are on lines of their own"
+
+
+def test_a_long_title_stays_in_its_panel() -> None:
+    chart = Chart("a title that is as long as a title never should be, " * 3, "µs", Better.LOWER, (Bar("floor", 1.0),))
+    root = ElementTree.fromstring(plot.draw([chart], title="t", lines=[]))
+    (size,) = [float(each.get("font-size", "0")) for each in root.iter(f"{NS}text") if each.text == chart.title]
+    assert plot._width(chart.title, size) <= plot.PANEL + 1
+    assert {"holdtight, to read", "holdtight, semaphore", "holdtight, acks=1", "holdtight, lock service"} == {
+        label(name) for name in ("reader", "permit", "acked", "service")
+    }
+    assert all(Bar(name, 1.0).is_ours for name in ("reader", "permit", "acked", "service", "library", "drop_in"))
+    assert not any(Bar(name, 1.0).is_ours for name in ("bare", "floor", "redis_py"))

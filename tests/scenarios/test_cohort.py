@@ -184,7 +184,7 @@ async def test_a_member_whose_wait_ends_leaves_the_line(world: World) -> None:
 async def test_when_the_leader_gives_up_the_next_one_leads(world: World) -> None:
     lock = world.lock()
     lease = await world.locks().lock("thing").acquire()
-    leader, patient = await world.line_up(lock, lock.acquire(wait=0.3), lock.acquire())
+    leader, patient = await world.line_up(lock, lock.acquire(wait=1.5), lock.acquire())
     with pytest.raises(LockTimeout):
         await leader.result()
     await lease.release()

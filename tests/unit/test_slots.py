@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from holdtight import Locks
 from holdtight.stores.redis import keys, script
 from holdtight.stores.redis.cluster_scout import agreed_on
 from holdtight.stores.redis.resp import command
@@ -33,6 +36,14 @@ def test_the_slot_is_that_of_the_hash_tag(key: bytes, slot: int) -> None:
 def test_all_keys_of_a_name_share_a_slot() -> None:
     for name in ("order:42", "a{b}c", "{}", "%"):
         assert len({slot_of(key) for key in keys.keys_of("ht", name)}) == 1
+
+
+@pytest.mark.parametrize("namespace", ["ht", "a:b", "шоп"])
+@pytest.mark.parametrize("name", ["order:42", "a{b}c", "{}", "%", "}", "ключ"])
+def test_a_lock_object_of_a_cluster_knows_the_slot_of_its_key(namespace: str, name: str) -> None:
+    with Locks("redis+cluster://127.0.0.1:1", namespace=namespace) as locks:
+        prepared: Any = locks.lock(name).prepared
+        assert prepared.home == slot_of(prepared.main)
 
 
 @pytest.mark.parametrize(

@@ -329,7 +329,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         except asyncio.CancelledError:
             self.let_go(tenure)
             raise
-        if answer != 1 or self._locks.events.active:
+        if answer != 1 or self.terms.events.active:
             await self._finish_giving_back(lease, answer, error)
 
     def _give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":

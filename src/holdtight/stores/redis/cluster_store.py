@@ -1,6 +1,7 @@
 """The store of a cluster: the requests of one server, in their sharded form, with the time of the server that has the
 slot. See stores/redis/slots.py for the routing."""
 
+from binascii import crc_hqx
 from typing import TYPE_CHECKING, Any
 
 from holdtight.base.clock import Drift
@@ -8,7 +9,7 @@ from holdtight.base.plan import Step
 from holdtight.base.values import CLIENT_ID_SIZE, Claim, Kind, Owner
 from holdtight.stores.client import Client
 from holdtight.stores.redis.client_records import own_record
-from holdtight.stores.redis.slots import RENEW_ALONE, sharded, slot_of
+from holdtight.stores.redis.slots import RENEW_ALONE, SLOTS, sharded
 from holdtight.stores.redis.store import Prepared, Shape, Store
 
 if TYPE_CHECKING:
@@ -26,11 +27,13 @@ class _LastingStep(Step):
 
 
 class ClusterShape(Shape):
-    __slots__ = ("alone", "cluster", "homes", "nodes_at")
+    __slots__ = ("alone", "cluster", "homes", "nodes_at", "tag")
 
     def __init__(self, store: "ClusterStore", claim: Claim) -> None:
         super().__init__(store, claim)
         self.cluster = store.cluster
+        self.tag = len(store.client.namespace.encode()) + 2
+        """Where a name begins in its main key."""
         self.homes: list[Any] = store.cluster.homes
         self.nodes_at: list[Any] = store.cluster.nodes_at
         attempt, _, release, release_by = map(sharded, self.starts)
@@ -50,7 +53,8 @@ class ClusterPrepared(Prepared):
 
     def __init__(self, shape: ClusterShape, name: str) -> None:
         super().__init__(shape, name)
-        self.home = slot_of(self.main)
+        # As `slot_of`, for a key of which is known where its braces are: around the name, up to the end.
+        self.home = crc_hqx(self.main[shape.tag : -1], 0) & (SLOTS - 1)
 
     @property
     def store(self) -> Store:
