@@ -67,6 +67,8 @@ def _library(bench: Bench, outcome: Outcome, mine: Worker, other: Worker) -> Non
             figures["operations.doctor"] = median([mine.do("operations.doctor") for _ in looked])
     figures["operations.megabytes"] = max(each["megabytes"] for each in looked)
     seconds = figures["operations.list.100000"]
+    if bench.cpus.pinned:  # on the server's core: sharing one with the lister would measure the scheduler
+        other.do("pin", cpus=[bench.cpus.server])
     quiet = other.do("operations.pairs", seconds=seconds)
     other.send("operations.pairs", seconds=seconds)
     mine.do("operations.listing", expected=100_000)

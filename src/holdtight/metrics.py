@@ -82,10 +82,10 @@ def install_otel(
 
 
 def watch(locks: BaseLocks[Any], *names: str, registry: "CollectorRegistry | None" = None) -> None:
-    """Shows with every scrape who holds the locks `names`, at most 100, in whatever process: `redis_lock_holders`,
-    `redis_lock_queue_length`, `redis_lock_ttl_seconds`, `redis_lock_reentries` and `redis_lock_holder_info`. The names
-    are the values of the label `lock`. A scrape asks the server for each of them; if it does not answer, nothing is
-    shown. The `registry` is that of `install`.
+    """Shows with every scrape who holds the locks `names`, at most 100 in a registry, whatever process that is:
+    `redis_lock_holders`, `redis_lock_queue_length`, `redis_lock_ttl_seconds`, `redis_lock_reentries` and
+    `redis_lock_holder_info`. The names are the values of the label `lock`. A scrape asks the server for each of
+    them; if it does not answer, nothing is shown. The `registry` is that of `install`.
 
     Raises ModuleNotFoundError without the extra `prometheus`, TypeError or ValueError for a wrong argument.
 
@@ -96,13 +96,13 @@ def watch(locks: BaseLocks[Any], *names: str, registry: "CollectorRegistry | Non
         >>> metrics.watch(locks, "nightly", registry=registry)
     """
     _check(locks, names, None)
-    if not 0 < len(names) <= MOST_WATCHED:
-        raise ValueError(f"watch takes 1 to {MOST_WATCHED} names, not {len(names)}")
+    if not names:
+        raise ValueError(f"watch takes 1 to {MOST_WATCHED} names, not 0")
     try:
         from holdtight.ops.watching import watch_in
     except ModuleNotFoundError as error:
         raise missing_extra("prometheus", error) from error
-    watch_in(registry, locks, names)
+    watch_in(registry, locks, names, MOST_WATCHED)
 
 
 def _check(locks: object, names: object, label_of: object) -> None:

@@ -28,7 +28,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
 def pasted() -> Iterator[dict[str, Any]]:
     """The names that the page's code makes; its client and its handler end with the test."""
     code = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
-    assert len(code) == 5
+    assert len(code) == 6
     names: dict[str, Any] = {}
     exec("\n".join(code), names)
     yield names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from functools import partial
@@ -24,6 +25,7 @@ from holdtight.grants.lease import BaseLease
 from holdtight.stores.redis.forcing import FORCE
 from tests.faults.clients import Client, OpenClient, asks, start, waiting
 from tests.faults.quorum import Nodes, Side, StartNodes, votes_of, warm
+from tests.support.busy import Delay
 from tests.support.processes import wait_for
 from tests.support.proxy import Proxy
 from tests.support.servers import FLAVOURS, RunningServer
@@ -72,6 +74,20 @@ def test_a_lost_reply_costs_one_asking_and_neither_a_second_holder_nor_a_second_
     assert holder.try_acquire("a") is None, "the next holder was not hit"
     holder.release(following)
     is_lost(holder, lease)
+
+
+def test_a_holder_that_was_renewed_is_told_within_0_4_seconds(
+    private_server: RunningServer, open_client: OpenClient
+) -> None:
+    holder, operator = open_client(private_server.url), open_client(private_server.url)
+    leases: list[Any] = [holder.acquire(name, ttl=60) for name in "abc"]
+    for lease in leases:
+        holder.call(lease.renew)
+    for lease, name in zip(leases, "abc", strict=True):
+        delay, since = Delay(os.getpid(), private_server.pid), time.monotonic()
+        assert force(operator, name) is not None
+        delay.check(partial(getattr, lease, "reason"), since, within=0.4, what="the holder to be told")
+        is_lost(holder, lease)
 
 
 def test_a_lost_request_is_asked_again(private_server: RunningServer, proxy: Proxy, open_client: OpenClient) -> None:

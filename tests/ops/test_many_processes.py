@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import struct
 import sys
@@ -76,6 +77,24 @@ def test_the_counts_of_all_processes_add_up_and_the_dead_hold_nothing(
             assert Counts(registry)("acquire_wait_seconds_sum", outcome="acquired") > 1
 
 
+SHORT = """
+from holdtight import Locks, metrics
+from holdtight.ops import recorder
+
+recorder.INTERVAL = 3600  # the thread counts nothing before the end
+locks = Locks("memory://")
+metrics.install(locks)
+with locks.lock("x"):
+    pass
+"""
+
+
+def test_what_waits_at_the_end_of_a_program_is_counted(start_child: StartChild, tmp_path: Path) -> None:
+    assert start_child(SHORT, env={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}).wait() == 0
+    assert shown(tmp_path)["redis_lock_acquire_success_total"] == 1
+    assert shown(tmp_path)["redis_lock_hold_duration_seconds_count"] == 1
+
+
 APPLICATION = """
 import os
 from holdtight import Locks, metrics
@@ -94,12 +113,15 @@ def application(environ, start_response):
     start_response("200 OK", [])
     return [b"%d" % os.getpid()]
 """
-CONFIGURATION = """
-from prometheus_client import multiprocess
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
-def child_exit(server, worker):
-    multiprocess.mark_process_dead(worker.pid)
-"""
+
+def configuration() -> str:
+    """The one that the page shows."""
+    (found,) = re.findall(
+        r"^```python\n(# gunicorn.conf.py\n.*?)^```$", PAGE.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    return str(found)
 
 
 def test_under_gunicorn_a_worker_that_is_killed_holds_nothing_and_what_it_counted_stays(
@@ -108,7 +130,7 @@ def test_under_gunicorn_a_worker_that_is_killed_holds_nothing_and_what_it_counte
     folder, port = tmp_path / "metrics", free_port()
     folder.mkdir()
     (tmp_path / "shop.py").write_text(APPLICATION)
-    (tmp_path / "gunicorn.conf.py").write_text(CONFIGURATION)
+    (tmp_path / "gunicorn.conf.py").write_text(configuration())
     words = ["shop:application", "--preload", "--workers", "2", "--bind", f"127.0.0.1:{port}", "--no-control-socket"]
     env = {
         "PYTHONPATH": ":".join([*sys.path, str(tmp_path)]),

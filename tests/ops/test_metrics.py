@@ -18,13 +18,24 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 
-from holdtight import AsyncLocks, DeadlockDetected, Locks, NotOwner, Profile, Unavailable, metrics
+from holdtight import (
+    AsyncLocks,
+    DeadlockDetected,
+    Locks,
+    NotOwner,
+    NotPermitted,
+    OutOfMemory,
+    Profile,
+    Unavailable,
+    metrics,
+)
 from holdtight.base.values import LISTED
 from holdtight.ops.instruments import INSTRUMENTS
 from holdtight.sync import lock as lock_module
 from tests.ops.counting import Counts, use
-from tests.support.processes import wait_for
-from tests.support.servers import StartServer, free_port
+from tests.support.processes import StartChild, wait_for
+from tests.support.proxy import Proxy
+from tests.support.servers import RunningServer, StartServer, free_port
 
 NAMES = {
     "redis_lock_acquire_success_total": "counter lock kind",
@@ -113,7 +124,7 @@ def test_installing_twice_counts_once_and_clients_share_a_registry(
         (lambda of, locks: of.install(locks, names=[1]), TypeError, "a name must be a text, not int"),
         (lambda of, locks: of.install_otel(locks, label_of="x"), TypeError, "label_of must be callable, not str"),
         (lambda of, locks: of.watch(locks), ValueError, "watch takes 1 to 100 names, not 0"),
-        (lambda of, locks: of.watch(locks, *["x"] * 101), ValueError, "not 101"),
+        (lambda of, locks: of.watch(locks, *map(str, range(101))), ValueError, "at most 100 names, .* not 101"),
     ],
 )
 def test_wrong_arguments_are_named(
@@ -235,6 +246,60 @@ def test_a_lease_without_the_server_counts_as_degraded_only(registry: CollectorR
         assert registry.get_sample_value("redis_node_health", {"node": f"{url}/0"}) == 0
 
 
+def test_refusals_by_the_server_are_counted_by_their_reason(
+    private_server: RunningServer, registry: CollectorRegistry
+) -> None:
+    counts = Counts(registry)
+    private_server.command("ACL", "SETUSER", "locker", "on", ">secret", "~*", "&*", "+@all", "-set")
+    other = f"redis://locker:secret@127.0.0.1:{private_server.port}"
+    with Locks(private_server.url) as locks, Locks(other) as refused:
+        for each in (locks, refused):
+            metrics.install(each, registry=registry)
+        use(locks, "x")
+        with pytest.raises(NotPermitted):
+            refused.lock("y").acquire()
+        private_server.command("CONFIG", "SET", "maxmemory", "1")
+        with pytest.raises(OutOfMemory):
+            locks.lock("y").acquire()
+        private_server.command("CONFIG", "SET", "maxmemory", "0")
+    assert counts.failures() == {"not_permitted": 1, "out_of_memory": 1}
+
+
+SLOW = """
+from prometheus_client import CollectorRegistry
+from holdtight import ClockDrift, Locks, metrics
+from tests.ops.counting import Counts
+
+registry = CollectorRegistry()
+with Locks(args[0]) as locks:
+    metrics.install(locks, registry=registry)
+    with locks.lock("first"):
+        pass
+    print("ready", flush=True)
+    input()
+    try:
+        locks.lock("x", ttl=1, wait=0).acquire()
+    except ClockDrift:
+        print(Counts(registry).failures(), flush=True)
+"""
+
+
+def test_a_process_that_is_paused_while_its_grant_is_under_way_counts_it_as_clock_drift(
+    private_server: RunningServer, proxy: Proxy, start_child: StartChild
+) -> None:
+    child = start_child(SLOW, proxy.url)
+    child.expect("ready")
+    held = proxy.hold_reply(b"EVALSHA")
+    child.send("go")
+    held.wait()
+    child.pause()
+    held.release()
+    wait_for(lambda: private_server.command("PTTL", "ht:{x}") < 10_000, what="the ttl to be over")
+    child.resume()
+    child.expect("{'clock_drift': 1.0}")
+    assert child.wait() == 0
+
+
 def test_a_server_that_dies_and_comes_back(start_server: StartServer, registry: CollectorRegistry) -> None:
     server, counts = start_server(), Counts(registry)
     with Locks(server.url) as locks:
@@ -305,6 +370,21 @@ def test_watched_locks_are_shown_with_their_holders_in_all_processes(locks: Lock
         assert registry.get_sample_value("redis_lock_ttl_seconds", {"lock": "x"}) == pytest.approx(20, abs=5)
     with locks.lock("x", reentrant=True), locks.lock("x", reentrant=True):
         assert registry.get_sample_value("redis_lock_reentries", {"lock": "x"}) == 2
+
+
+def test_a_registry_watches_a_hundred_names_in_all(locks: Locks, registry: CollectorRegistry) -> None:
+    names = [f"n{number}" for number in range(100)]
+    metrics.watch(locks, *names[:60], registry=registry)
+    metrics.watch(locks, *names[50:], *names[50:], registry=registry)
+    with pytest.raises(ValueError, match="not 101"):
+        metrics.watch(locks, "one more", registry=registry)
+    found = {
+        sample.labels["lock"]
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name == "redis_lock_holders"
+    }
+    assert found == set(names)
 
 
 def test_all_holders_of_a_watched_lock_are_counted_also_those_that_an_inspection_does_not_show(

@@ -122,7 +122,7 @@ def test_names_are_glanced_at_many_at_a_time_and_clients_looked_up_once_a_page()
     server = Server([(b"0", names)], set(names))
     (page,) = server.play(listing())
     assert [info.holders[0].host for info in page] == ["web-3"] * 450
-    assert server.batches == [400, 400, 100], "two reads a name"
+    assert server.batches == [200, 200, 200, 200, 100], "two reads a name"
     assert [verb for verb, _ in server.asked] == ["scan", "held", "records"]
 
 

@@ -141,6 +141,17 @@ def test_a_server_out_of_memory_obeys(desk: Desk, votes: int) -> None:
     assert desk.renew(ALICE) == [0, b"", b"%d" % int(fence)]
 
 
+def test_about_a_thousand_records_stay(desk: Desk) -> None:
+    """A stream is cut in pieces of a hundred entries."""
+    fill = "for i = 1, 1500 do redis.call('XADD', KEYS[1], '*', 'id', i) end"
+    desk.wire.call("EVAL", fill, 1, AUDIT)
+    desk.attempt(ALICE)
+    assert force(desk, ALICE)[0] == 1
+    assert 1000 <= records(desk) <= 1100
+    ((_, newest),) = desk.wire.call("XREVRANGE", AUDIT, "+", "-", "COUNT", 1)
+    assert newest[:2] == [b"id", b"%032d" % 1]
+
+
 def test_a_node_that_had_no_vote_of_the_owner_refuses_it_too(desk: Desk) -> None:
     assert force(desk, ALICE, votes=1, span=8_000)[0] == 0
     assert records(desk) == 0

@@ -59,9 +59,12 @@ def _values(info: LockInfo) -> tuple[float, float, float, float]:
 _watches: "weakref.WeakKeyDictionary[CollectorRegistry, _Watch]" = weakref.WeakKeyDictionary()
 
 
-def watch_in(registry: CollectorRegistry | None, locks: BaseLocks[Any], names: tuple[str, ...]) -> None:
+def watch_in(registry: CollectorRegistry | None, locks: BaseLocks[Any], names: tuple[str, ...], most: int) -> None:
     place = REGISTRY if registry is None else registry
     watch = _watches.get(place)
+    count = len({*names, *(() if watch is None else watch.watched)})
+    if count > most:
+        raise ValueError(f"a registry watches at most {most} names, because every scrape asks for each, not {count}")
     if watch is None:
         watch = _watches[place] = _Watch()
         place.register(watch)
