@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -87,8 +88,9 @@ def cli() -> None:
 def run_cli(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns the exit code."""
     settings = Common()
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII only, and a name beyond it
+    out: Any = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and out.errors == "strict":
+        out.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII only, and a name beyond it
     try:
         answer = cli.main(arguments, prog_name="holdtight", standalone_mode=False, obj=settings)
         sys.stdout.flush()
