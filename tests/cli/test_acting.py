@@ -29,6 +29,14 @@ def test_a_lock_is_taken_from_its_holder_and_the_act_is_kept(run: Run, locks: Lo
     assert run("audit", "--json", "--name", "other")[1] == "[]\n"
 
 
+def test_a_limit_beyond_all_records_gives_all(run: Run, locks: Locks) -> None:
+    lease = locks.lock("nightly").acquire()
+    locks.force_release("nightly", reason="test")
+    assert len(run("audit", "-n", str(10**30))[1].splitlines()) == 2
+    with pytest.raises(NotOwner):
+        lease.release()
+
+
 def test_as_json_the_record_is_one_object_with_the_next_holder(run: Run, locks: Locks) -> None:
     lease = locks.lock("nightly").acquire()
     record = json.loads(run("--json", "release", "nightly", "--force", "--reason", "x", "--owner", lease.owner)[1])

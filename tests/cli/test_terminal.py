@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 class Shell:
     """`bash -i` with a terminal of its own."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **more: str) -> None:
         self._master, slave = pty.openpty()
         env = {
             **os.environ,
@@ -36,6 +36,7 @@ class Shell:
             "PS1": "$ ",
             "TERM": "xterm",
             "COLUMNS": "200",
+            **more,
         }
         self._process = subprocess.Popen(
             ["setsid", "-c", "bash", "--norc", "--noprofile", "-i"], stdin=slave, stdout=slave, stderr=slave, env=env
@@ -141,6 +142,27 @@ def test_top_shows_locks_as_they_change_and_obeys_keys(shell: Shell, locks: Lock
     assert locks.audit(1)[0].reason == "it hangs"
     with pytest.raises(NotOwner):
         lease.release()
+
+
+def test_top_obeys_each_press_of_a_key_that_is_held_down(shell: Shell, locks: Locks) -> None:
+    """Arrows that arrive together are several."""
+    with locks.lock("a"), locks.lock("b"), locks.lock("c"):
+        shell.type("ht top; echo exit=$?\n")
+        shell.expect("held 3")
+        shell.type("\x1b[B\x1b[B\x1b[A\x1b[5~\r")
+        shell.expect("'b': held")
+        shell.type("xq")
+        shell.expect("exit=0")
+
+
+def test_a_narrow_terminal_shows_how_top_is_sorted_and_filtered(shell: Shell, locks: Locks) -> None:
+    with locks.lock("order:" + "x" * 80):
+        shell.type("COLUMNS=80 ht top; echo exit=$?\n")
+        shell.expect("held 1")
+        shell.type("s/order\r ")
+        shell.expect("PAUSED  filter 'order'  sort age  redis://")
+        shell.type("q")
+        shell.expect("exit=0")
 
 
 def test_top_in_a_pipe_prints_once(shell: Shell, locks: Locks) -> None:

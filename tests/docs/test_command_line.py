@@ -9,11 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from holdtight import Locks, NotOwner
 from holdtight.cli import exits, rows
-from holdtight.cli.main import _VERBS, run_cli  # pyright: ignore[reportPrivateUsage]
+from holdtight.cli.main import _VERBS, cli, run_cli  # pyright: ignore[reportPrivateUsage]
 from holdtight.cli.top import COLUMNS, KEYS
 from tests.support.servers import RunningServer
 
@@ -86,6 +87,12 @@ def test_the_screens_have_the_columns_of_the_program() -> None:
     assert tuple(watched[1].split()) == COLUMNS
     assert watched[-1] == KEYS
     assert [line.split()[0] for line in doctor] == ["WARNING", "seen:", "means:", "change:"]
+
+
+def test_every_option_of_all_verbs_is_on_the_page() -> None:
+    for option in cli.params:
+        named = option.opts if isinstance(option, click.Option) and option.name != "version" else []
+        assert all(re.search(rf"`{each}\b", PAGE) for each in named), named
 
 
 def test_every_verb_and_every_exit_code_is_on_the_page() -> None:

@@ -6,7 +6,7 @@ import click
 
 from holdtight.cli.options import common, of
 from holdtight.cli.printing import plain, print_json_array
-from holdtight.cli.rows import COLUMNS, SORTS, Row, aligned, row_of
+from holdtight.cli.rows import COLUMNS, SORTS, Row, aligned, cell, row_of, table_of
 
 __all__ = ["ls"]
 
@@ -36,13 +36,8 @@ def ls(context: click.Context, /, pattern: str, sort: str) -> None:
 def _show(rows: list[Row]) -> None:
     """On a terminal: as wide as that is, long names cut."""
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in COLUMNS:
-        right = column in ("AGE", "LEFT", "QUEUE")
-        table.add_column(column, no_wrap=True, justify="right" if right else "left", overflow="ellipsis")
+    table = table_of(COLUMNS)
     for row in rows:
-        table.add_row(*(Text(plain(text)) for text in row.texts()))
+        table.add_row(*(cell(plain(text)) for text in row.texts()))
     Console(highlight=False).print(table)

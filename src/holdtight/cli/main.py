@@ -1,9 +1,11 @@
 """The verbs, and the way from an exception to one line on stderr and an exit code."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -47,6 +49,17 @@ class _Verbs(click.Group):
         command.short_help = short
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _VERBS and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], _VERBS, 1)
+            meant = f"Did you mean {near[0]!r}?" if near else "See: holdtight --help"
+            ctx.fail(f"No such command {args[0]!r}. {meant}")
+        return super().resolve_command(ctx, args)
+
 
 @click.group(
     cls=_Verbs,
@@ -75,6 +88,9 @@ def cli() -> None:
 def run_cli(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns the exit code."""
     settings = Common()
+    out: Any = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and out.errors == "strict":
+        out.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII only, and a name beyond it
     try:
         answer = cli.main(arguments, prog_name="holdtight", standalone_mode=False, obj=settings)
         sys.stdout.flush()
@@ -102,11 +118,18 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
 
 
 def _hint(error: click.ClickException) -> str:
-    if isinstance(error, click.NoSuchOption):
+    """What to do next, if the message does not say it."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return ""
+    runs = any(param.name == "command" for param in context.command.params)
+    if isinstance(error, click.NoSuchOption) and runs:
         return " (put -- before the command)"
     if isinstance(error, click.MissingParameter) and error.param is not None and error.param.name == "command":
-        return " As in: holdtight run nightly -- ./job.sh"
-    return ""
+        verb = "sem -p 3" if context.info_name == "sem" else context.info_name
+        return f" As in: holdtight {verb} nightly -- ./job.sh"
+    unclear = isinstance(error, click.NoSuchOption | click.MissingParameter) or "unexpected extra" in error.message
+    return f" See: {context.command_path} --help" if unclear else ""
 
 
 def _failed(settings: Common, code: str, text: str, status: int, error: Exception | None = None) -> int:

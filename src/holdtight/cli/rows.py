@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from holdtight import Holder, LockInfo
 
-__all__ = ["COLUMNS", "SORTS", "Row", "aligned", "duration", "holder_text", "row_of"]
+__all__ = ["COLUMNS", "SORTS", "Row", "aligned", "cell", "duration", "holder_text", "row_of", "table_of"]
 
 COLUMNS = ("NAME", "KIND", "HOLDER", "AGE", "LEFT", "QUEUE", "LABEL", "FENCE")
 
@@ -74,6 +74,26 @@ def duration(seconds: float | None) -> str:
         if whole >= size:
             return f"{whole // size}{unit}{whole % size // part:02}{lower}"
     return f"{whole // 60}m{whole % 60:02}s"
+
+
+def table_of(columns: Sequence[str], *, expand: bool = False) -> Any:
+    """A table for a terminal. Where that is narrow, names, holders and labels are cut, and never the figures."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=expand)
+    for column in columns:
+        right = column in ("AGE", "QUEUE", "OLDEST") or (column == "LEFT" and not expand)
+        cut = column in ("NAME", "HOLDER", "LABEL")
+        # rich takes room from columns that may wrap first; the cells themselves say that they do not.
+        table.add_column(column, no_wrap=not cut, justify="right" if right else "left", overflow="ellipsis")
+    return table
+
+
+def cell(text: str, style: str = "") -> Any:
+    """One line, cut where the terminal ends."""
+    from rich.text import Text
+
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

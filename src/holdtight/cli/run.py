@@ -193,6 +193,8 @@ def _under(
     patient: bool = False,
 ) -> End:
     """With `patient`, it asks a server that cannot be reached again and again."""
+    if not command[0]:
+        raise click.UsageError("the command is empty: name a program after --", context)
     if kill_after is None:
         kill_after = min(5.0, ttl / 4)
     elif not 0 <= kill_after <= ttl / 3:

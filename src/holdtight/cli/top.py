@@ -1,6 +1,7 @@
 """`holdtight top`: the locks of a namespace on the terminal, as they change."""
 
 import os
+import re
 import select
 import sys
 import termios
@@ -14,7 +15,7 @@ from holdtight import LockError
 from holdtight.cli.board import Board
 from holdtight.cli.options import Duration, common, of
 from holdtight.cli.printing import plain
-from holdtight.cli.rows import SORTS, Row, aligned, duration
+from holdtight.cli.rows import SORTS, Row, aligned, cell, duration, table_of
 
 __all__ = ["top"]
 
@@ -22,7 +23,9 @@ COLUMNS = ("NAME", "KIND", "HOLDER", "AGE", "LEFT", "QUEUE", "OLDEST")
 KEYS = "q quit  s sort  / filter  up/down enter show  f force  space pause"
 FULL, EMPTY, BAR = "#", ".", 8
 ESCAPE, ENTER, ERASE = "\x1b", ("\r", "\n"), ("\x7f", "\b")
-_ARROWS = {"\x1b[A": -1, "\x1b[B": 1}
+_ARROWS = {"\x1b[A": -1, "\x1b[B": 1, "\x1bOA": -1, "\x1bOB": 1}
+_KEY = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Za-z]|.", re.DOTALL)
+"""A character, or what a key such as an arrow sends."""
 
 
 @click.command(epilog="\b\nExamples:\n  holdtight top\n  holdtight top 'order:*' -d 500ms\n  holdtight top | head -5")
@@ -44,11 +47,12 @@ def top(context: click.Context, /, pattern: str, delay: float, times: int | None
                 click.echo(line)
 
 
-def title(board: Board, locks: Any) -> str:
+def title(board: Board, locks: Any, state: str = "") -> str:
+    """`state` comes first: a narrow terminal cuts the end."""
     place = locks.place.display
     scan = f"scan {board.scan_seconds:.1f} s/{board.scan_every:.0f} s"
     counts = f"held {board.held}  waiting {board.waiting}"
-    return plain(f"{place} ns {locks.settings.namespace}   {counts}  {scan}   {time.strftime('%H:%M:%S')}")
+    return plain(f"{state}{place} ns {locks.settings.namespace}   {counts}  {scan}   {time.strftime('%H:%M:%S')}")
 
 
 def texts(row: Row) -> tuple[str, ...]:
@@ -170,7 +174,6 @@ class Screen:
 
     def _draw(self, height: int) -> Any:
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
         if self._detail:
@@ -179,23 +182,21 @@ class Screen:
         self._at = max(0, min(self._at, count - 1))
         room = max(1, height - 5 - len(circles))
         first = max(0, min(self._at - room + 1, count - room)) if self._at >= room else 0
-        table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-        for column in COLUMNS:
-            right = column in ("AGE", "QUEUE", "OLDEST")
-            table.add_column(column, no_wrap=True, justify="right" if right else "left", overflow="ellipsis")
+        table = table_of(COLUMNS, expand=True)
         for number, row in enumerate(self._board.rows(first, first + room), first):
             name, kind, holder, age, left, queue, oldest = texts(row)
             cells = (name, kind, holder, age, f"{self._bar(row)} {left}", queue, oldest)
-            table.add_row(*map(Text, cells), style="reverse" if number == self._at else "")
-        state = "  PAUSED" if self._paused else ""
-        shown = f"  filter {self._board.filter!r}" if self._board.filter else ""
+            table.add_row(*map(cell, cells), style="reverse" if number == self._at else "")
+        state = "PAUSED  " if self._paused else ""
+        state += f"filter {self._board.filter!r}  " if self._board.filter else ""
+        state += f"sort {self._board.sort}  " if self._board.sort != "name" else ""
         last = self._prompt + self._typed if self._prompt is not None else KEYS
         return Group(
-            Text(f"{title(self._board, self._locks)}  sort {self._board.sort}{shown}{state}", style="bold"),
+            cell(title(self._board, self._locks, state), style="bold"),
             table,
-            *(Text(line, style="red" if "CYCLE" in line else "") for line in circles),
-            Text(plain(self._message), style="yellow"),
-            Text(plain(last), style="dim" if self._prompt is None else ""),
+            *(cell(line, style="red" if "CYCLE" in line else "") for line in circles),
+            cell(plain(self._message), style="yellow"),
+            cell(plain(last), style="dim" if self._prompt is None else ""),
         )
 
     def _bar(self, row: Row) -> str:
@@ -207,11 +208,9 @@ class Screen:
 
 
 def _read_keys() -> list[str]:
-    """What was typed: characters, or one key that sends an escape sequence."""
+    """What was typed: characters and keys that send an escape sequence, several at once of a key that is held down."""
     data = os.read(sys.stdin.fileno(), 1024)
     if not data:
         return ["q"]  # the terminal is gone
     text = data.decode("utf-8", "replace")
-    if text in _ARROWS:
-        return [text]
-    return [ESCAPE] if text.startswith(ESCAPE) else list(text)
+    return [key for key in _KEY.findall(text) if len(key) == 1 or key in _ARROWS]

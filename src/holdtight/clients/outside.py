@@ -21,6 +21,8 @@ __all__ = ["Outside"]
 
 LONGEST_REASON = 500
 LONGEST_BY = 128
+MOST_RECORDS = 1_000_000
+"""More than any server keeps: it refuses numbers that do not fit into 63 bits."""
 VOUCHED = "no lease was held when the nodes last started"
 
 
@@ -75,7 +77,7 @@ class Outside:
         if name is not None:
             check_name(name)
         self.check_open()
-        return self.verbs.audit(self.place, limit, name)
+        return self.verbs.audit(self.place, min(limit, MOST_RECORDS), name)
 
     def _doctor(self) -> "Plan[list[Finding]]":
         return self.verbs.doctor(self.place, self.settings)

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import hiredis
+
 from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown
 from holdtight.stores.client import Client
-from holdtight.stores.redis.failures import unopened
+from holdtight.stores.redis.failures import broken, unopened
 from holdtight.stores.redis.handshake import Greeting, Session, greet, inbox_word
 from holdtight.stores.redis.link import Link
 
@@ -131,6 +133,8 @@ def greeted(
         raise unopened(error) from error
     except BaseException as error:
         dialling.close()
+        if isinstance(error, hiredis.ProtocolError):
+            raise LinkDown(broken(error).cause, sent=False) from error
         if isinstance(error, LinkDown):
             raise LinkDown(error.cause, sent=False, silent=error.silent) from error
         raise
