@@ -232,6 +232,12 @@ HABITS: list[tuple[str, type[Exception], str]] = [
     ("several.renew(timeout=5)", TypeError, "never adds"),
     ("lease.detach(timeout=5)", TypeError, "for adopting"),
     ('locks.adopt("text", timeout=5)', TypeError, "ttl="),
+    ("locks.synchronized(print)()", TypeError, '@locks.synchronized("name")'),
+    ("locks.once(print)(5)", TypeError, '@locks.once("name")'),
+    ('locks.synchronized("a")("b")', TypeError, "decorates a function"),
+    ("locks.lock(print)", TypeError, '@locks.lock("name")'),
+    ('locks.multi(["a", "b"])', TypeError, "multi(*names)"),
+    ('locks.lock("a", ttl=30_000_000)', ValueError, "in seconds"),
     ("lease.extend(5)", AttributeError, "lease.renew(ttl)"),
     ("lease.token", AttributeError, "lease.fence"),
     ('locks.acquire("a")', AttributeError, "locks.lock(name).acquire()"),
@@ -286,6 +292,16 @@ def test_an_unknown_word_of_a_lock_that_was_made_before_is_refused_too() -> None
 def test_every_missing_method_has_a_hint(called: str, of: type) -> None:
     words = {name for name, value in vars(of).items() if isinstance(value, public.Missing)}
     assert words == set(habits.METHODS[called])
+
+
+@pytest.mark.parametrize("client", [Locks, AsyncLocks])
+def test_a_leader_prints_its_name(client: Any) -> None:
+    locks = client("memory://")
+    assert repr(locks.leader("poller", ttl="20s")) == f"<{type(locks.leader('poller')).__name__} 'poller' ttl=20>"
+    if client is Locks:
+        locks.close()
+    else:
+        locks.discard()
 
 
 def test_a_missing_method_is_missing_for_hasattr() -> None:

@@ -77,6 +77,7 @@ class AsyncLeader(PublicLeader, AsyncOnly):
         ...             print("leading")
         ...             leader.stop()
         ...             await asyncio.sleep(60)
+        ...
         ...         await leader.run(poll, pause="2s", on_error="campaign")
         >>> asyncio.run(main())
         10.0.0.5:80 ()
@@ -94,6 +95,9 @@ class AsyncLeader(PublicLeader, AsyncOnly):
         self._stopping = False
         self._waiting: asyncio.Task[Any] | None = None
         """A campaign or a pause of `run`, which `stop` cancels."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} ttl={self._options.ttl:g}>"
 
     async def campaign(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncTerm:
         """Waits to be elected, and returns the term. `wait` is how long, and the leader's own `wait` if it is left out.

@@ -122,7 +122,9 @@ def ttl_seconds(value: object, *, renewed: bool, argument: str = "ttl") -> float
     number = seconds(value, argument)
     least = SHORTEST_TTL if renewed else SHORTEST_UNRENEWED_TTL
     if not least <= number <= LONGEST_TTL:
-        hint = "" if renewed or number > LONGEST_TTL else " (10ms is the minimum)"
+        hint = "" if renewed else " (10ms is the minimum)"
+        if number > LONGEST_TTL:
+            hint = "; a number is in seconds, milliseconds are written 250ms"
         if renewed and SHORTEST_UNRENEWED_TTL <= number < SHORTEST_TTL:
             hint = "; down to 10ms is possible with renew=False"
         raise ValueError(f"{argument}={_shown(value)} is out of range: {least * 1000:.0f}ms to 7 days{hint}")

@@ -92,12 +92,12 @@ class Peek(NamedTuple):
         state: "fresh", or "stale" once its ttl is over.
 
     Example:
-        >>> @locks.single_flight("square:{number}", ttl=60)
-        ... def square(number):
-        ...     return number * number
-        >>> _ = square(7)
-        >>> square.peek(7).value, square.peek(7).state, square.peek(8)
-        (49, 'fresh', None)
+        >>> @locks.single_flight("cube:{number}", ttl=60)
+        ... def cube(number):
+        ...     return number**3
+        >>> _ = cube(3)
+        >>> cube.peek(3).value, cube.peek(3).state, cube.peek(4)
+        (27, 'fresh', None)
     """
 
     value: Any

@@ -107,7 +107,8 @@ _REASONS = {
 def check_name(name: object, argument: str = "name") -> bytes:
     """Returns the name as UTF-8, or raises before anything is sent."""
     if not isinstance(name, str):
-        raise TypeError(f"{argument} must be a str, not {type(name).__name__}")
+        hint = ': a decorator is written with a name, @locks.lock("name")' if callable(name) else ""
+        raise TypeError(f"{argument} must be a str, not {type(name).__name__}{hint}")
     if not name:
         raise ValueError(f"{argument} is empty: a lock needs a name")
     try:

@@ -120,7 +120,8 @@ def _flat(locks: BaseLocks[L], given: Iterable[object], options: dict[str, Any])
         elif isinstance(each, BaseReadWriteLock):
             raise TypeError(f"multi: {each!r} can be held in two ways: give its .read() or its .write()")
         else:
-            raise TypeError(f"multi takes names and locks of the same client, not {type(each).__name__}")
+            hint = ": write multi(*names)" if hasattr(each, "__iter__") else ""
+            raise TypeError(f"multi takes names and locks of the same client, not {type(each).__name__}{hint}")
 
 
 def multi_of(

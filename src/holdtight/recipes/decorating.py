@@ -14,12 +14,14 @@ def decorator(job: str, wrap: Callable[[Any], Any], *, awaits: bool) -> Callable
     """The decorator of a job. `wrap` gets a function of the right colour. A classmethod or staticmethod is unwrapped
     and wrapped again, so that the job may decorate it or be decorated by it."""
 
-    def decorate(function: Any) -> Any:
+    def decorate(*given: Any, **words: Any) -> Any:
+        if len(given) != 1 or words or not (callable(given[0]) or hasattr(given[0], "__func__")):
+            shown = ", ".join([*map(repr, given), *(f"{word}={value!r}" for word, value in words.items())])
+            raise TypeError(f'{job} decorates a function, not ({shown}). It needs a name first: @locks.{job}("name")')
+        [function] = given
         if isinstance(function, (classmethod, staticmethod)):
             opened = cast(Any, function)
             return type(opened)(decorate(opened.__func__))
-        if not callable(function):
-            raise TypeError(f"{job} decorates a function, not {function!r}")
         if check_body(function, f"the lock of {job}") is not awaits:
             if awaits:
                 raise TypeError(f"{function!r} is not an async function: decorate it with {job} of Locks")

@@ -86,6 +86,9 @@ class Leader(PublicLeader, BlockingOnly):
         """The client that campaigns for `run`: closing it ends its wait."""
         self._sleeper: Any = None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} ttl={self._options.ttl:g}>"
+
     def campaign(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Term:
         """Waits to be elected, and returns the Term. `wait` is how long, and the leader's own `wait` if it is left out.
 
