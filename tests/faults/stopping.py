@@ -18,6 +18,7 @@ from typing import Any
 
 from holdtight import Locks
 from holdtight.events import KeeperLate, Lost, RenewalFailed
+from tests.support.clock_steps import Standstills
 
 TTL = 12.0
 
@@ -34,6 +35,7 @@ def stop_and_go_on(url: str, leases: int = 10_000, longer: float = 0.3) -> dict[
         elif isinstance(event, KeeperLate):
             late.append(round(event.late, 2))
 
+    standstills, since = Standstills(), time.monotonic()
     clock = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     with Locks(url) as locks:
         began = time.perf_counter()
@@ -73,6 +75,8 @@ def stop_and_go_on(url: str, leases: int = 10_000, longer: float = 0.3) -> dict[
                 lease.release()
     stepped = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) - clock
     pairs.sort()
+    stood = standstills.longest(since)
+    standstills.close()
     return {
         "lost": lost,
         "missing": len(missing),
@@ -82,6 +86,8 @@ def stop_and_go_on(url: str, leases: int = 10_000, longer: float = 0.3) -> dict[
         "least left": round(least, 2),
         "round": round(round_seconds, 2),
         "p99 of others, ms": round(pairs[len(pairs) * 99 // 100], 1) if pairs else None,
+        "worst pair, s": round(max(pairs, default=0.0) / 1000, 2),
+        "machine stood still, s": round(stood, 2),
         "clock stepped by": round(stepped, 3),
     }
 
