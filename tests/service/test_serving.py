@@ -267,6 +267,7 @@ def test_settings_that_cannot_be_end_it_with_one_sentence(server: RunningServer,
 
     broken, config = tmp_path / "broken.toml", tmp_path / "config.toml"
     broken.write_text("[", "utf-8")
+    good, _ = token_file(tmp_path, "read")
     broken.chmod(0o600)
     config.write_text("surprise = 1\n", "utf-8")
     url = ("--url", server.url)
@@ -277,6 +278,9 @@ def test_settings_that_cannot_be_end_it_with_one_sentence(server: RunningServer,
         (*url, "--tokens", str(tmp_path / "none.toml")),
         (*url, "--config", str(config)),
         (*url, "--tls-cert", "x"),
+        (*url, "--tls-cert", "/nowhere", "--tls-key", "/nowhere"),
+        (*url, "--tls-cert", str(broken), "--tls-key", str(broken)),
+        (*url, "--bind", "no.such.host.invalid:0", "--tokens", str(good)),
         (*url, *url, *url),
     ):
         assert run_cli(["serve", *options]) == 64, options
@@ -294,3 +298,15 @@ def test_a_config_file_counts_less_than_flags_and_it_starts_without_its_lock_ser
         assert (answer.status_code, answer.json()["code"]) == (503, "CONNECTION_LOST")
         assert answer.headers["retry-after"] == "1"
         assert "127.0.0.1:1" not in answer.text
+
+
+def test_the_log_has_no_names_and_few_lines_while_the_lock_server_is_away(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    path, (token,) = token_file(tmp_path, "lock")
+    with instance("redis://127.0.0.1:1", tmp_path, "--tokens", str(path)) as one:
+        for at in range(5):
+            assert one.post("acquire", token, name=f"secret-name-{at}", ttl=30).status_code == 503
+        wait_for(lambda: one.log().count("/v1/acquire") == 5, within=10)
+        assert "secret-name" not in one.log()
+        assert one.log().count("the lock server failed request") == 1

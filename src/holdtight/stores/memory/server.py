@@ -217,7 +217,7 @@ class Server:
             case [b"HGETALL", key]:
                 return self._sessions.flat(key, now)
             case [b"HGET", key, field]:
-                return (self._sessions.get(key, now) or {}).get(field)
+                return self._sessions.field(key, field, now)
             case [b"PEXPIRE", key, time]:
                 value = self._get(key, now)
                 if value is not None:

@@ -112,9 +112,9 @@ class Sessions:
         """Records that a session is closed by force, beside what is done to its locks."""
         key = keys.audit(self._namespace)
         shown = {word: session.about.get(word) for word in ("host", "pid", "label")}
-        fields = ("id", about["id"], "at", round(at * 1e6), "fence", 0, "next", "", "holders")
-        fields += (json.dumps([{"owner": owner_text(session.id + bytes(16)), **shown}]), "about", json.dumps(about))
-        noted = command("XADD", key, "MAXLEN", "~", MOST_RECORDS, "*", *fields)
+        holders = json.dumps([{"owner": owner_text(session.id + bytes(16)), **shown}])
+        fields = ("id", about["id"], "at", round(at * 1e6), "fence", 0, "next", "", "holders", holders)
+        noted = command("XADD", key, "MAXLEN", "~", MOST_RECORDS, "*", *fields, "about", json.dumps(about))
         return [_step(each, lambda reply, sent: None) for each in (noted, command("EXPIRE", key, AUDIT_MS // 1000))]
 
     def left_step(self, session: bytes) -> Step:
