@@ -104,11 +104,18 @@ def test_the_log_names_routes_and_no_secret(server: RunningServer, tmp_path: Pat
         held = one.post("acquire", token, name="secret-name", session=session, request="r").json()
         one.get("/v1/lock", token, name="secret-name")
         one.get("/v1/nonsense/ht_not", token)
+        text = one.post("detach", token, lease=held["lease"]).json()["text"]
+        one.post("adopt", token, text=text, ttl=30)
+        one.post("adopt", token, text=text + "x", ttl=30)
         one.post("release", token, lease=held["lease"])
-        wait_for(lambda: "/v1/release" in one.log(), within=10)
+        done = one.client.post(f"{one.url}/login", json={"token": token})
+        cookie = done.headers["set-cookie"].partition("=")[2].partition(";")[0]
+        csrf = one.client.get(f"{one.url}/v1/me").json()["csrf"]
+        one.client.post(f"{one.url}/logout", json={}, headers={"x-csrf-token": csrf})
+        wait_for(lambda: "/logout" in one.log(), within=10)
         lines = [json.loads(line) for line in one.log().splitlines()]
         assert {"/v1/lock", "/v1/acquire", "other"} <= {each.get("route") for each in lines}
-        for secret in (token, session, held["lease"], "secret-name", "ht_not"):
+        for secret in (token, session, held["lease"], text, cookie, csrf, "secret-name", "ht_not"):
             assert secret not in one.log()
 
 
