@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -20,6 +21,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from holdtight.cli.serve import serve
+from holdtight.server.tokens import add_token
 from tests.service.instances import PATIENCE, Instance, in_background, instance, token_file, waiting
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.processes import wait_for
@@ -185,6 +187,19 @@ def test_systemd_accepts_the_unit() -> None:
     unit = FILES / "holdtight.service"
     done = subprocess.run([analyze, "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "holdtight.service" in done.stderr) == (0, False), done.stderr
+    text = unit.read_text("utf-8")
+    assert "LoadCredential" not in text  # systemd 252 reads a credential once: a reload would get the old tokens
+    assert "Environment=HOLDTIGHT_SERVE_TOKENS=/etc/holdtight/tokens.toml\n" in text
+
+
+def test_adding_a_token_leaves_the_file_readable_for_the_service(tmp_path: Path) -> None:
+    path, _ = token_file(tmp_path, "lock")
+    path.chmod(0o640)
+    own = path.stat().st_uid
+    if os.geteuid() == 0:
+        os.chown(path, own := 12345, 12345)
+    add_token(path, "two", "read", ())
+    assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (own, 0o640)
 
 
 def test_the_files_for_containers_fit_together(tmp_path: Path) -> None:
@@ -194,6 +209,8 @@ def test_the_files_for_containers_fit_together(tmp_path: Path) -> None:
     container = (FILES / "Containerfile").read_text("utf-8")
     assert json.loads(re.findall(r"^ENTRYPOINT (.*)$", container, re.MULTILINE)[0]) == ["holdtight", "serve"]
     assert re.search(r"^USER [1-9]", container, re.MULTILINE)
+    for word in ("one", "two"):  # the folder: a file that is mounted stays the old one when it is replaced
+        assert [each.split(":")[1:] for each in services[word]["volumes"]] == [["/etc/holdtight", "ro"]]
     commands = [json.loads(re.findall(r"^CMD (.*)$", container, re.MULTILINE)[0])]
     for word in ("one", "two"):
         assert (FILES / services[word]["build"]["context"] / services[word]["build"]["dockerfile"]).is_file()
@@ -201,7 +218,7 @@ def test_the_files_for_containers_fit_together(tmp_path: Path) -> None:
         commands.append(services[word]["command"])
     for command in commands:  # options that `holdtight serve` has
         parsed, rest, _ = serve.make_parser(click.Context(serve)).parse_args(list(command))
-        assert (rest, parsed["bind"], parsed["tokens"]) == ([], "0.0.0.0:7379", "/run/secrets/tokens.toml")
+        assert (rest, parsed["bind"], parsed["tokens"]) == ([], "0.0.0.0:7379", "/etc/holdtight/tokens.toml")
     front = compose["configs"]["nginx"]["content"].replace("$$", "$").replace("one:", "127.0.0.1:")
     path = configuration(tmp_path, front.replace("two:", "127.0.0.1:"))
     check = [program("nginx"), "-e", str(tmp_path / "error.log"), "-t", "-c", str(path)]

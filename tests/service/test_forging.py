@@ -102,9 +102,9 @@ def test_forged_detached_texts_do_nothing(place: Place) -> None:
             assert answer.status_code in (400, 410), answer.text
         digits = (await one.get("lock", name="a"))["holders"][0]["owner"]
         shown = (digits * 4).encode()[:24], bytes.fromhex(digits).ljust(24, b"\0"), digits.encode().ljust(24, b"\0")
+        fence = held["fence"]
         for owner in shown:  # what looks show is no owner
             await one.post("adopt", text=Detached("a", owner).text(), ttl=30, expect=410)
-            fence = held["fence"]
             lease = LeaseText(Held("a", Kind.EXCLUSIVE, 1, owner, fence), 30.0).text()
             for verb in ("release", "renew", "detach"):
                 await one.post(verb, lease=lease, expect=410)

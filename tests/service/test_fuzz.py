@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
+import socket
 import string
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,8 @@ from holdtight.server import bodies
 from holdtight.server.looks import LOOKS
 from holdtight.server.verbs import VERBS
 from tests.service.calling import Caller, caller
+from tests.service.instances import connect, instance, token_file
+from tests.support.servers import FLAVOURS, RunningServer
 
 ODD: list[Any] = [
     *(None, True, False, 0, -1, 1, 2**53, 2**64, -(2**63), 1e308, 0.1, "", " ", "a", "\x00", "\ud83d\ude00", "x" * 600),
@@ -114,3 +119,70 @@ def test_malformed_requests_are_refused() -> None:
 @pytest.mark.long
 def test_five_thousand_malformed_requests_are_refused() -> None:
     run(5000, random.randrange(1 << 30))
+
+
+def raw_requests(chance: random.Random, token: str, number: int) -> list[bytes]:
+    """Requests of HTTP, most of which are broken: lines, headers, lengths, chunks, bytes."""
+    found: list[bytes] = []
+    body = b'{"name": "a", "ttl": 30}'
+    whole = (
+        b"POST /v1/acquire HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer %b\r\n"
+        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (token.encode(), len(body), body)
+    )
+    odd = (b"\r\n\r\n", b"\x00", b"\xff" * 9, b"%2e%2e/", b"?a=%zz", b"x" * 5000, b"{" * 500)
+    odd += (b"content-length: -1\r\n", b"content-length: 1e9\r\n", b"transfer-encoding: chunked\r\n")
+    odd += (b"expect: 100-continue\r\n", b"upgrade: websocket\r\n")
+    for _ in range(number):
+        text = bytearray(whole)
+        for _ in range(chance.randint(1, 3)):
+            at = chance.randrange(len(text))
+            match chance.randrange(4):
+                case 0:
+                    text[at] = chance.randrange(256)
+                case 1:
+                    text[at:at] = chance.choice(odd)
+                case 2:
+                    del text[at : at + chance.randint(1, 30)]
+                case _:
+                    lines = text.split(b"\r\n")
+                    lines.insert(chance.randrange(1, len(lines)), chance.choice(odd).strip() or b":")
+                    text = bytearray(b"\r\n".join(lines))
+        found.append(bytes(text))
+    return found
+
+
+def attack(server: RunningServer, folder: Path, number: int, seed: int) -> None:
+    """Each request on a connection of its own, which ends with it."""
+    path, (token,) = token_file(folder, "admin")
+    with instance(server.url, folder, "--tokens", str(path)) as one:
+        kept = one.post("acquire", token, name="kept", ttl=600).json()
+        for at, text in enumerate(raw_requests(random.Random(seed), token, number)):
+            with connect(one) as wire:
+                try:
+                    wire.sendall(text)
+                    wire.shutdown(socket.SHUT_WR)
+                    answer = wire.makefile("rb").read()
+                except OSError:
+                    continue  # it was refused before all was sent
+            for status in re.findall(rb"HTTP/1\.1 (\d+) ", answer):
+                assert int(status) < 500, (seed, at, text, answer)
+            assert b"Traceback" not in answer
+        assert one.process.poll() is None
+        assert one.post("renew", token, lease=kept["lease"]).json()["fence"] == kept["fence"]
+        log = one.log()
+        assert "Traceback" not in log, log
+        assert token not in log
+
+
+real = pytest.mark.parametrize("shared_server", [FLAVOURS[0]], ids=repr, indirect=True, scope="session")
+
+
+@real
+def test_a_real_instance_survives_malformed_requests(server: RunningServer, tmp_path: Path) -> None:
+    attack(server, tmp_path, 300, 11)
+
+
+@real
+@pytest.mark.long
+def test_a_real_instance_survives_five_thousand_malformed_requests(server: RunningServer, tmp_path: Path) -> None:
+    attack(server, tmp_path, 5000, random.randrange(1 << 30))

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from holdtight import AsyncLocks, Locks, LockTimeout, NotSupported, history
+from holdtight.ops.history import Notes
 from holdtight.server.minutes import summary
-from tests.service.calling import caller
+from tests.service.calling import Caller, caller, play
 from tests.support.memory import MEMORY, MemoryStore
 from tests.support.servers import FLAVOURS, RunningServer
 
@@ -63,3 +64,60 @@ def test_percentiles_lie_within_the_bucket_in_proportion() -> None:
     assert found["p50"] == pytest.approx(0.004 + 0.004 * 5 / 8)
     assert found["p95"] == pytest.approx(0.008 + 0.008 * 1.5 / 2)
     assert summary(None)["p50"] is None
+
+
+def test_new_templates_are_measured_however_many_there_were_before() -> None:
+    notes = Notes()
+    for minute in range(2):
+        for at in range(150):
+            notes.note("granted", minute * 60 + 1.0, f"{'ab'[minute]} {'x' * at}", None, None, waited=0.1)
+    _, counts = notes.take()
+    assert [sum(field.startswith("w:") for field in found) for found in counts.values()] == [100, 100]
+
+
+@both
+def test_a_grant_that_is_asked_for_again_counts_once_and_so_does_a_loss(place: Place) -> None:
+    async def main() -> None:
+        async with caller(place.url) as one, caller(place.url) as two:
+            held = await one.post("acquire", name="a", ttl=1, request="r")
+            for _ in range(2):
+                await one.post("acquire", name="a", ttl=1, request="r")
+            await asyncio.sleep(1.05)  # older than what a hand-over takes: another instance knows, too
+            await one.post("renew", lease=held["lease"], expect=410)
+            await one.post("renew", lease=held["lease"], expect=410)
+            after = await one.post("acquire", name="a", ttl=30)
+            again = await one.post("acquire", name="b", ttl=30, request="r")
+            await asyncio.sleep(1.1)
+            await two.post("acquire", name="b", ttl=30, request="r")
+            for each in (one, two):
+                await each.app.service.history.write()
+            shown = [each["kind"] for each in (await two.get("lock", name="a"))["history"]]
+            assert (shown.count("granted"), shown.count("lost")) == (2, 1), shown
+            assert [each["kind"] for each in (await two.get("lock", name="b"))["history"]] == ["granted"]
+            assert after["fence"] < again["fence"]
+
+    asyncio.run(main())
+
+
+@both
+def test_a_loss_that_two_have_seen_is_one_loss(place: Place) -> None:
+    async def scene(one: Caller) -> None:
+        first = await one.post("acquire", name="a", ttl=0.5)
+        await one.post("acquire", name="a", ttl=30, wait=10)  # sees that the first has expired
+        assert (await one.post("renew", lease=first["lease"], expect=410))["reason"] == "taken"
+        await one.app.service.history.write()
+        assert (await one.get("stats"))["lost"] == 1
+
+    play(place.url, scene)
+
+
+def test_the_timeline_goes_back_as_far_as_the_history() -> None:
+    async def scene(one: Caller) -> None:
+        history = one.app.service.history
+        history.note("forced", "a", None, "test")
+        for at in range(3000):
+            history.note("timed_out", f"other:{at}", None, "test")
+        await history.write()
+        assert [each["kind"] for each in (await one.get("lock", name="a"))["history"]] == ["forced"]
+
+    play("memory://timeline", scene)

@@ -104,11 +104,18 @@ def test_the_log_names_routes_and_no_secret(server: RunningServer, tmp_path: Pat
         held = one.post("acquire", token, name="secret-name", session=session, request="r").json()
         one.get("/v1/lock", token, name="secret-name")
         one.get("/v1/nonsense/ht_not", token)
+        text = one.post("detach", token, lease=held["lease"]).json()["text"]
+        one.post("adopt", token, text=text, ttl=30)
+        one.post("adopt", token, text=text + "x", ttl=30)
         one.post("release", token, lease=held["lease"])
-        wait_for(lambda: "/v1/release" in one.log(), within=10)
+        done = one.client.post(f"{one.url}/login", json={"token": token})
+        cookie = done.headers["set-cookie"].partition("=")[2].partition(";")[0]
+        csrf = one.client.get(f"{one.url}/v1/me").json()["csrf"]
+        one.client.post(f"{one.url}/logout", json={}, headers={"x-csrf-token": csrf})
+        wait_for(lambda: "/logout" in one.log(), within=10)
         lines = [json.loads(line) for line in one.log().splitlines()]
         assert {"/v1/lock", "/v1/acquire", "other"} <= {each.get("route") for each in lines}
-        for secret in (token, session, held["lease"], "secret-name", "ht_not"):
+        for secret in (token, session, held["lease"], text, cookie, csrf, "secret-name", "ht_not"):
             assert secret not in one.log()
 
 
@@ -267,6 +274,7 @@ def test_settings_that_cannot_be_end_it_with_one_sentence(server: RunningServer,
 
     broken, config = tmp_path / "broken.toml", tmp_path / "config.toml"
     broken.write_text("[", "utf-8")
+    good, _ = token_file(tmp_path, "read")
     broken.chmod(0o600)
     config.write_text("surprise = 1\n", "utf-8")
     url = ("--url", server.url)
@@ -277,6 +285,9 @@ def test_settings_that_cannot_be_end_it_with_one_sentence(server: RunningServer,
         (*url, "--tokens", str(tmp_path / "none.toml")),
         (*url, "--config", str(config)),
         (*url, "--tls-cert", "x"),
+        (*url, "--tls-cert", "/nowhere", "--tls-key", "/nowhere"),
+        (*url, "--tls-cert", str(broken), "--tls-key", str(broken)),
+        (*url, "--bind", "no.such.host.invalid:0", "--tokens", str(good)),
         (*url, *url, *url),
     ):
         assert run_cli(["serve", *options]) == 64, options
@@ -294,3 +305,15 @@ def test_a_config_file_counts_less_than_flags_and_it_starts_without_its_lock_ser
         assert (answer.status_code, answer.json()["code"]) == (503, "CONNECTION_LOST")
         assert answer.headers["retry-after"] == "1"
         assert "127.0.0.1:1" not in answer.text
+
+
+def test_the_log_has_no_names_and_few_lines_while_the_lock_server_is_away(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    path, (token,) = token_file(tmp_path, "lock")
+    with instance("redis://127.0.0.1:1", tmp_path, "--tokens", str(path)) as one:
+        for at in range(5):
+            assert one.post("acquire", token, name=f"secret-name-{at}", ttl=30).status_code == 503
+        wait_for(lambda: one.log().count("/v1/acquire") == 5, within=10)
+        assert "secret-name" not in one.log()
+        assert one.log().count("the lock server failed request") == 1

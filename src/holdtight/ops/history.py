@@ -6,7 +6,7 @@
 import os
 import re
 import socket
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -27,6 +27,10 @@ PATIENCE = 1.0
 BACK_OFF = 5.0
 AT_ONCE = 500
 _OFTEN = ("granted", "released")
+_ONCE = ("granted", "lost")
+_TOLD_BY_OTHERS = ("taken", "forced")
+"""Losses that the next holder, or the operator, has counted as well."""
+MOST_TOLD = 4096
 _DIGITS = re.compile(r"[0-9]+")
 
 Event = dict[str, Any]
@@ -52,8 +56,10 @@ class Notes:
     def __init__(self) -> None:
         self._pending: deque[Event] = deque(maxlen=MOST_PENDING)
         self._counts: dict[int, _Tallies] = {}
-        self._templates: set[str] = set()
+        self._templates: tuple[int, set[str]] = 0, set()
+        """Those of a minute: new ones are measured in the next, however many there were before."""
         self._second, self._written = 0, 0
+        self._told: OrderedDict[tuple[str, str | None, int], None] = OrderedDict()
 
     def note(
         self,
@@ -66,6 +72,8 @@ class Notes:
         held: float | None = None,
         **more: Any,
     ) -> None:
+        if fence is not None and kind in _ONCE and self._is_known((kind, name, fence)):
+            return
         second = int(at)
         counts = self._counts.get(second // 60)
         if counts is None:
@@ -73,9 +81,11 @@ class Notes:
         counts[kind] = counts.get(kind, 0) + 1
         if name is not None:
             if kind == "granted":
-                self._measure(counts, "w", name, more.get("waited") or 0.0)
+                self._measure(counts, second // 60, "w", name, more.get("waited") or 0.0)
             elif kind == "released" and held is not None:
-                self._measure(counts, "h", name, held)
+                self._measure(counts, second // 60, "h", name, held)
+            elif kind == "lost" and more.get("reason") in _TOLD_BY_OTHERS:
+                counts["lost_told"] = counts.get("lost_told", 0) + 1
         if kind in _OFTEN:
             if second != self._second:
                 self._second, self._written = second, 0
@@ -86,12 +96,25 @@ class Notes:
         event.update({key: value for key, value in more.items() if value is not None})
         self._pending.append(event)
 
-    def _measure(self, counts: _Tallies, what: str, name: str, seconds: float) -> None:
+    def _is_known(self, told: tuple[str, str | None, int]) -> bool:
+        """A grant that is asked for again, or a loss that is told again, is the same one."""
+        if told in self._told:
+            return True
+        self._told[told] = None
+        if len(self._told) > MOST_TOLD:
+            self._told.popitem(last=False)
+        return False
+
+    def _measure(self, counts: _Tallies, minute: int, what: str, name: str, seconds: float) -> None:
         template = template_of(name)
-        if template not in self._templates:
-            if len(self._templates) >= TEMPLATES:
+        of, templates = self._templates
+        if of != minute:
+            templates = set[str]()
+            self._templates = minute, templates
+        if template not in templates:
+            if len(templates) >= TEMPLATES:
                 return
-            self._templates.add(template)
+            templates.add(template)
         field = (what, bucket_of(seconds), template)
         counts[field] = counts.get(field, 0) + 1
 

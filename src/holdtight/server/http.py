@@ -24,6 +24,7 @@ from holdtight.server.problems import Problem, problem_of
 from holdtight.server.protocol import answered_in_one_write, whole_body
 from holdtight.server.service import Service, shutting_down
 from holdtight.server.stream import stream
+from holdtight.server.trouble import Trouble
 from holdtight.server.verbs import VERBS
 
 __all__ = ["App", "Call"]
@@ -141,6 +142,7 @@ class App:
         self.service = service
         self.gate = gate
         self.metrics = Metrics(service)
+        self._trouble = Trouble()
         self.log: Callable[[Call, float], None] | None = None
         """Gets every request, and how many seconds it took, if there is one."""
 
@@ -163,8 +165,9 @@ class App:
             except LockError as error:
                 if call.sent == 0:
                     meant = problem_of(error)
+                    meant.detail = meant.detail.replace(self.service.locks.place.display, "the lock server")
                     if meant.status >= 500:
-                        _log.warning("%s %s: %s", call.id, error.code, error.message)
+                        self._trouble.note(call.id, error)
                     await self._problem(call, meant)
             except (ValueError, TypeError) as error:
                 if error.__traceback__ is None or not _is_about_input(error):

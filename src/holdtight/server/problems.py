@@ -1,9 +1,12 @@
 """Errors as answers: `application/problem+json`."""
 
+import re
 from typing import Any
 
 from holdtight import errors
-from holdtight.server.shapes import holder_dict
+from holdtight.base.error_texts import seconds_text
+from holdtight.base.values import Holder
+from holdtight.server.shapes import holder_dict, owner_digits
 
 __all__ = ["Problem", "bad", "problem_of"]
 
@@ -83,7 +86,7 @@ def problem_of(error: errors.LockError) -> Problem:
     if isinstance(error, errors.DeadlockDetected):
         about["cycle"] = list(error.cycle)
     headers = (("retry-after", "1"),) if status == 503 else ()
-    detail = error.message
+    detail = _detail(error)
     if status == 503:
         # A server's address and its words are for operators: they are in the log.
         detail = {
@@ -92,3 +95,36 @@ def problem_of(error: errors.LockError) -> Problem:
             "NOT_PERMITTED": "the lock server refuses this service a right that it needs.",
         }.get(error.code, detail)
     return Problem(status, error.code, detail, headers=headers, **about)
+
+
+def _detail(error: errors.LockError) -> str:
+    """In words of HTTP, with owners as looks show them: those of the library are for its own callers."""
+    name = error.name
+    match error:
+        case errors.LockTimeout():
+            ahead = re.search(r", \d+ ahead of us in line", error.message)
+            whom = _who(error.holder) if error.holder is not None else "another owner"
+            waited = seconds_text(error.waited or 0.0)
+            said = f"lock {name!r} not acquired after {waited}: held by {whom}{ahead[0] if ahead else ''}. "
+            return said + "Wait longer (wait), do less under the lock, or look at its holder (GET /v1/lock)."
+        case errors.DeadlockDetected():
+            around = " -> ".join(map(repr, error.cycle)) or repr(name)
+            said = f"deadlock: lock {name!r} would never be acquired: each of these is held by a client that waits for "
+            return said + f"the next ({around}). Release what you hold, then try again; take locks in the same order."
+        case errors.NotOwner() | errors.LeaseLost():
+            reason = getattr(error, "reason", None)
+            why = f": {reason.text}" if reason is not None else ""
+            said = f"lock {name!r} is not held by this lease any more{why}. "
+            return said + "Work under it may have overlapped with another holder's: look at what it wrote."
+        case errors.QueueFull():
+            return error.message.partition(". ")[0] + ". Send fewer at once, or do less under the lock."
+        case _:
+            return error.message
+
+
+def _who(holder: Holder) -> str:
+    """As the library says it, but for the owner."""
+    if holder.host:
+        return str(holder)
+    whole, _, rest = str(holder).partition("...")
+    return f"owner {owner_digits(holder.owner)}{rest}" if rest or whole.startswith("owner") else whole

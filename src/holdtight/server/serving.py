@@ -5,6 +5,7 @@ import json
 import logging
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Generator
@@ -63,6 +64,12 @@ class Settings(NamedTuple):
             raise ValueError("--open lets everybody on this machine do all: leave it out, or leave out --tokens")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("TLS needs both --tls-cert and --tls-key")
+        if self.tls_cert is not None and self.tls_key is not None:
+            try:  # without a terminal there is nobody to be asked for a password
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key, password="")
+            except (OSError, ValueError) as error:
+                said = f"--tls-cert {self.tls_cert} and --tls-key {self.tls_key} cannot be used: {error}"
+                raise ValueError(f"{said}. Give a certificate and its key, as PEM without a password") from error
 
 
 class _Server(uvicorn.Server):
@@ -124,7 +131,10 @@ def set_up_log() -> None:
 
 def _socket(settings: Settings) -> socket.socket:
     host, port = settings.address()
-    family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"bind={settings.bind!r}: the address {host!r} is not known here: {error}") from error
     made = socket.socket(family, kind, proto)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

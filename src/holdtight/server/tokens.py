@@ -1,6 +1,7 @@
 """The token file: names, hashes, roles and prefixes. The tokens themselves are printed once and kept nowhere."""
 
 import base64
+import contextlib
 import hashlib
 import os
 import stat
@@ -95,9 +96,14 @@ def add_token(path: Path, name: str, role: str, prefixes: tuple[str, ...]) -> st
     lines = ["[[token]]", f"name = {_quoted(made.name)}", f'hash = "{made.hash}"', f'role = "{made.role}"']
     if made.prefixes:
         lines.append(f"prefixes = [{', '.join(map(_quoted, made.prefixes))}]")
+    before = path.stat() if path.exists() else None
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            if before is not None and hasattr(os, "fchown"):
+                with contextlib.suppress(PermissionError):  # root adds a token to the file of the user of the service
+                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                    os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
             file.write((text.rstrip() + "\n\n" if text.strip() else "") + "\n".join(lines) + "\n")
         os.replace(fresh, path)
     finally:

@@ -217,8 +217,7 @@ class Server:
             case [b"HGETALL", key]:
                 return self._sessions.flat(key, now)
             case [b"HGET", key, field]:
-                found: dict[bytes, Any] | None = self._sessions.get(key, now)
-                return found.get(field) if found else None
+                return self._sessions.field(key, field, now)
             case [b"PEXPIRE", key, time]:
                 value = self._get(key, now)
                 if value is not None:

@@ -25,6 +25,9 @@ class Hashes:
         del self.found[key]
         return None
 
+    def field(self, key: bytes, field: bytes, now: int) -> bytes | None:
+        return (self.get(key, now) or {}).get(field)
+
     def flat(self, key: bytes, now: int) -> list[bytes]:
         return [part for pair in (self.get(key, now) or {}).items() for part in pair]
 

@@ -4,7 +4,6 @@ A session is a client of the service: `ns:session:<id>` has its token, label and
 owner asked for, and holds. `ns:client:<id>` has the host and pid that the client named, so that `inspect` shows it.
 """
 
-import itertools
 import json
 import os
 from collections.abc import Callable
@@ -114,9 +113,8 @@ class Sessions:
         key = keys.audit(self._namespace)
         shown = {word: session.about.get(word) for word in ("host", "pid", "label")}
         holders = json.dumps([{"owner": owner_text(session.id + bytes(16)), **shown}])
-        fields = {"id": about["id"], "at": round(at * 1e6), "fence": 0, "next": "", "holders": holders}
-        pairs = itertools.chain.from_iterable({**fields, "about": json.dumps(about)}.items())
-        noted = command("XADD", key, "MAXLEN", "~", MOST_RECORDS, "*", *pairs)
+        fields = ("id", about["id"], "at", round(at * 1e6), "fence", 0, "next", "", "holders", holders)
+        noted = command("XADD", key, "MAXLEN", "~", MOST_RECORDS, "*", *fields, "about", json.dumps(about))
         return [_step(each, lambda reply, sent: None) for each in (noted, command("EXPIRE", key, AUDIT_MS // 1000))]
 
     def left_step(self, session: bytes) -> Step:
