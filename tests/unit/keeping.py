@@ -219,3 +219,17 @@ def sent(place: Place) -> list[bytes]:
 
 def asked(charge: Charge) -> int:
     return charge.log.count("request")
+
+
+def connected(keeper: Still, place: Place) -> Link:
+    due(keeper, Charge(place, interval=12))
+    link = keeper.connected(place)
+    keeper.hears(place, 1)
+    keeper.turn()
+    link.writes.clear()
+    return link
+
+
+def begins(keeper: Still) -> None:
+    """The keeper reaches the first charge now, and then other threads keep it from running."""
+    assert keeper.backlog.stretch(keeper.now, keeper.now, 10.0) == 1
