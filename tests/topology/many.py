@@ -13,6 +13,7 @@ from tests.support.busy import Delay
 __all__ = ["all_renewed", "give_back", "take_many"]
 
 COUNT = 10_000
+AT_ONCE = 500
 LIMIT = 1.0
 """Seconds that the contract allows."""
 
@@ -24,7 +25,10 @@ def take_many(client: Client, prefix: str = "many") -> list[Any]:
         return [locks.lock(name).acquire() for name in names]
 
     async def take() -> list[Any]:
-        return list(await asyncio.gather(*[locks.lock(name).acquire() for name in names]))
+        found: list[Any] = []
+        for at in range(0, COUNT, AT_ONCE):
+            found += await asyncio.gather(*[locks.lock(name).acquire() for name in names[at : at + AT_ONCE]])
+        return found
 
     found: list[Any] = client.call(take)
     return found
@@ -37,7 +41,8 @@ def give_back(client: Client, leases: list[Any]) -> None:
         return
 
     async def release() -> None:
-        await asyncio.gather(*[lease.release() for lease in leases])
+        for at in range(0, len(leases), AT_ONCE):
+            await asyncio.gather(*[lease.release() for lease in leases[at : at + AT_ONCE]])
 
     client.call(release)
 
