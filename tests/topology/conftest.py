@@ -14,6 +14,7 @@ from tests.faults.clients import COLOURS, Client, Colour, OpenClient
 from tests.support.clusters import Cluster
 from tests.support.sentinels import Topology
 from tests.support.servers import DEBIAN_REDIS, VALKEY_9, Flavour
+from tests.topology.switching import Switch
 
 
 @pytest.fixture(params=COLOURS)
@@ -52,3 +53,9 @@ def cluster(request: pytest.FixtureRequest, cluster_of: Callable[[Flavour], Clus
     shared.flushall()
     yield shared
     shared.heal()
+
+
+@pytest.fixture
+def switch() -> Iterator[Switch]:
+    with ExitStack() as stack:
+        yield Switch(stack)

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from contextlib import closing
 from typing import Any
 
 import pytest
+import redis.asyncio.cluster
 import redis.asyncio.sentinel
+import redis.cluster
 import redis.sentinel
+import valkey.asyncio.cluster
 import valkey.asyncio.sentinel
+import valkey.cluster
 import valkey.sentinel
 
 from holdtight import Locks
 from holdtight.compat.redis_py import AsyncLock, Lock
+from tests.faults.clients import COLOURS, Colour, open_client
+from tests.support.clusters import Cluster
 from tests.support.processes import wait_for
 from tests.support.sentinels import SERVICE, Topology
 
@@ -41,6 +48,34 @@ def test_a_client_of_master_for_gives_its_settings_and_is_not_used(manager: Any,
             Locks(sentinel)
         with pytest.raises(ValueError, match="a client for replicas cannot hold locks"):
             Locks(sentinel.slave_for(SERVICE))
+
+
+CLUSTERS: list[Any] = [
+    redis.cluster.RedisCluster,
+    redis.asyncio.cluster.RedisCluster,
+    valkey.cluster.ValkeyCluster,
+    valkey.asyncio.cluster.ValkeyCluster,
+]
+
+
+@pytest.mark.parametrize("kind", CLUSTERS, ids=lambda cls: cls.__module__)
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_client_of_a_cluster_gives_its_settings_and_is_not_used(kind: Any, cluster: Cluster, colour: Colour) -> None:
+    async def make() -> Any:
+        """Those of asyncio are made on a loop."""
+        return kind(host="127.0.0.1", port=cluster.masters[0].port)
+
+    given = (
+        asyncio.run(make()) if "asyncio" in kind.__module__ else kind(host="127.0.0.1", port=cluster.masters[0].port)
+    )
+    with closing(open_client(colour, given, ttl=10)) as client:
+        for master in cluster.masters:
+            name = cluster.name_on(master)
+            lease = client.acquire(name, wait=10)
+            assert lease.nodes == (f"redis://127.0.0.1:{master.port}/0",)
+            client.release(lease)
+    if "asyncio" not in kind.__module__:
+        given.close()
 
 
 def test_the_drop_in_follows_a_failover(topology: Topology) -> None:

@@ -16,6 +16,7 @@ from tests.support.busy import Delay
 from tests.support.clusters import Cluster, ClusterNode
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
+from tests.topology.many import all_renewed, give_back, take_many
 
 LIMIT = 1.0
 """Seconds that the contract allows, from when the cluster's majority names the new master. It takes about 0.1."""
@@ -105,3 +106,19 @@ def test_leases_and_waiters_live_through_a_failover(
     assert lease.fence > fence
     other.release(lease)
     holder.release(apart)
+
+
+@pytest.mark.long
+def test_ten_thousand_leases_are_renewed_at_once(cluster: Cluster, open_client: OpenClient) -> None:
+    """A third of them is kept at the server that is replaced."""
+    client = open_client(cluster.url, ttl=60)
+    old = cluster.masters[0]
+    leases = take_many(client)
+    place = client.locks.place
+    there = [lease for lease in leases if place.of_name(lease.name).where[1] == old.port]
+    replica = next(replicas[0] for each, replicas in cluster.map().values() if each is old)
+    wait_for(lambda: replica.command("DBSIZE") >= len(there))
+    deadlines = [lease.tenure.deadline for lease in there]
+    cluster.failover(old)
+    all_renewed(there, deadlines, cluster.replaced(old), *(server.pid for server in cluster.living))
+    give_back(client, leases)

@@ -178,3 +178,20 @@ def test_a_straggler_that_is_due_before_all_others_of_its_lane_is_found_too(keep
     keeper.connected(place)
     keeper.turn()
     assert sent(place) == [b"late"]
+
+
+def test_a_server_that_was_lost_and_keeps_nothing_is_looked_at_now_and_then(keeper: Still) -> None:
+    """To find nothing takes a look at every lease of the process, which must not delay other servers."""
+    place, other = Place(), Place("b")
+    for charge in kept(keeper, place):
+        keeper.drop(charge)
+    kept(keeper, other)
+    looks: list[float] = []
+    holds = keeper.holds
+    keeper.holds = lambda place: bool(looks.append(keeper.now)) or holds(place)  # type: ignore[method-assign, func-returns-value]
+    place.link.broken = BROKEN
+    keeper.hears(place)
+    for _ in range(100):
+        until = keeper.turn(keeper.now + 0.001)
+        assert until <= keeper.now + 0.3
+    assert len(looks) == 1

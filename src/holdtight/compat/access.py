@@ -65,6 +65,7 @@ class Access:
         with _opening:
             if self.loops is None:
                 loops = PerLoop()
+                loops.closed = False
                 loops.open_loops(self.place, CONNECT_SECONDS)
                 self.loops = loops
             return self.loops

@@ -47,6 +47,7 @@ SMALLER = 16
 """Then with so many times fewer charges: where each turn at the GIL takes a second to come, only those requests can
 still be sent that are made in one turn."""
 SHORTEST_SILENCE = 0.05
+LOOK_AGAIN = 0.25
 CONNECT_SECONDS = 2.0
 _RECONNECT = Backoff(first="20ms", cap="1s")
 _Error = hiredis.ReplyError
@@ -75,6 +76,8 @@ class KeeperConnection(Recording, Probing):
         self._failures = 0
         self._retired = False
         self._barrier = None if place.acks is None else barrier_of(place, keeper)
+        self._looked, self._look_at = float("-inf"), float("inf")
+        """When it was looked whether leases are kept here, and when that is to be looked again."""
         self._broken = False
         """The last connection failed: once there is another, all leases are renewed at once."""
         self.begin_probing()
@@ -135,8 +138,8 @@ class KeeperConnection(Recording, Probing):
             self.ready(now)  # perhaps this thread did not get to run, and the reply is there
             if self._sent and now >= self._limits.end:
                 self._fail("it did not answer in time", now)
-        if not self.waiting and not self._is_missed():
-            return self._limits.end
+        if not self.waiting and not self._is_missed(now):
+            return min(self._limits.end, self._look_at)
         if self._link is None:
             if not self._connecting and now < self._connect_at:
                 return self._connect_at
@@ -158,9 +161,16 @@ class KeeperConnection(Recording, Probing):
             return self._limits.end
         return now if self.waiting else float("inf")
 
-    def _is_missed(self) -> bool:
-        """The connection failed, and leases are kept here: connect again, to ask about them at once."""
-        return self._broken and self._link is None and not self._connecting and self._keeper.holds(self.place)
+    def _is_missed(self, now: float) -> bool:
+        """The connection failed, and leases are kept here: connect again, to ask about them at once. If thousands are
+        kept elsewhere, the look takes long: other servers' leases must not wait for one in every turn."""
+        if not self._broken or self._link is not None or self._connecting:
+            self._look_at = float("inf")
+            return False
+        if now < self._looked + LOOK_AGAIN:
+            return False
+        self._looked, self._look_at = now, now + LOOK_AGAIN
+        return self._keeper.holds(self.place)
 
     def _send_batch(self, size: int, *, late: bool) -> None:
         for _ in range(TRIES):
@@ -268,7 +278,7 @@ class KeeperConnection(Recording, Probing):
         self.waiting.clear()
         self.with_bodies.clear()
         self._outgoing = b""
-        self._broken = True
+        self._broken, self._looked = True, float("-inf")
         if self._barrier is not None:
             self._barrier.break_off()
         self.place.broken()
