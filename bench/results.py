@@ -25,6 +25,7 @@ LABELS = {
     "cohort": "holdtight, cohort=True",
     "counted": "holdtight, metrics",
     "traced": "holdtight, OpenTelemetry",
+    "historic": "holdtight, history",
     "node_redlock": "redlock (Node.js)",
     "node_semaphore": "redis-semaphore (Node.js)",
     "redlock_ng": "redlock-ng",
@@ -33,7 +34,7 @@ LABELS = {
     "flight_floor": "floor, GET and PTTL",
     "dogpile": "dogpile.cache",
 }
-OURS = ("holdtight", "five", "five (asyncio)", "asleep", "five_asleep", "cohort", "counted", "traced")
+OURS = ("holdtight", "five", "five (asyncio)", "asleep", "five_asleep", "cohort", "counted", "traced", "historic")
 
 
 def label(variant: str) -> str:
