@@ -33,6 +33,7 @@ LABELS = {
     "cohort": "holdtight, cohort=True",
     "counted": "holdtight, metrics",
     "traced": "holdtight, OpenTelemetry",
+    "historic": "holdtight, history",
     "node_redlock": "redlock (Node.js)",
     "node_semaphore": "redis-semaphore (Node.js)",
     "redlock_ng": "redlock-ng",

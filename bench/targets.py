@@ -156,6 +156,7 @@ TARGETS: tuple[Target, ...] = (
     Target("recording.otel", "recording", "pair with OpenTelemetry, no SDK, vs without", L, 1.05, None, "×"),
     Target("recording.handover", "recording", "hand-over between threads with metrics vs without", L, 1.1, None, "×"),
     Target("recording.own", "recording", "the caller's own part of recording a pair", L, 0.5, None, "µs"),
+    Target("recording.history.own", "recording", "… with the history installed", L, 2, None, "µs"),
     Target("recording.instructions", "instructions", "instructions of a pair, none installed", L, 1, None, "×", 3),
     Target("operations.list.10000", "operations", "list 10,000 locks", L, 0.6, None, "s"),
     Target("operations.list.100000", "operations", "list 100,000 locks", L, 6, None, "s"),

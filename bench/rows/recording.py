@@ -1,4 +1,4 @@
-"""Metrics and traces next to none: a free pair, hand-overs between threads, and the caller's own part."""
+"""Metrics, traces and history next to none: a free pair, hand-overs between threads, and the caller's own part."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.stats import median
 from bench.targets import Better
 
 PAIR = "new name, one thread"
-VARIANTS = ("holdtight", "counted", "traced")
+VARIANTS = ("holdtight", "counted", "traced", "historic")
 
 
 def run(bench: Bench) -> Outcome:
@@ -29,6 +29,7 @@ def run(bench: Bench) -> Outcome:
             ).items()
         }
         outcome.figures["recording.own"] = by_variant["counted"][0].do("recording.own")
+        outcome.figures["recording.history.own"] = by_variant["historic"][0].do("recording.own")
     bars = tuple(Bar(name, median(each)) for name, each in changes.items())
     outcome.charts.append(Chart("hand-overs between 16 threads", "owner changes/s", Better.HIGHER, bars))
     outcome.compare("recording.pair", medians["counted"], medians["holdtight"])

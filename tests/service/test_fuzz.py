@@ -129,9 +129,9 @@ def raw_requests(chance: random.Random, token: str, number: int) -> list[bytes]:
         b"POST /v1/acquire HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer %b\r\n"
         b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (token.encode(), len(body), body)
     )
-    odd = (b"\r\n\r\n", b"\x00", b"\xff" * 9, b"%2e%2e/", b"?a=%zz", b"x" * 5000, b"{" * 500)
-    odd += (b"content-length: -1\r\n", b"content-length: 1e9\r\n", b"transfer-encoding: chunked\r\n")
-    odd += (b"expect: 100-continue\r\n", b"upgrade: websocket\r\n")
+    odd = [b"\r\n\r\n", b"\x00", b"\xff" * 9, b"%2e%2e/", b"?a=%zz", b"x" * 5000, b"{" * 500]
+    odd += [b"content-length: -1\r\n", b"content-length: 1e9\r\n", b"transfer-encoding: chunked\r\n"]
+    odd += [b"expect: 100-continue\r\n", b"upgrade: websocket\r\n"]
     for _ in range(number):
         text = bytearray(whole)
         for _ in range(chance.randint(1, 3)):
@@ -145,7 +145,7 @@ def raw_requests(chance: random.Random, token: str, number: int) -> list[bytes]:
                     del text[at : at + chance.randint(1, 30)]
                 case _:
                     lines = text.split(b"\r\n")
-                    lines.insert(chance.randrange(1, len(lines)), chance.choice(odd).strip() or b":")
+                    lines.insert(chance.randrange(1, len(lines)), bytearray(chance.choice(odd).strip() or b":"))
                     text = bytearray(b"\r\n".join(lines))
         found.append(bytes(text))
     return found

@@ -121,3 +121,17 @@ def test_the_timeline_goes_back_as_far_as_the_history() -> None:
         assert [each["kind"] for each in (await one.get("lock", name="a"))["history"]] == ["forced"]
 
     play("memory://timeline", scene)
+
+
+@pytest.mark.parametrize("shared_server", [FLAVOURS[0]], ids=repr, indirect=True, scope="session")
+def test_events_of_a_server_that_was_emptied_are_gone(server: RunningServer) -> None:
+    async def scene(one: Caller) -> None:
+        history = one.app.service.history
+        for _ in range(2):
+            history.note("forced", "a", None, "test")
+            await history.write()
+            await asyncio.sleep(0.25)  # longer than what was read counts as fresh
+            assert len((await one.get("lock", name="a"))["history"]) == 1
+            server.flushall()
+
+    play(server.url, scene)

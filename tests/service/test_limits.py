@@ -11,7 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn.server
 
+from holdtight.server.protocol import Protocol
 from tests.service.calling import Caller, Tokens, with_tokens
 from tests.service.instances import instance, token_file
 from tests.support.processes import wait_for
@@ -165,3 +167,52 @@ def test_a_body_has_sixteen_kilobytes(server: RunningServer, tmp_path: Path) -> 
                         continue
                 assert answer.status_code in ((expected, 423) if expected == 200 else (expected,)), answer.text
         assert one.get("/healthz").status_code == 200
+
+
+def test_a_slow_client_is_cut_off_in_time(
+    server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a timer of half a second; `test_slow_clients_are_cut_off` waits for the real one."""
+    monkeypatch.setattr(Protocol._arm, "__defaults__", (0.5,))
+    tokens = Tokens(tmp_path / "tokens.toml")
+    token = tokens.add("one", "lock")
+
+    async def main() -> None:
+        async with with_tokens(server.url, tokens) as caller:
+            config = uvicorn.Config(caller.app, http=Protocol, lifespan="off", log_config=None, access_log=False)
+            config.load()
+            state = uvicorn.server.ServerState()
+            loop = asyncio.get_running_loop()
+            listening = await loop.create_server(
+                lambda: Protocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+            )
+            port = listening.sockets[0].getsockname()[1]
+            body = b'{"name": "a", "ttl": 30}'
+            head = b"POST /v1/acquire HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer %b\r\n" % token.encode()
+            head += b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+
+            async def drip(text: bytes) -> bytes:
+                """A byte now and then; the last one never comes."""
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                try:
+                    answer = asyncio.create_task(reader.read(-1))
+                    for at in range(len(text) - 1):
+                        writer.write(text[at : at + 1] if at else text[: len(text) - 10])
+                        done, _ = await asyncio.wait([answer], timeout=0.2)
+                        if done:
+                            break
+                    async with asyncio.timeout(20):
+                        return await answer
+                finally:
+                    writer.transport.abort()
+
+            slow = await asyncio.gather(drip(head), drip(head + body), drip(b""))
+            # A request whose head has come is under way: its connection just ends.
+            assert [each[:12] for each in slow] == [b"HTTP/1.1 408", b"", b"HTTP/1.1 408"]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head + body)
+            assert (await reader.read(12)) == b"HTTP/1.1 200"
+            writer.close()
+            listening.close()
+
+    asyncio.run(main())

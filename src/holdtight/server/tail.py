@@ -49,7 +49,14 @@ class Tail:
 
     async def _read(self) -> None:
         while True:
-            some: list[tuple[str, Event]] = await self._service.ask(self._store.read_step(self._last, AT_ONCE))
+            known = self._last != "0-0"  # then the last one that we have comes first
+            after = _before(self._last) if known else self._last
+            some: list[tuple[str, Event]] = await self._service.ask(self._store.read_step(after, AT_ONCE))
+            if known and (not some or some[0][0] != self._last):
+                self._events, self._of, self._last = [], {}, "0-0"  # it was emptied, or we come late: read it all anew
+                continue
+            full = len(some) == AT_ONCE
+            some = some[known:]
             for id_, event in some:
                 self._events.append((key_of(id_), id_, event))
                 name = event.get("name")
@@ -59,7 +66,7 @@ class Tail:
                 self._last = some[-1][0]
             if len(self._events) > MOST + AT_ONCE:
                 self._drop(len(self._events) - MOST)
-            if len(some) < AT_ONCE:
+            if not full:
                 return
 
     def _drop(self, number: int) -> None:
@@ -71,6 +78,12 @@ class Tail:
                 if not found:
                     del self._of[event["name"]]
         del self._events[:number]
+
+
+def _before(id_: str) -> str:
+    """The largest id that is smaller."""
+    ms, number = key_of(id_)
+    return f"{ms}-{number - 1}" if number else f"{ms - 1}-{2**64 - 1}"
 
 
 def key_of(id_: str) -> Key:

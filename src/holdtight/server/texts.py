@@ -8,7 +8,7 @@ import struct
 from typing import NamedTuple
 
 from holdtight.aio.agent import Held
-from holdtight.base.clock import ttl_seconds
+from holdtight.base.clock import LONGEST_TTL, SHORTEST_TTL
 from holdtight.base.values import Kind, Owner, check_name
 from holdtight.server.problems import Problem
 
@@ -88,9 +88,9 @@ class LeaseText(NamedTuple):
             version, kind, n, ttl, fence, owner = _LAYOUT.unpack_from(raw)
             name = raw[_LAYOUT.size :].decode()
             check_name(name)
-            if version != _VERSION or not n or fence >= 1 << 53:
+            if version != _VERSION or not n or fence >= 1 << 53 or not SHORTEST_TTL <= ttl / 1000 <= LONGEST_TTL:
                 raise ValueError
-            return cls(Held(name, _KINDS[kind], n, owner, fence), ttl_seconds(ttl / 1000, renewed=True))
+            return cls(Held(name, _KINDS[kind], n, owner, fence), ttl / 1000)
         except (struct.error, ValueError, IndexError, TypeError):
             raise _wrong("lease", member) from None
 
