@@ -7,6 +7,7 @@ from typing import Any
 
 from holdtight import Locks, Skipped
 from holdtight.testing import Clock
+from tests.support.processes import wait_for
 
 
 def test_synchronized_waits_on_the_clock(clock: Clock, locks: Locks) -> None:
@@ -73,7 +74,8 @@ def test_a_leader_pauses_on_the_clock(clock: Clock, locks: Locks) -> None:
 
     thread = threading.Thread(target=leader.run, args=(poll,), kwargs={"pause": 100})
     thread.start()
-    for _ in range(2):
+    for number in (1, 2):
+        wait_for(lambda number=number: len(terms) >= number)  # type: ignore[misc]
         clock.until_waiting(1)
         clock.advance(100)
     thread.join(10)
