@@ -107,6 +107,9 @@ def flight(bench: Bench) -> Outcome:
         Chart("flight hits, 64 tasks, 500 names", "per second of processor time", Better.HIGHER, bars)
     )
     outcome.rounds["tasks"] = raw
+    walls = {name: median([each["hits"] / each["seconds"] for each in rounds]) for name, rounds in raw.items()}
+    figures = ", ".join(f"{name} {rate:,.0f}" for name, rate in walls.items())
+    outcome.notes.append(f"flight hits of 64 tasks per second on the wall, busy machine or not: {figures}")
     for peer in ("aiocache", "cashews"):
         if "holdtight" in rates and peer in rates:
             outcome.compare(f"flight.{peer}", rates["holdtight"], rates[peer])
@@ -141,6 +144,12 @@ def stampede(bench: Bench) -> Outcome:
         return outcome
     spent = {how: [sum(each["processor"] for each in found[how]) for found in rounds] for how in ("local", "flights")}
     outcome.compare("stampede.time", spent["flights"], spent["local"])
+    walls = {how: median([max(each["seconds"] for each in found[how]) for found in rounds]) for how in spent}
+    outcome.notes.append(
+        f"{PROCESSES} × {REQUESTS:,} requests on a cold key: {walls['flights']:.2f} s on the wall, "
+        f"{median(spent['flights']):.2f} s of processor time; awaiting one local future: {walls['local']:.2f} s, "
+        f"{median(spent['local']):.2f} s. The value takes {COMPUTING} s to compute"
+    )
     outcome.figures["stampede.computed"] = max(sum(each["computed"] for each in found["flights"]) for found in rounds)
     outcome.figures["stampede.requests"] = max(sum(found["requests"].values()) for found in rounds)
     outcome.figures["stampede.clients"] = median(landed)

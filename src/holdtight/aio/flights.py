@@ -6,9 +6,10 @@ from contextlib import suppress
 from typing import Any
 
 from holdtight.aio.local_flights import LocalFlight, Registry, finish
-from holdtight.aio.looking import look
+from holdtight.aio.looking import asked, look, usual
 from holdtight.base.identity import blocks_of, current_work, task_identity
 from holdtight.base.jobs import Peek
+from holdtight.base.plan import LinkDown
 from holdtight.base.public import Public
 from holdtight.clients.decorating import begun
 from holdtight.errors import FlightFailed, LockError, LockTimeout, Unavailable
@@ -16,6 +17,7 @@ from holdtight.recipes.decorating import decorator, dressed
 from holdtight.recipes.flights import (
     BY_NAME,
     MOST_IN_BACKGROUND,
+    NO_HIT,
     Answer,
     Computed,
     FlightTerms,
@@ -31,6 +33,7 @@ __all__ = ["AsyncSingleFlight"]
 
 TOO_LATE: Any = object()
 APART: Any = object()
+NOTHING = Stored(None, False, 0.0, None)
 Compute = Callable[[], Awaitable[Any]]
 
 
@@ -56,14 +59,36 @@ class AsyncSingleFlight(Public):
 
     def _wrap(self, function: Any) -> Any:
         naming, run, terms = Naming(self._name, function), self._locks.run, self._terms
-        join = self._registry.join
+        name_of, values_of, fresh, locks, registry = (
+            naming.of,
+            terms.values_of,
+            terms.fresh,
+            self._locks,
+            self._registry,
+        )
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            name = naming.of(args, kwargs)
+            name = name_of(args, kwargs)
             until = None if self._wait is None else self._until(name)
-            flight, mine = join(name)
+            flight, mine = registry.join(name)
             if mine:
-                got = await self._begin(flight, lambda: _begun(function, *args, **kwargs), until)
+                # A hit comes back from here: one request, no coroutine of its own.
+                found: Stored | None = None
+                try:
+                    values = values_of(name)
+                    future = asked(locks, values.quick_look)
+                    if future is not None:
+                        replies = await future
+                        value = fresh(values, replies) if usual(replies) else NO_HIT
+                        if value is not NO_HIT:
+                            registry.end(flight)
+                            if flight.waiting:
+                                flight.has_found(Answer(value))
+                            return value
+                except BaseException as error:
+                    found = self._not_seen(flight, error)
+                compute = lambda: _begun(function, *args, **kwargs)  # noqa: E731
+                got = await self._begin(flight, compute, until, found=found, quickly=False)
                 if got is not None:
                     return got.give_own()
                 return await self._get(name, lambda: _begun(function, *args, **kwargs))
@@ -117,18 +142,43 @@ class AsyncSingleFlight(Public):
                 return self._decided(name, found).give()
             await self._wait_for(flight, until)
 
-    async def _begin(self, flight: LocalFlight, compute: Compute, until: float | None) -> Answer | None:
+    def _not_seen(self, flight: LocalFlight, error: BaseException) -> Stored | None:
+        """The quick look of the first caller has failed. Returns what to go on with, None to look again, or raises."""
+        if isinstance(error, LinkDown):
+            if error.stale:
+                return None
+            if self._locks.settings.on_unavailable != "raise":
+                return NOTHING
+            meaning = self._locks.meaning(error, flight.name)
+            self._not_found(flight, meaning)
+            raise meaning from error
+        self._not_found(flight, error)
+        raise error
+
+    def _not_found(self, flight: LocalFlight, error: BaseException) -> None:
+        self._registry.end(flight)
+        if isinstance(error, Exception):  # the others would only meet the same, one after another
+            flight.has_found(Answer(error=error), to_all=True)
+        else:
+            flight.has_found(None)
+
+    async def _begin(
+        self,
+        flight: LocalFlight,
+        compute: Compute,
+        until: float | None,
+        *,
+        found: Stored | None = None,
+        quickly: bool = True,
+    ) -> Answer | None:
         """The first caller: looks what there is, and begins to compute if it must. None if it must start again."""
         registry = self._registry
-        try:
-            found = await self._look(flight.name)
-        except BaseException as error:
-            registry.end(flight)
-            if isinstance(error, Exception):  # the others would only meet the same, one after another
-                flight.has_found(Answer(error=error), to_all=True)
-            else:
-                flight.has_found(None)
-            raise
+        if found is None:
+            try:
+                found = await self._look(flight.name, quickly=quickly)
+            except BaseException as error:
+                self._not_found(flight, error)
+                raise
         if found.fresh or found.failure is not None:
             registry.end(flight)
             answer = self._decided(flight.name, found)
@@ -169,10 +219,10 @@ class AsyncSingleFlight(Public):
     def _left(self, until: float | None) -> float | None:
         return None if until is None else max(0.0, until - self._locks.place.clock())
 
-    async def _look(self, name: str) -> Stored:
+    async def _look(self, name: str, *, quickly: bool = True) -> Stored:
         values = self._terms.values_of(name)
         try:
-            replies = await look(self._locks, values.quick_look, name)
+            replies = await look(self._locks, values.quick_look, name) if quickly else None
             hit = None if replies is None else self._terms.hit(values, replies)
             if hit is not None:
                 return hit
@@ -181,7 +231,7 @@ class AsyncSingleFlight(Public):
         except Unavailable:
             if self._locks.settings.on_unavailable == "raise":
                 raise
-            return Stored(None, False, 0.0, None)
+            return NOTHING
 
     async def _wait_for(self, flight: LocalFlight, until: float | None, early: bool = False) -> Answer | None:
         """What another task has found or computed; None if this one must start again."""

@@ -212,8 +212,8 @@ class AsyncLeader(PublicLeader, AsyncOnly):
     ) -> bool:
         """True if it should pause before the next campaign."""
         done, result = False, None
-        leading.watch_overrun(term, self._grace, lambda: done, on_overrun)
         try:
+            leading.watch_overrun(term, self._grace, lambda: done, on_overrun)
             with suppress(LeaseLost):
                 async with term:
                     try:

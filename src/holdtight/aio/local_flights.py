@@ -25,11 +25,9 @@ class LocalFlight(Flight):
     over = False
     """It has landed, and wakes nobody any more."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.waiters: list[asyncio.Future[Any]] = []
-        self.early: list[asyncio.Future[Any]] = []
-        """Waiters that were here before the look was sent: what it finds is not older than their call."""
+    waiters: "list[asyncio.Future[Any]] | None" = None
+    early: "list[asyncio.Future[Any]] | None" = None
+    """Waiters that were here before the look was sent: what it finds is not older than their call."""
 
     @property
     def joinable(self) -> bool:
@@ -37,9 +35,16 @@ class LocalFlight(Flight):
         return self.looking or (self.absent and not self.landing)
 
     def new_waiter(self, early: bool = False) -> "asyncio.Future[Any]":
-        waiter = asyncio.get_running_loop().create_future()
-        (self.early if early and self.looking else self.waiters).append(waiter)
+        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.waiting += 1
+        if early and self.looking:
+            if self.early is None:
+                self.early = []
+            self.early.append(waiter)
+        else:
+            if self.waiters is None:
+                self.waiters = []
+            self.waiters.append(waiter)
         return waiter
 
     @property
@@ -51,7 +56,7 @@ class LocalFlight(Flight):
         """The first caller has looked, and there is no flight. The waiters that the answer may be too old for start
         again; with None all do."""
         self.looking = False
-        if self.waiting:
+        if self.waiting:  # most flights have only the caller that began them
             _finish_all(self.early, answer)
             _finish_all(self.waiters, answer if to_all else None)
 
@@ -66,22 +71,35 @@ class Registry:
     """The flights of one client that are under way, by event loop and name."""
 
     def __init__(self) -> None:
-        self._flights: dict[tuple[asyncio.AbstractEventLoop, str], LocalFlight] = {}
+        self._by_loop: dict[asyncio.AbstractEventLoop, dict[str, LocalFlight]] = {}
+        self._latest: tuple[Any, dict[str, LocalFlight]] = None, {}
         self.in_background: set[asyncio.Task[None]] = set()
+
+    def here(self) -> dict[str, LocalFlight]:
+        """Those of the running loop, by name."""
+        loop = asyncio.get_running_loop()
+        latest, flights = self._latest
+        if latest is not loop:
+            if loop not in self._by_loop:
+                for each in [each for each in list(self._by_loop) if each.is_closed()]:
+                    self._by_loop.pop(each, None)
+            flights = self._by_loop.setdefault(loop, {})
+            self._latest = loop, flights
+        return flights
 
     def join(self, name: str) -> tuple[LocalFlight, bool]:
         """The flight of this name, and whether the caller has just begun it."""
-        key = asyncio.get_running_loop(), name
-        found = self._flights.get(key)
+        flights = self.here()
+        found = flights.get(name)
         if found is not None:
             return found, False
-        made = self._flights[key] = LocalFlight(name)
+        made = flights[name] = LocalFlight(name)
         return made, True
 
     def end(self, flight: LocalFlight) -> None:
-        key = asyncio.get_running_loop(), flight.name
-        if self._flights.get(key) is flight:
-            del self._flights[key]
+        flights = self.here()
+        if flights.get(flight.name) is flight:
+            del flights[flight.name]
 
     def close(self) -> None:
         for task in list(self.in_background):
@@ -102,8 +120,7 @@ def finish(future: "asyncio.Future[Any]", result: Any) -> None:
         future.set_result(result)
 
 
-def _finish_all(waiters: "list[asyncio.Future[Any]]", result: Any) -> None:
-    for waiter in waiters:
+def _finish_all(waiters: "list[asyncio.Future[Any]] | None", result: Any) -> None:
+    for waiter in waiters or ():
         if not waiter.done():
             waiter.set_result(result)
-    waiters.clear()

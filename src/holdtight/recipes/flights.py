@@ -22,6 +22,7 @@ from holdtight.recipes.once import LONGEST_KEPT, duration_kept, error_text
 __all__ = [
     "BY_NAME",
     "MOST_IN_BACKGROUND",
+    "NO_HIT",
     "Answer",
     "Computed",
     "FlightTerms",
@@ -34,6 +35,7 @@ BY_NAME: Any = object()
 """In place of a waiting time: the profile of the name decides."""
 MOST_IN_BACKGROUND = 4
 """How many values one process computes at once in the background."""
+NO_HIT: Any = object()
 MOST_TRIES = 3
 MOST_LATE = 10
 
@@ -175,15 +177,19 @@ class FlightTerms:
         return self.stored(values, replies)
 
     def hit(self, values: Any, replies: list[Any]) -> Stored | None:
-        """Decodes the fresh value that a quick look has found, without its age. None in every other case: then `look`
-        tells."""
+        """The fresh value that a quick look has found, without its age. None in every other case: then `look` tells."""
+        value = self.fresh(values, replies)
+        return None if value is NO_HIT else Stored(Answer(value), True, 0.0, None)
+
+    def fresh(self, values: Any, replies: list[Any]) -> Any:
+        """The same, the value alone; else NO_HIT."""
         payload = values.fresh(replies)
         if payload is None:
-            return None
+            return NO_HIT
         try:
-            return Stored(Answer(self._codec.loads(payload)), True, 0.0, None)
+            return self._codec.loads(payload)
         except Exception:
-            return None  # cannot be decoded
+            return NO_HIT  # cannot be decoded
 
     def stored(self, values: Any, replies: list[Any]) -> Stored:
         found = values.read_look(replies)

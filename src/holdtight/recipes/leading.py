@@ -114,7 +114,7 @@ def proclaim(place: Any, name: str, owner: bytes, label: object) -> Plan[None]:
 def watch_overrun(term: Any, grace: float, done: Callable[[], bool], on_overrun: str) -> None:
     """The work must end before the lease does, whatever the reason for which the term was lost. The keeper's thread
     looks: the work may block the thread or the loop that it runs in."""
-    tenure = term.tenure
+    tenure, name = term.tenure, term.name  # not the term: it would never count as dropped
     keeper = tenure.place.runtime.keeper
 
     def look(now: float) -> None:
@@ -123,7 +123,7 @@ def watch_overrun(term: Any, grace: float, done: Callable[[], bool], on_overrun:
         if now < tenure.deadline + grace:  # it was renewed
             keeper.at(tenure.deadline + grace, look)
             return
-        get_logger().error("leader %r: its work goes on, and its lease has ended", term.name)
+        get_logger().error("leader %r: its work goes on, and its lease has ended", name)
         if on_overrun == "exit":
             os._exit(OVERRUN_EXIT)
 

@@ -159,7 +159,7 @@ class OnceCall:
                 if late >= MOST_LATE:
                     raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
         except BaseException:
-            yield records.undo_step(owner, "", {}, until)
+            yield from _undone(records.undo_step(owner, "", {}, until))
             raise
         if said is None or isinstance(said, LossReason):
             return said
@@ -177,7 +177,7 @@ class OnceCall:
         except ServerSaid as said:
             get_logger().warning("job %r: the end of its run is not recorded: %s", self.name, said)
         except BaseException as error:  # also a cancellation: the record must still say that the body returned
-            yield self.records.undo_step(owner, state, about, 0.0)
+            yield from _undone(self.records.undo_step(owner, state, about, 0.0))
             if not isinstance(error, LinkDown):
                 raise
 
@@ -223,6 +223,14 @@ class OnceCall:
             since=record.started,
         )
         return Skipped(self.name, why, holder, record.started, record.left)
+
+
+def _undone(step: Any) -> Plan[None]:
+    """If this fails, the keeper tries again. What led here, such as an interrupt, stays the error."""
+    try:
+        yield step
+    except (LinkDown, ServerSaid):
+        pass
 
 
 def _again(wish: Callable[[], Any]) -> Plan[Any]:

@@ -23,7 +23,7 @@ from holdtight.recipes.flights import (
     to_share,
     waits_for,
 )
-from holdtight.recipes.joining import Flight
+from holdtight.recipes.joining import Caller, Flight, current_flight
 from holdtight.recipes.locking import job_locks
 from holdtight.recipes.names import Naming
 from holdtight.recipes.once import error_text
@@ -83,10 +83,6 @@ class Registry:
     def background(self, work: Callable[[], None]) -> bool:
         """Runs it in a thread, unless four are at work. Raises RuntimeError if there can be no more threads."""
         mark = object()
-        with self._changing:
-            if len(self.in_background) >= MOST_IN_BACKGROUND:
-                return False
-            self.in_background.add(mark)
 
         def run() -> None:
             try:
@@ -96,6 +92,10 @@ class Registry:
 
         context = contextvars.copy_context()
         try:
+            with self._changing:
+                if len(self.in_background) >= MOST_IN_BACKGROUND:
+                    return False
+                self.in_background.add(mark)
             threading.Thread(target=context.run, args=(run,), name="holdtight-refresh", daemon=True).start()
         except BaseException:
             self.in_background.discard(mark)
@@ -164,7 +164,7 @@ class SingleFlight(Public):
                 if stale is None:
                     raise FlightFailed.because(name, found.failure)
                 return stale.give()
-            mine = LocalFlight(name)
+            mine, around = LocalFlight(name), current_flight()
             try:
                 flight = self._registry.join(mine)
                 if flight is mine:
@@ -176,7 +176,8 @@ class SingleFlight(Public):
                     if own is None:
                         continue
                     return own.give_own()
-            except BaseException:
+            except BaseException:  # an interrupt may come at any moment, also while the flight ends
+                current_work.set(around)
                 self._registry.end(mine, None)
                 raise
             if stale is not None:
@@ -188,7 +189,7 @@ class SingleFlight(Public):
     def _refresh(self, name: str, compute: Compute) -> Any:
         until = self._until(name)
         while True:
-            mine = LocalFlight(name)
+            mine, around = LocalFlight(name), current_flight()
             try:
                 flight = self._registry.join(mine)
                 if flight is mine:
@@ -196,7 +197,8 @@ class SingleFlight(Public):
                     if own is None:
                         continue
                     return own.give_own()
-            except BaseException:
+            except BaseException:  # an interrupt may come at any moment, also while the flight ends
+                current_work.set(around)
                 self._registry.end(mine, None)
                 raise
             self._wait_for(flight, until)
@@ -268,16 +270,18 @@ class SingleFlight(Public):
     ) -> Answer | None:
         """What the call that began the flight gets; None if it must start again. `alone`: no call waits for it."""
         computed: Computed | None = None
-        caller = None if alone else flight.join(identity().stack)
-        token = current_work.set(flight)
+        caller: Caller | None = None
+        around = current_flight()
         try:
+            caller = None if alone else flight.join(identity().stack)
+            current_work.set(flight)
             computed = outcome = self._computed(flight, compute, stale, until, force)
         except Exception as error:
             computed = outcome = to_share(error, stale)
             if stale is not None:
                 self._locks.report_refresh_failed(self._lock_of(flight.name), b"", error_text(error))
         finally:
-            current_work.reset(token)
+            current_work.set(around)
             flight.leave(caller)
             self._registry.end(flight, computed)
         return None if outcome.circle and caller is None else outcome.own
@@ -300,17 +304,20 @@ class SingleFlight(Public):
                 if landed is not None:
                     return landed
             lease = lock.acquire(wait=self._left(until))
-        who = identity()
-        lease.step_in(who, lease)
-        flight.entries = [(lease.block_key, lease)]
+        computed: Computed | None = None
         try:
-            landed = None if force or lease.degraded else self._landed(flight)
-            return landed or self._compute(flight, lease, compute, stale)
+            with lease:
+                flight.entries = [(lease.block_key, lease)]
+                computed = None if force or lease.degraded else self._landed(flight)
+                computed = computed or self._compute(flight, lease, compute, stale)
+        except LockError:
+            if computed is None:
+                raise
+            # Only the end of the lease. A loss changes nothing: the server has refused the value then.
         finally:
             flight.entries = ()
-            who.leave_block(lease.block_key)
-            with suppress(LockError):  # a loss changes nothing: the server has refused the value then
-                lease.leave(None)
+        assert computed is not None
+        return computed
 
     def _landed(self, flight: LocalFlight) -> Computed | None:
         flight.landing, name = True, flight.name

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import wait_seconds
+from holdtight.base.identity import identity
 from holdtight.base.jobs import Leadership
 from holdtight.base.public import PublicLeader
 from holdtight.base.values import Waiter
@@ -106,16 +107,31 @@ class Leader(PublicLeader, BlockingOnly):
         return term
 
     def __enter__(self) -> Term:
-        term = self.campaign()
-        self._term = term
-        return term.__enter__()
+        who = identity()
+        depth = len(who.stack)
+        term: Term | None = None
+        try:
+            term = self._term = self.campaign()
+            return term.__enter__()
+        except BaseException:
+            self._term = None
+            if term is not None:
+                term.forsake()  # an interrupt may have come before it was in its block
+            who.break_off(depth)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        term, self._term = self._term, None
+        term = self._term
         assert term is not None
-        term.__exit__(kind, error, trace)
+        try:
+            self._term = None
+            term.__exit__(kind, error, trace)
+        except BaseException:
+            if not term.closed and term.block_key is not None:
+                identity().break_off_end(term.block_key, term)
+            raise
 
     # Running.
 
@@ -205,8 +221,8 @@ class Leader(PublicLeader, BlockingOnly):
     def _govern(self, term: Term, fn: Callable[[Term], object], on_error: str, on_overrun: str) -> bool:
         """True if it should pause before the next campaign."""
         done, result = False, None
-        leading.watch_overrun(term, self._grace, lambda: done, on_overrun)
         try:
+            leading.watch_overrun(term, self._grace, lambda: done, on_overrun)
             with suppress(LeaseLost), term:
                 try:
                     result = fn(term)
@@ -220,6 +236,8 @@ class Leader(PublicLeader, BlockingOnly):
         finally:
             done = True
             self._term = None
+            if not term.closed:  # an interrupt came before its block
+                term.forsake()
             if term.lost:
                 self._give_up(term)
         begun(result, fn)

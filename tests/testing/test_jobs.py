@@ -1,0 +1,82 @@
+"""The ready-made jobs on a clock that the test moves."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from holdtight import Locks, Skipped
+from holdtight.testing import Clock
+from tests.support.processes import wait_for
+
+
+def test_synchronized_waits_on_the_clock(clock: Clock, locks: Locks) -> None:
+    ended = list[float]()
+
+    @locks.synchronized("job", wait=5)
+    def job() -> None:
+        ended.append(clock.now())
+
+    lease = locks.lock("job").acquire()
+    thread = threading.Thread(target=job)
+    thread.start()
+    clock.until_waiting(1)
+    clock.advance(3)
+    lease.release()
+    thread.join(10)
+    assert ended == [3.0]
+
+
+def test_once_runs_again_when_its_time_is_over(clock: Clock, locks: Locks) -> None:
+    ran = list[float]()
+
+    @locks.once("job", at_least="50m")
+    def job() -> str:
+        ran.append(clock.now())
+        return "ran"
+
+    assert job() == "ran"
+    clock.advance(49 * 60)
+    skipped = job()
+    assert isinstance(skipped, Skipped)
+    assert skipped.why == "done"
+    clock.advance(61)
+    assert job() == "ran"
+    assert ran == [0.0, 50 * 60 + 1.0]
+
+
+def test_a_value_of_single_flight_ages_by_the_clock(clock: Clock, locks: Locks) -> None:
+    computed = list[float]()
+
+    @locks.single_flight("value", ttl=60, stale=600)
+    def value() -> int:
+        computed.append(clock.now())
+        return len(computed)
+
+    assert value() == 1
+    clock.advance(59)
+    assert value() == 1
+    clock.advance(2)
+    peek = value.peek()
+    assert peek is not None
+    assert (peek.state, round(peek.age)) == ("stale", 61)
+    assert value() == 2
+
+
+def test_a_leader_pauses_on_the_clock(clock: Clock, locks: Locks) -> None:
+    terms = list[float]()
+    leader = locks.leader("poller", ttl=15)
+
+    def poll(term: Any) -> None:
+        terms.append(clock.now())
+        if len(terms) == 3:
+            leader.stop()
+
+    thread = threading.Thread(target=leader.run, args=(poll,), kwargs={"pause": 100})
+    thread.start()
+    for number in (1, 2):
+        wait_for(lambda number=number: len(terms) >= number)  # type: ignore[misc]
+        clock.until_waiting(1)
+        clock.advance(100)
+    thread.join(10)
+    assert terms == [0.0, 100.0, 200.0]
