@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 import holdtight
-from holdtight import AsyncLocks, DeadlockDetected, FlightFailed, LockTimeout, Peek
+from holdtight import FlightFailed, LockTimeout, Peek
 from holdtight.events import RefreshFailed
+from tests.scenarios.reports import Report
 from tests.scenarios.world import World
 
-pytestmark = pytest.mark.played(kind=["exclusive"])
+pytestmark = [pytest.mark.played(kind=["exclusive"]), pytest.mark.usefixtures("values_go")]
 """Jobs take exclusive locks."""
 
 
@@ -19,48 +20,6 @@ class NotFound(Exception):
 
 class NoSuchReport(NotFound):
     pass
-
-
-@pytest.fixture(autouse=True)
-def values_go(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values, failures and marks stay as long as was asked for; nothing else does."""
-    overstaying = world.overstaying
-    monkeypatch.setattr(
-        world,
-        "overstaying",
-        lambda: {key: left for key, left in overstaying().items() if not key.endswith(("}:v", "}:e")) or left < 0},
-    )
-
-
-class Report:
-    """A flight whose computations are counted, and can be held up."""
-
-    def __init__(self, world: World, client: AsyncLocks | None = None, **options: Any) -> None:
-        self.world = world
-        self.computed = 0
-        self.hold = self.go = False
-        self.value: Any = None
-        """What is returned, or raised; None for a value that counts."""
-
-        @(client or world.client).single_flight("report:{id}", **{"ttl": 60, "wait": 20, **options})
-        async def report(id: int) -> Any:
-            self.computed += 1
-            number = self.computed
-            if self.hold:
-                await world.until(lambda: self.go)
-            if isinstance(self.value, BaseException):
-                raise self.value
-            return {"id": id, "number": number} if self.value is None else self.value
-
-        self.report: Any = report
-
-    async def in_the_air(self, id: int = 7) -> Any:
-        """An actor that computes, and is held up."""
-        self.hold, self.go = True, False
-        before = self.computed
-        actor = self.world.start(self.report(id))
-        await self.world.until(lambda: self.computed > before)
-        return actor
 
 
 async def test_a_fresh_value_is_returned_and_computed_once_for_each_name(world: World) -> None:
@@ -271,143 +230,6 @@ async def test_the_wait_ends_with_a_timeout(world: World) -> None:
             await Report(world, client, wait="50ms").report(7)
     one.go = True
     await actor.result()
-
-
-async def test_a_flight_that_needs_itself_is_a_deadlock(world: World) -> None:
-    jobs = dict[str, Any]()
-
-    @world.client.single_flight("{word}", ttl=60, wait=20)
-    async def flight(word: str) -> Any:
-        return await jobs[word]()
-
-    jobs["self"] = lambda: flight("self")
-    with pytest.raises(DeadlockDetected):
-        await flight("self")
-    jobs["a"], jobs["b"] = (lambda: flight("b")), (lambda: flight("a"))
-    with pytest.raises(DeadlockDetected):
-        await flight("a")
-
-
-async def test_flights_of_two_clients_that_need_each_other_are_a_deadlock(world: World) -> None:
-    clients = [world.locks(deadlock_after=0.2) for _ in range(2)]
-    ready = list[str]()
-    flights = dict[str, Any]()
-    for client, (mine, others) in zip(clients, (("a", "b"), ("b", "a")), strict=True):
-
-        @client.single_flight("{word}", ttl=60, wait=20, error_ttl=0)
-        async def flight(word: str, mine: str = mine, others: str = others) -> Any:
-            if word != mine:
-                return "other"
-            ready.append(mine)
-            await world.until(lambda: len(ready) >= 2)
-            return await flights[mine](others)
-
-        flights[mine] = flight
-    actors = [world.start(flights[word](word)) for word in ("a", "b")]
-    ended = list[str]()
-    for actor in actors:
-        try:
-            ended.append(str(await actor.result()))
-        except (DeadlockDetected, FlightFailed) as error:
-            ended.append(type(error).__name__)
-    assert "DeadlockDetected" in ended
-
-
-class Mixed:
-    """Client `one` waits in line for a value that `two` computes, and `two` needs what a caller of `one` holds."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.one, self.two = (world.locks(deadlock_after=0.2) for _ in range(2))
-        self.held = self.close = False
-        self.told = list[str]()
-
-        @self.two.single_flight("b", ttl=60, wait=80, error_ttl=0)
-        async def there() -> str:
-            await world.until(lambda: self.close)
-            await self.needed()
-            return "computed there"
-
-        @self.one.single_flight("b", ttl=60, wait=80, error_ttl=0)
-        async def here() -> str:
-            return "computed here"
-
-        self.there, self.here = there, here
-
-    async def needed(self) -> None:
-        try:
-            async with self.two.lock("a", wait=80):
-                pass
-        except DeadlockDetected:
-            self.told.append("there")
-
-    async def in_a_block(self) -> None:
-        async with self.one.lock("a"):
-            self.held = True
-            try:
-                await self.here()
-            except DeadlockDetected:
-                self.told.append("here")
-
-    async def in_a_flight(self) -> None:
-        @self.one.single_flight("a", ttl=60, wait=80, error_ttl=0)
-        async def flight() -> str:
-            self.held = True
-            return str(await self.here())
-
-        try:
-            await flight()
-        except DeadlockDetected:
-            self.told.append("here")
-
-    async def ends(self, *actors: Any) -> None:
-        await self.world.until(lambda: self.held)
-        self.close = True
-        for actor in actors:
-            await actor.result()
-        assert self.told
-
-
-@pytest.mark.parametrize("holder", ["in_a_block", "in_a_flight"])
-async def test_a_caller_that_joins_a_flight_in_line_may_be_part_of_a_deadlock(world: World, holder: str) -> None:
-    mixed = Mixed(world)
-    there = world.start(mixed.there())
-    await world.until_locked("b")
-    runner = world.start(mixed.here())  # holds nothing, and is never told of a deadlock
-    await world.in_line(world.client.lock("b"), 1)
-    await mixed.ends(world.start(getattr(mixed, holder)()), runner, there)
-
-
-@pytest.mark.parametrize("holder", ["in_a_block", "in_a_flight"])
-async def test_the_first_caller_of_a_flight_in_line_may_be_part_of_a_deadlock(world: World, holder: str) -> None:
-    mixed = Mixed(world)
-    there = world.start(mixed.there())
-    await world.until_locked("b")
-    await mixed.ends(world.start(getattr(mixed, holder)()), there)
-
-
-async def test_code_of_a_flight_may_wait_for_what_its_callers_hold(world: World) -> None:
-    client = world.locks(deadlock_after=0.2)
-    joining = list[str]()
-
-    @client.single_flight("b", ttl=60, wait=80, error_ttl=0)
-    async def flight() -> str:
-        await world.until(lambda: joining)
-        async with client.lock("a", wait=80):
-            return "never"
-
-    async def holds_it() -> None:
-        async with client.lock("a"):
-            joining.append("now")
-            await flight()
-
-    first = world.start(flight())
-    await world.until_locked("b")
-    other = world.start(holds_it())
-    with pytest.raises(DeadlockDetected):
-        await first.result()
-    with pytest.raises(FlightFailed, match="DeadlockDetected"):
-        await other.result()
 
 
 async def test_without_the_server_it_is_computed_and_not_stored(world: World) -> None:
