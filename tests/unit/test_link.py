@@ -215,3 +215,17 @@ def test_two_requests_need_no_other_deadline_than_those_before(
         server.sendall(b"$16\r\n1794830846999872\r\n:2\r\n")
         link.call_twice(b"BOTH", 1.2)
     assert asked == []
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_bell_before_the_reply_does_not_shorten_the_wait_for_it(
+    ends: tuple[Link, socket.socket], twice: bool
+) -> None:
+    """The kernel's deadline is shorter than what was asked for, and stays as it is until it has passed."""
+    link, server = ends
+    link.set_timeout(0.3)
+    server.sendall((b":1\r\n" if twice else b"") + BELL)
+    answer = threading.Timer(0.5, server.sendall, [b":7\r\n"])
+    answer.start()
+    assert (link.call_twice(b"BOTH", 1.2) if twice else link.call(b"PING", 1.2)) == ((1, 7) if twice else 7)
+    answer.join()

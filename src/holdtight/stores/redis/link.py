@@ -227,6 +227,7 @@ class Link(SecondReply):
                 return self.reply()
             raise broken(error) from error
         if reply is NOTHING or type(reply) is _Push:
+            self.set_timeout(timeout)
             return self.reply()
         self.owed = 0
         self._unread = self._has_data()

@@ -68,6 +68,7 @@ class SecondReply(ABC):
             self._kept.append(reply)
             reply = NOTHING
         if reply is NOTHING:
+            self.set_timeout(timeout)
             return first, self.reply(keep=True)
         self.owed = 0
         self._unread = self._has_data()
