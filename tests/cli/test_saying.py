@@ -86,7 +86,7 @@ def test_a_wait_that_is_over_and_a_lock_that_nobody_holds_are_said_as_json(run: 
 
 @pytest.mark.parametrize("flag", ["--json", "-q"])
 def test_a_loss_is_said_as_json_or_not_at_all(cli: Cli, locks: Locks, flag: str) -> None:
-    run = cli("run", flag, "nightly", "--", "sh", "-c", "echo in; read line")
+    run = cli("run", flag, "--ttl", "3", "nightly", "--", "sh", "-c", "echo in; read line")
     run.expect("in")
     locks.force_release("nightly", reason="test")
     assert run.wait() == 76
@@ -101,7 +101,7 @@ def test_what_is_said_of_the_command_and_of_a_campaign_is_json_as_well(cli: Cli,
         cli("run", "--json", "a", "--", "/does/not/exist"),
         cli("run", "--json", "b", "--", "sh", "-c", loop),
     )
-    leading = cli("lead", "--json", "poller", "--", "sh", "-c", "echo in; read line")
+    leading = cli("lead", "--json", "--ttl", "3", "poller", "--", "sh", "-c", "echo in; read line")
     leading.expect("in")
     locks.force_release("poller", reason="test")
     leading.expect("in")

@@ -41,6 +41,7 @@ def examine(cluster: ClusterPlace, settings: "Settings") -> Plan[list[Finding]]:
         if not cluster.masters():
             refused = isinstance(error, ServerSaid)
             return [finding("REFUSED" if refused else "UNREACHABLE", cluster.display, str(error))]
+    cluster.scout.doubt()  # otherwise what is known may be half a minute old
     around, until = cluster.look_around(), cluster.clock() + BUDGET
     masters = cluster.masters()
     shortest, longest = ttls_of(settings)
@@ -54,10 +55,9 @@ def examine(cluster: ClusterPlace, settings: "Settings") -> Plan[list[Finding]]:
     for node in [each for each in masters if each.display not in silent]:
         about = yield from _look(NodeExamining(node), node.display)
         seen.append(about)
-    unserved = sum(node is cluster.nowhere for node in cluster.nodes_at)
     while not around.done and cluster.clock() < until:
         yield Park(b"", min(until, cluster.clock() + LOOK))
-    found += _judge(seen, unserved, shortest)
+    found += _judge(seen, sum(node is cluster.nowhere for node in cluster.nodes_at), shortest)
     found += _judge_replicas(around.replicas)
     clocks = [(each.server, each.offset) for each in seen if each.offset is not None]
     found += skews([*clocks, *((each.server, each.offset) for each in around.replicas if not each.cause)])
