@@ -261,6 +261,11 @@ class ClusterPlace(Place):
             return True
         return next(self.runtime.keeper.charges(self), None) is not None  # of a closed client
 
+    def hears_nothing(self, seconds: float) -> bool:
+        """A server has left something unanswered for so long: perhaps it hangs."""
+        now = boottime()
+        return any(node.is_silent(now, seconds) for node in self.masters())
+
     def leave(self) -> None:
         for node in self.all_nodes():
             node.spare = lambda: None  # it refers to the client's idle links, and the scout's thread to this place

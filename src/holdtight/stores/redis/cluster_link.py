@@ -1,6 +1,8 @@
 """A connection to one server of a cluster. It listens to channels of the names that its users wait for."""
 
 import socket
+import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import hiredis
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["MOST_CHANNELS", "ClusterLink"]
 
 MOST_CHANNELS = 64
+_TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
+_SENT_AND_HEARD = struct.Struct("=44x2I2I")
+"""How long ago (ms) data and an acknowledgement were sent, and received, in the kernel's struct tcp_info."""
 _Push = hiredis.PushNotification
 
 
@@ -41,6 +46,16 @@ class ClusterLink(FollowedLink):
             return item
 
         self._gets = noting
+
+    def unanswered(self) -> float:
+        """For how many seconds the server has sent nothing since the last request. Asks the kernel: so it costs the
+        requests nothing, and any thread may call it. 0 where the kernel does not tell."""
+        if _TCP_INFO is not None:
+            with suppress(OSError, struct.error):  # it was closed meanwhile
+                told = self.sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _SENT_AND_HEARD.size)
+                asked, _, heard, _ = _SENT_AND_HEARD.unpack(told)
+                return float(asked) / 1000 if asked < heard else 0.0
+        return 0.0
 
     def stop_blocking(self) -> None:
         """From now on another class reads it, which hears of subscriptions by itself."""

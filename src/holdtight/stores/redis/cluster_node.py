@@ -57,7 +57,8 @@ class NodePlace(RedisPlace):
 
     def _forget_links(self) -> None:
         self._links: weakref.WeakSet[ClusterLink] = weakref.WeakSet()
-        self._dialling: set[Dialling] = set()
+        self._dialling: dict[Dialling, float] = {}
+        """Each attempt to connect, and when it began."""
         self._links_lock = threading.RLock()  # re-entrant: a signal handler may connect while its thread has the lock
 
     def after_fork(self) -> None:
@@ -83,7 +84,7 @@ class NodePlace(RedisPlace):
         address = self.cluster.target.at(*self.where)
         dialling = Dialling()
         with self._links_lock:
-            self._dialling.add(dialling)
+            self._dialling[dialling] = boottime()
         try:
             self._check_serves()  # `leave_server` either finds this attempt, or is found here
             self.cluster.scout.attend()
@@ -99,7 +100,7 @@ class NodePlace(RedisPlace):
                 self._links.add(link)
         finally:
             with self._links_lock:
-                self._dialling.discard(dialling)
+                del self._dialling[dialling]
         try:
             self._check_serves()
         except LinkDown:
@@ -121,6 +122,13 @@ class NodePlace(RedisPlace):
     def connected(self) -> bool:
         with self._links_lock:
             return bool(self._dialling) or any(link.fd >= 0 for link in self._links)
+
+    def is_silent(self, now: float, seconds: float) -> bool:
+        """For so long it has left a request, or an attempt to connect, without any answer."""
+        with self._links_lock:
+            if any(now - began > seconds for began in self._dialling.values()):
+                return True
+            return any(link.fd >= 0 and link.unanswered() > seconds for link in self._links)
 
     def leave_server(self) -> None:
         """It has no slots any more: ends all connections, also those in use."""

@@ -1,8 +1,9 @@
 """The scout of a cluster: one thread per place in use that learns which server has which slot.
 
 A *round* asks all known nodes at once for CLUSTER SLOTS, each in a thread of its own, so that a dead or hung node
-delays nobody. A round begins when a caller needs to know, when an answer or a broken connection raises doubt, and every
-half minute. While a server that should have slots does not answer, rounds go on, at first every tenth of a second.
+delays nobody. A round begins when a caller needs to know, when an answer, a broken connection or a silence raises
+doubt, and every half minute. While a server that should have slots does not answer, rounds go on, at first every tenth
+of a second.
 
 Nodes may disagree for a moment. Of different answers about a slot the one of most nodes counts; among equals, that of a
 node which claims the slot for itself.
@@ -40,7 +41,13 @@ HASTE_SECONDS = 15.0
 LATE_SECONDS = 0.1
 """How long a round waits for the other nodes once one has answered."""
 ANSWER_SECONDS = 1.0
-IDLE_LOOK = 1.0
+IDLE_LOOK = 0.2
+"""How often it is looked whether the place is in use, and whether a server leaves something unanswered."""
+SLOW_SECONDS = 0.2
+"""A server that has not answered for so long may hang. Callers and the keeper have more patience, up to two seconds: a
+failover may be over by then."""
+SLOW_AGAIN = 1.0
+"""How often a server that is only slow raises doubt."""
 THREAD_NAME = "holdtight-scout"
 _SLOTS = command("CLUSTER", "SLOTS")
 
@@ -101,7 +108,7 @@ class ClusterScout(Rounds):
         self._doubted_at = float("-inf")
         self._in_doubt = False
         self._doubts = 0
-        self._began = float("-inf")
+        self._began = self._slow_at = float("-inf")
 
     def after_fork(self) -> None:
         """The child knows the slots of its parent, but has neither its connections nor its thread."""
@@ -171,6 +178,10 @@ class ClusterScout(Rounds):
                     self._thread = None
                     self._let_go()
                     return False
+                if not self._in_doubt and now >= self._slow_at + SLOW_AGAIN and self._place.hears_nothing(SLOW_SECONDS):
+                    self._slow_at = now
+                    self.doubt()
+                    continue
                 look = 0.1 if self._leaving else IDLE_LOOK
                 self._changed.wait(max(0.0, min(self._due(now) - now, look)))
 
