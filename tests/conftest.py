@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -52,7 +53,16 @@ def nothing_left_behind() -> Iterator[None]:
 _room = pytest.StashKey[Room]()
 
 
+def import_as_users_do() -> None:
+    """A package with a pytest plugin has the assertions of all its modules rewritten when they are imported. Then two
+    threads that import modules at once may fail: the parser of CPython 3.11 serves one thread at a time (SystemError,
+    "AST constructor recursion depth mismatch"). Programs of users import the modules as they are."""
+    for finder in sys.meta_path:
+        getattr(finder, "_must_rewrite", set()).discard("holdtight")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    import_as_users_do()
     config.stash[_room] = Room(config)
     config.pluginmanager.register(ClockSteps())
 
