@@ -89,10 +89,11 @@ def test_a_late_shorter_renewal_does_not_undo_a_longer_one(
 ) -> None:
     lease = take(client, "lock", 30)
     late = proxy.hold_request(asks(script.RENEW), cut=cut)
-    try:
-        client.call(lease.renew, 10)
-    except Unavailable:
-        assert not cut
+    while not late.done:  # a busy machine may give up the connection before the request is out
+        try:
+            client.call(lease.renew, 10)
+        except Unavailable:
+            assert not cut
     assert lease.remaining() <= 10, "the server may have done it"
     client.call(lease.renew, 60)
     arrive(late.wait())

@@ -217,7 +217,9 @@ def test_the_files_for_containers_fit_together(tmp_path: Path) -> None:
         assert services[word]["read_only"] is True
         commands.append(services[word]["command"])
     for command in commands:  # options that `holdtight serve` has
-        parsed, rest, _ = serve.make_parser(click.Context(serve)).parse_args(list(command))
+        parsed, rest, _ = serve.make_parser(click.Context(serve, help_option_names=["-h", "--help"])).parse_args(
+            list(command)
+        )
         assert (rest, parsed["bind"], parsed["tokens"]) == ([], "0.0.0.0:7379", "/etc/holdtight/tokens.toml")
     front = compose["configs"]["nginx"]["content"].replace("$$", "$").replace("one:", "127.0.0.1:")
     path = configuration(tmp_path, front.replace("two:", "127.0.0.1:"))
