@@ -290,7 +290,7 @@ class AsyncSingleFlight(Public):
         if len(tasks) >= MOST_IN_BACKGROUND:
             self._registry.end(flight)
             return
-        flight.waiting += 1  # it goes on, whoever else has waited for the look or joins and leaves
+        flight.waiting += 1  # it goes on, also when all callers that joined it have left
         task = self._start(flight, self._fly(flight, compute, stale, None), "holdtight-refresh")
         tasks.add(task)
         task.add_done_callback(tasks.discard)

@@ -1,9 +1,9 @@
 """Flights of this process that others wait for: who waits for which, so that no circle of waits stays unnoticed.
 
-Two kinds of circles are possible. In the first, flights of this process wait for each other: whoever closes the circle
-finds it (`Flight.join`). In the second, code of this flight waits at the server, for a lock or in line for a value. All
-who wait for the flight wait with it, and what they hold counts as held by that code (`Flight.blocks`): the deadlock
-detector publishes it (see core/deadlock.py).
+Two kinds of circles are possible. In the first, flights of this process wait for each other: the caller that closes
+the circle finds it (`Flight.join`). In the second, code of this flight waits at the server, for a lock or in line for a
+value. All callers of the flight wait with it, and what they hold counts as held by that code (`Flight.blocks`): the
+deadlock detector publishes it (see core/deadlock.py).
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""The counts of the last minutes. A minute that is over is read and summed once, whoever asks."""
+"""The counts of the last minutes. A minute that is over is read and summed once for all requests."""
 
 import asyncio
 from collections.abc import Iterable
