@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 from typing import Any
 
 import hiredis
@@ -11,6 +13,7 @@ from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.config.targets import Address, Sentinel
 from holdtight.stores.redis import scout
+from holdtight.stores.redis.link import Link
 from holdtight.stores.redis.scout import Scout
 from holdtight.stores.redis.watched_sentinel import Master
 
@@ -123,3 +126,17 @@ def test_a_round_without_an_answer_says_why(said: str, error: type[Exception], t
     scene.scout._end_round(boottime())
     assert isinstance(scene.scout._error, error)
     assert str(scene.scout._error).startswith(text)
+
+
+def test_a_connection_that_is_made_as_the_thread_ends_is_closed() -> None:
+    scene = Scene()
+    scene.scout._in_use = lambda: False
+    scene.scout._pipe.open()
+    ours, sentinels = socket.socketpair()
+    sentinels.close()
+    link = Link(ours)
+    # As from the thread that connects, between the last turn of the scout's thread and its look whether to end.
+    scene.scout._requested.append(lambda: scene.scout._connected(scene.scout._sentinels[0], link, None))
+    while not scene.scout._is_over():
+        scene.scout._turn(select.poll())
+    assert link.fd == -1

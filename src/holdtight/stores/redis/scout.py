@@ -126,8 +126,8 @@ class Scout(Rounds):
 
     def _is_over(self) -> bool:
         with self._changed:
-            if self._askers or self._wanted > self._finished or self._in_use():
-                return False
+            if self._askers or self._requested or self._wanted > self._finished or self._in_use():
+                return False  # `_requested` may have a connection that was made just now, and must be closed
             for each in self._sentinels:
                 each.close()
                 each.connect_at, each.failures = 0.0, 0
@@ -251,7 +251,6 @@ class Scout(Rounds):
             error: LinkDown | ServerSaid | None = None
             try:
                 link = self._open_link(each.address, CONNECT_SECONDS)
-                link.stop_blocking()
             except (LinkDown, ServerSaid) as raised:
                 error = raised
             except Exception as raised:  # credentials come from user code
@@ -277,6 +276,7 @@ class Scout(Rounds):
             self._lost(each, error)
             return
         each.link, each.slow = link, False
+        link.stop_blocking()
         self._ask(each)
 
     def _lost(self, each: WatchedSentinel, error: LinkDown | ServerSaid) -> None:
