@@ -238,7 +238,7 @@ REASONS: dict[str, str] = {
     "cohort.time": _SWITCH,
     "recording.pair": "The bound is narrower than the spread of the rounds. The caller's own part is in a row below.",
     "recording.otel": "The bound is narrower than the spread of the rounds.",
-    "operations.others": "Both clients share one core: the pairs wait for the client that lists.",
+    "operations.others": "The client with the pairs shares a core with the server, which works for the list meanwhile.",
     "quorum.client": _FIVE,
     "quorum.client.new": _FIVE,
     "cluster.tasks.64": _SHARDS,

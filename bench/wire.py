@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections import Counter
+from collections.abc import Collection
 
 _MONITORED = re.compile(rb"^\+?[\d.]+ \[\d+ ([^\]]+)\] \"([^\"]+)\"")
 
@@ -68,12 +69,13 @@ class Connection:
         self._socket.close()
 
 
-def count_requests(log: bytes) -> Counter[str]:
-    """What clients sent, by command, from the text of MONITOR; calls inside scripts are left out."""
+def count_requests(log: bytes, leave_out: Collection[bytes] = ()) -> Counter[str]:
+    """What clients sent, by command, from the text of MONITOR; without calls inside scripts, and without the
+    connections from the addresses to leave out."""
     seen: Counter[str] = Counter()
     for line in log.split(b"\r\n"):
         found = _MONITORED.match(line)
-        if found and found[1] != b"lua":
+        if found and found[1] != b"lua" and found[1] not in leave_out:
             seen[found[2].decode().lower()] += 1
     return seen
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import threading
 import time
 from functools import partial
@@ -125,6 +127,27 @@ def test_without_the_right_to_it_nothing_changes(
     assert private_server.command("GET", "ht:{a}") == before
     assert private_server.command("EXISTS", "ht:audit") == 0
     holder.release(lease)
+
+
+@EVERY_FLAVOUR
+@pytest.mark.parametrize("unread", [[], ["waits"], ["client"], ["waits", "client"]], ids="-".join)
+def test_an_operator_without_the_right_to_records_forces_and_names_what_it_may_read(
+    private_server: RunningServer, open_client: OpenClient, unread: list[str]
+) -> None:
+    holder = open_client(private_server.url, ttl=20)
+    operator = open_client(f"redis://operator:secret@127.0.0.1:{private_server.port}/0")
+    lease = holder.acquire("a")
+    text = "o" * 24 + json.dumps(["desk", "me", None])
+    private_server.command("SET", f"ht:waits:{lease.owner}", text, "PX", 60_000)
+    may = [f"~ht:{each}" for each in ["{*", "audit", *({"client:*", "waits:*"} - {f"{each}:*" for each in unread})]]
+    private_server.command("ACL", "SETUSER", "operator", "on", ">secret", "&*", "+@all", *may)
+    record = force(operator)
+    assert record is not None
+    (told,) = record.holders
+    assert (told.host, told.pid) == ((None, None) if "client" in unread else (socket.gethostname(), os.getpid()))
+    assert told.waits_for == (None if unread else "desk")
+    assert audit(operator) == [record]
+    is_lost(holder, lease)
 
 
 @EVERY_FLAVOUR

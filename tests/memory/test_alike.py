@@ -10,10 +10,11 @@ import itertools
 import os
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdtight import LockError, Locks
+from holdtight import LockError, Locks, NotOwner
 from tests.support.servers import RunningServer
 
 EXAMPLES = int(os.environ.get("HOLDTIGHT_EXAMPLES", "60"))
@@ -32,6 +33,7 @@ steps = st.one_of(
     st.tuples(st.just("downgrade"), st.integers(0, 9), st.none()),
     st.tuples(st.just("pass on"), st.integers(0, 9), st.none()),
     st.tuples(st.just("inspect"), st.sampled_from(NAMES), st.none()),
+    st.tuples(st.just("force"), st.sampled_from(NAMES), st.none()),
 )
 
 
@@ -51,7 +53,7 @@ class Player:
                 lease.release()
 
     def _told(self, verb: str, which: Any, kind: Any) -> str:
-        if verb not in ("try", "acquire", "inspect"):
+        if verb not in ("try", "acquire", "inspect", "force"):
             if not self._held:
                 return "nothing"
             which = self._held[which % len(self._held)]
@@ -111,6 +113,24 @@ class Player:
         text = lease.detach(20)
         self._held.remove(lease)
         return "adopted: " + self._took(self._locks.adopt(text))
+
+    def _force(self, name: str, _: object) -> str:
+        full = self._prefix + name
+        hit = [lease for lease in self._held if full in lease.fences]
+        if any(len(lease.fences) > 1 for lease in hit):
+            return "left alone: what a multi-lock has besides comes free a moment later"
+        record = self._locks.force_release(full, reason="why")
+        if record is None:
+            return f"nothing to force {len(hit)}"
+        assert self._locks.audit(1) == [record]
+        assert record.fence > self._fences[full]
+        self._fences[full] = record.fence
+        for lease in hit:
+            self._held.remove(lease)
+            with pytest.raises(NotOwner, match="by force"):
+                lease.release()
+        found = [(holder.kind, holder.n, holder.host, holder.pid, holder.waits_for) for holder in record.holders]
+        return f"forced {record.kind} {found} {record.next} {len(hit)}"
 
     def _inspect(self, name: str, _: object) -> str:
         info = self._locks.inspect(self._prefix + name)

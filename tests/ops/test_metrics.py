@@ -353,6 +353,28 @@ def test_a_quorum(start_server: StartServer, registry: CollectorRegistry, down: 
         assert registry.get_sample_value("redis_node_health", {"node": servers[0].url}) == 1
 
 
+def test_a_node_that_hangs_is_not_healthy_until_it_answers_again(
+    start_server: StartServer, registry: CollectorRegistry
+) -> None:
+    """Its connections stay: only the breaker knows."""
+    servers = [start_server() for _ in range(3)]
+    with Locks([server.url for server in servers]) as locks:
+        locks.bless()
+        metrics.install(locks, registry=registry)
+
+        def healthy_now() -> float | None:
+            with locks.lock("x", ttl=3):
+                return registry.get_sample_value("redis_node_health", {"node": servers[2].url})
+
+        assert healthy_now() == 1
+        servers[2].pause()
+        try:
+            wait_for(lambda: healthy_now() == 0)
+        finally:
+            servers[2].resume()
+        wait_for(lambda: healthy_now() == 1)
+
+
 # OpenTelemetry.
 
 

@@ -5,6 +5,7 @@ import pytest
 from holdtight import (
     AsyncLease,
     LossReason,
+    NotOwner,
 )
 from tests.scenarios.cohorts import all_wait_for, done, one_leads
 from tests.scenarios.colours import bare
@@ -66,6 +67,24 @@ async def test_a_downgraded_lease_is_not_passed_on(world: World) -> None:
     assert served == []
     await reading.release()
     await done(actors)
+
+
+@pytest.mark.takes_time
+@pytest.mark.usefixtures("wide")
+async def test_a_grant_that_was_forced_is_lost_and_not_passed_on(world: World) -> None:
+    lock, served = world.lock(ttl=3), list[AsyncLease]()
+    world.forced_ms = 20_000
+    lease = await lock.acquire()
+    actors = await all_wait_for(world, lock, 2, served)
+    record = await world.locks().force_release(lock.name, reason="why")
+    assert record is not None
+    assert [holder.owner for holder in record.holders] == [lease.owner]
+    await world.until(lambda: lease.lost, within=10)
+    assert lease.reason is LossReason.FORCED
+    with pytest.raises(NotOwner):
+        await lease.release()
+    await done(actors)
+    assert all(each.fence > record.fence > lease.fence for each in served)
 
 
 @pytest.mark.usefixtures("wide")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdtight.base.values import LISTED
 from holdtight.stores.memory.engine import TAIL
 from holdtight.stores.redis.forcing import FORCE
 from tests.scripts.test_out_of_memory import out_of_memory
@@ -17,11 +18,19 @@ ALARM = b"ht:alarm:somebody"
 
 
 def force(
-    desk: Desk, *owners: bytes, number: int = 1, not_after: int = FAR, floor: int = 0, votes: int = 0, span: int = 9000
+    desk: Desk,
+    *owners: bytes,
+    number: int = 1,
+    not_after: int = FAR,
+    floor: int = 0,
+    votes: int = 0,
+    span: int = 9000,
+    recorded: tuple[bytes, ...] = (),
 ) -> Any:
     parts = [part for owner in owners for part in (owner, ALARM, b'{"owner": 1}')]
     request: list[Any] = [f"{number:032}", not_after, floor, votes, span, "{}", *parts]
-    return desk.wire.call("EVAL", FORCE.body, 5, *desk.keys, AUDIT, *request)
+    keys = (*desk.keys, AUDIT, *recorded)
+    return desk.wire.call("EVAL", FORCE.body, len(keys), *keys, *request)
 
 
 def records(desk: Desk) -> int:
@@ -174,3 +183,50 @@ def test_a_fence_ahead_of_the_clock_is_exceeded(desk: Desk) -> None:
     desk.put_held(ALICE, ahead)
     assert int(force(desk, ALICE)[2]) == ahead + 1
     assert int(fence_of(desk.attempt(BOB))) == ahead + 2
+
+
+RECORDED = (b"ht:client:a", b"ht:waits:a", b"ht:client:b", b"ht:waits:b", b"ht:client:a", b"ht:waits:c")
+
+
+def write_records(desk: Desk) -> None:
+    """Of the two clients, and of the wait of the third owner; one key belongs to another program."""
+    for key in (RECORDED[0], RECORDED[2], RECORDED[5]):
+        desk.wire.call("SET", key, b"\x00{" + key)
+    desk.wire.call("RPUSH", RECORDED[3], "precious")
+
+
+def told(desk: Desk) -> list[bytes]:
+    ((_, fields),) = desk.wire.call("XREVRANGE", AUDIT, "+", "-", "COUNT", 1)
+    return [value for word, value in zip(fields[::2], fields[1::2], strict=True) if word == b"told"]
+
+
+def test_what_the_records_say_of_those_that_held_it_is_added(desk: Desk) -> None:
+    write_records(desk)
+    desk.read(CAROL)
+    desk.read(ALICE)
+    done = force(desk, ALICE, BOB, CAROL, recorded=RECORDED)
+    said = [b"\x00{ht:client:a", b"", b"\x00{ht:client:a", b"\x00{ht:waits:c"]
+    assert done[5:] == [ALICE, CAROL, said]
+    assert told(desk) == said
+    assert force(desk, ALICE, BOB, CAROL, recorded=RECORDED) == done
+    assert records(desk) == 1
+
+
+def test_a_server_out_of_memory_reads_the_records_too(desk: Desk) -> None:
+    write_records(desk)
+    desk.attempt(BOB)
+    with out_of_memory(desk):
+        assert force(desk, BOB, recorded=RECORDED[2:4])[5:] == [BOB, [b"\x00{ht:client:b", b""]]
+    assert told(desk) == [b"\x00{ht:client:b", b""]
+
+
+def test_as_many_holders_as_an_order_names_are_told_of(desk: Desk) -> None:
+    owners = [b"%024d" % number for number in range(LISTED)]
+    for owner in owners:
+        desk.read(owner)
+    keys = tuple(b"ht:%s:%d" % (word, number) for number in range(LISTED) for word in (b"client", b"waits"))
+    for number, key in enumerate(keys):
+        desk.wire.call("SET", key, number)
+    said = [b"%d" % number for number in range(2 * LISTED)]
+    assert force(desk, *owners, recorded=keys)[5:] == [*owners, said]
+    assert told(desk) == said

@@ -103,13 +103,15 @@ def _plain(value: Any) -> dict[str, Any]:
 
 class ForcedRelease(NamedTuple):
     """The result of a forced release at the moment `at` (seconds, server's time). `owners` lost the lock; it is empty
-    if none of the named owners held it. `more`: dead waiters remain to be swept."""
+    if none of the named owners held it. `more`: dead waiters remain to be swept. `about` has what the records say of
+    each owner, if the request read them."""
 
     at: float
     fence: int
     next: Owner | None
     owners: tuple[Owner, ...]
     more: bool
+    about: tuple[dict[str, Any], ...] = ()
 
 
 class SentinelSeen(NamedTuple):

@@ -35,8 +35,9 @@ class Verbs:
 
     def force(self, place: Place, prepared: Any, order: "Order", entered: dict[str, int]) -> "Plan[AuditRecord | None]":
         from holdtight.core.force import force
+        from holdtight.core.inspect import glance
 
-        return force(place.forcing, prepared, partial(self.look, place, prepared, entered), order, place.clock)
+        return force(place.forcing, prepared, partial(glance, prepared), order, place.clock, place.store)
 
     def audit(self, place: Place, limit: int, name: str | None) -> "Plan[list[AuditRecord]]":
         from holdtight.core.force import audit

@@ -4,6 +4,9 @@
 takes the lock from a later holder, even if the reply is lost and the plan asks again. A semaphore or a read-write lock
 may have more holders than one inspection shows: then the plan reads all of them, and sends several requests. Each has
 an id and a record of its own.
+
+The next holder waits meanwhile, so on one server the plan does not read the records of the holders' clients (host, pid)
+before it acts: the script that acts reads them.
 """
 
 import base64
@@ -11,9 +14,10 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol
 
 from holdtight.base.operations import AuditRecord, ForcedRelease
-from holdtight.base.plan import LinkDown, Plan, Step, Wish
+from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step, Wish
 from holdtight.base.values import LISTED, Holder, LockInfo, Owner, owner_text
 from holdtight.core.ending import Sweeping, sweep
+from holdtight.core.inspect import Records, records_of, told
 from holdtight.core.nodes import ask_all, too_few
 
 __all__ = ["Order", "audit", "audit_by_name", "audit_quorum", "force", "force_quorum"]
@@ -37,7 +41,11 @@ class Forces(Protocol):
         about: dict[str, Any],
         now: float,
         floor: int | None = None,
-    ) -> Step: ...
+        reading: bool = False,
+    ) -> Step:
+        """`reading`: the answer has what the records say of each owner."""
+        ...
+
     def audit_step(self, limit: int | None) -> Step: ...
 
 
@@ -60,13 +68,15 @@ class Order:
 
     def record(self, done: ForcedRelease, holders: Sequence[tuple[Owner, Holder]]) -> AuditRecord:
         about = self.about
+        read = dict(zip(done.owners, done.about, strict=False))
+        hit = [(owner, each) for owner, each in holders if owner in done.owners]
         return AuditRecord(
             id=about["id"],
             at=done.at,
             action=about["action"],
             name=about["name"],
             kind=holders[0][1].kind,
-            holders=tuple(each for owner, each in holders if owner in done.owners),
+            holders=tuple(told(each, read[owner], {}) if owner in read else each for owner, each in hit),
             fence=done.fence,
             next=owner_text(done.next) if done.next else None,
             by=about["by"],
@@ -90,36 +100,57 @@ def _held(look: Look, order: Order) -> Generator[Wish, Any, tuple[LockInfo, list
 
 
 def force(
-    forces: Forces, sweeping: Sweeping, look: Look, order: Order, clock: Callable[[], float]
+    forces: Forces,
+    sweeping: Sweeping,
+    look: Look,
+    order: Order,
+    clock: Callable[[], float],
+    records: Records | None = None,
 ) -> Plan[AuditRecord | None]:
-    """Returns None if nothing is held, or no longer held when the request arrives."""
+    """Returns None if nothing is held, or no longer held when the request arrives. With `records`, `look` shows the
+    name's state alone."""
     _, batches = yield from _held(look, order)
-    records: list[AuditRecord] = []
+    acts: list[AuditRecord] = []
     more = False
     for batch, holders in enumerate(batches):
-        done = yield from _force_some(forces, holders, order.about_batch(batch), clock)
+        done, named = yield from _force_some(forces, holders, order.about_batch(batch), clock, records)
         more = more or done.more
         if done.owners:
-            records.append(order.record(done, holders))
+            acts.append(order.record(done, named))
     if more:
         yield from sweep(sweeping, batches[0][0][0])
-    return _first_of(records)
+    return _first_of(acts)
 
 
 def _force_some(
-    forces: Forces, holders: Sequence[tuple[Owner, Holder]], about: dict[str, Any], clock: Callable[[], float]
-) -> Generator[Wish, Any, ForcedRelease]:
+    forces: Forces,
+    holders: Sequence[tuple[Owner, Holder]],
+    about: dict[str, Any],
+    clock: Callable[[], float],
+    records: Records | None,
+) -> Generator[Wish, Any, tuple[ForcedRelease, Sequence[tuple[Owner, Holder]]]]:
     failures = late = 0
     while True:
         try:
-            done = yield forces.force_step(about["name"], holders, about=about, now=clock())
+            done = yield forces.force_step(
+                about["name"], holders, about=about, now=clock(), reading=records is not None
+            )
         except LinkDown:
             failures += 1
             if failures >= MOST_TRIES:
                 raise
             continue
+        except ServerSaid as said:
+            if records is None or said.word != "NOPERM":
+                raise
+            # Perhaps this user may not read all records: it reads those that it may, and the script none.
+            owners = [owner for owner, _ in holders]
+            found = yield from records_of(records, owners, len(owners))
+            holders = [(owner, told(each, one, {})) for (owner, each), one in zip(holders, found, strict=True)]
+            records = None
+            continue
         if isinstance(done, ForcedRelease):
-            return done
+            return done, holders
         late += 1
         if late >= MOST_LATE:
             raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)

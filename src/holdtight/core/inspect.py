@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step, Wish
 from holdtight.base.values import LISTED, Holder, LockInfo, Owner, Waiter
 
-__all__ = ["Records", "look", "named", "owners_in", "records_of"]
+__all__ = ["Inspected", "Records", "glance", "look", "named", "owners_in", "records_of", "told"]
 
 About = dict[str, Any]
 
@@ -22,16 +22,22 @@ class Inspected(Protocol):
 
 def look(records: Records, lock: Inspected, entered: dict[str, int], most: int = LISTED) -> Plan[LockInfo]:
     """`entered` maps our own owners to their number of entries."""
+    info = yield from glance(lock, most)
+    owners = owners_in(info)
+    if not owners:
+        return info
+    return named(info, (yield from records_of(records, owners, len(info.holders))), entered)
+
+
+def glance(lock: Inspected, most: int) -> Plan[LockInfo]:
+    """The name's state alone."""
     try:
         info: LockInfo = yield lock.inspect_step(most)
     except LinkDown as down:
         if not down.stale:
             raise
         info = yield lock.inspect_step(most)
-    owners = owners_in(info)
-    if not owners:
-        return info
-    return named(info, (yield from records_of(records, owners, len(info.holders))), entered)
+    return info
 
 
 def owners_in(info: LockInfo) -> list[Owner]:
@@ -57,12 +63,13 @@ def named(info: LockInfo, found: list[About], entered: dict[str, int]) -> LockIn
     """Adds what `found` has for each of `owners_in(info)`."""
     count = len(info.holders)
     return info._replace(
-        holders=tuple(_holder(each, about, entered) for each, about in zip(info.holders, found, strict=False)),
+        holders=tuple(told(each, about, entered) for each, about in zip(info.holders, found, strict=False)),
         waiters=tuple(_waiter(each, about) for each, about in zip(info.waiters, found[count:], strict=True)),
     )
 
 
-def _holder(each: Holder, about: About, entered: dict[str, int]) -> Holder:
+def told(each: Holder, about: About, entered: dict[str, int]) -> Holder:
+    """Adds what the records say of one holder."""
     return each._replace(
         host=about.get("host"),
         pid=about.get("pid"),

@@ -62,6 +62,8 @@ class _Spans:
         return record
 
     def take(self, records: list[Record]) -> None:
+        if not self._prepares:
+            return  # no record has asked for a span yet
         self._offset = time.time() - self._clock()
         for record in records:
             code = record[0]

@@ -175,6 +175,7 @@ class Tally:
         """Sets what the label `lock` may be for a name without a template."""
         self._names = frozenset(names)
         self._label_of = label_of
+        self._by_name = bool(self._names) or label_of is not None
         self._known: dict[tuple[str, str | None, Kind], Series] = {}
 
     # As a sink.
@@ -267,7 +268,7 @@ class Tally:
 
     def _find(self, name: str, terms: Terms | None) -> Series:
         template, kind = (None, Kind.MULTI) if terms is None else (terms.template, terms.kind)
-        key = (name if template is None else "", template, kind)
+        key = (name if template is None and self._by_name else "", template, kind)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= CACHED_NAMES:

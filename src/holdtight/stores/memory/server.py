@@ -195,13 +195,18 @@ class Server:
             return name.force(id_, alarms)
 
         reply: Any = self._run(force, keys[0], [], now_us, bells)
-        stream = self._streams.get(keys[4], deque(maxlen=RECORDS))
-        if not isinstance(reply, Error) and reply[0] == 1 and all(fields[1] != id_ for _, fields in stream):
-            self._streams[keys[4]] = stream
-            holders = b"[%b]" % b",".join(texts[owner] for owner in reply[5:])
+        if isinstance(reply, Error) or reply[0] != 1:
+            return reply
+        owners: list[bytes] = reply[5:]
+        of = dict(zip(parts[::3], zip(keys[5::2], keys[6::2], strict=True), strict=False))
+        told = [self._get(key, now_us // 1000) or b"" for owner in owners for key in of.get(owner, ())]
+        stream = self._streams.setdefault(keys[4], deque(maxlen=RECORDS))
+        if all(fields[1] != id_ for _, fields in stream):
+            holders = b"[%b]" % b",".join(texts[owner] for owner in owners)
             record = [b"id", id_, b"at", b"%d" % now_us, b"fence", reply[2], b"next", reply[3]]
-            stream.appendleft((b"%d-0" % (now_us // 1000), [*record, b"holders", holders, b"about", about]))
-        return reply
+            record += [b"holders", holders, b"about", about, *(part for each in told for part in (b"told", each))]
+            stream.appendleft((b"%d-0" % (now_us // 1000), record))
+        return [*reply, told] if of else reply
 
     @property
     def _sessions(self) -> Any:

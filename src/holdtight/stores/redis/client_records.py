@@ -10,7 +10,15 @@ from holdtight.stores.client import Client
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.resp import command
 
-__all__ = ["own_record", "read_record", "record_request", "records_step", "removal_request"]
+__all__ = [
+    "own_record",
+    "read_about",
+    "read_record",
+    "record_keys",
+    "record_request",
+    "records_step",
+    "removal_request",
+]
 
 _STARTED = time.time()
 
@@ -55,14 +63,30 @@ def records_step(client: Client, owners: list[Owner], holding: int = 0) -> Step:
     wanted += [keys.waits(client.namespace, owner) for owner in owners[:holding]]
 
     def read(reply: Any, sent: float) -> list[dict[str, Any]]:
-        from holdtight.stores.redis.wait_records import read_wait  # loaded with the first client
-
         records = {each: read_record(item) for each, item in zip(clients, reply, strict=False)}
         found = [dict(records[owner[:CLIENT_ID_SIZE]]) for owner in owners]
         for about, item in zip(found, reply[len(clients) :], strict=False):
-            wait = read_wait(item)
-            if wait is not None:
-                about["waits_for"] = wait.name
+            _add_wait(about, item)
         return found
 
     return Step(command("MGET", *wanted), None, read, patience=1.0)
+
+
+def record_keys(client: Client, owner: Owner) -> tuple[bytes, bytes]:
+    """What `read_about` reads: the record of the owner's client, and that of its wait."""
+    return keys.client_record(client.namespace, owner[:CLIENT_ID_SIZE]), keys.waits(client.namespace, owner)
+
+
+def read_about(record: bytes | None, wait: bytes | None) -> dict[str, Any]:
+    """What the records say of one owner."""
+    about = dict(read_record(record))
+    _add_wait(about, wait)
+    return about
+
+
+def _add_wait(about: dict[str, Any], item: bytes | None) -> None:
+    from holdtight.stores.redis.wait_records import read_wait  # loaded with the first client
+
+    wait = read_wait(item)
+    if wait is not None:
+        about["waits_for"] = wait.name

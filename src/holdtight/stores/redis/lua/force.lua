@@ -3,9 +3,12 @@
 -- KEYS    main queue waiters holders audit ...
 -- ARGV    id not_after floor votes span about ...
 -- RETURN  {1, at, fence, next, more, owner, …} done at that time (µs): the owners that held it; more is 2 to sweep again
+-- RETURN  {1, at, fence, next, more, owner, …, {record, record, …}} if there are more keys: see below
 -- RETURN  {0, now} none of them holds it | {-1, now} late
 -- Three arguments per owner: owner, alarm, and a description (JSON) for the audit record. `about` is the rest of the
 -- record. not_after and floor are in µs.
+-- After `audit`, two keys per owner may follow: its client's record, and that of its wait. What they say of those that
+-- held it is added to the audit record, and is the last item of the reply.
 -- votes is '1' on a node of a quorum: the fence is floor, unless the node knows a higher one, or floor is more than a
 -- second ahead. A renewal there would create the grant anew, also where this node had no vote, so a marker refuses the
 -- owner for as long as it can renew, which is `span` ms at most.
@@ -24,22 +27,36 @@ call('XLEN', audit)
 if votes == '1' then call('ZCARD', main .. WATCHERS) end
 
 local NOT_HELD = '0000000000000000' -- in place of the fence of a grant that this node of a quorum did not have
-local found, reply = {}, nil
+local records = K[6] and redis.pcall('MGET', unpack(K, 6)) -- no right to MGET: they say nothing
+local found, reply, repeated = {}, nil, {}
+local function tell(those)
+  local told = {}
+  for _, each in ipairs(those) do
+    local at = (each.argument - 7) / 3 * 2
+    told[#told + 1] = records[at + 1] or ''
+    told[#told + 1] = records[at + 2] or ''
+  end
+  return told
+end
 for i = 7, #A, 3 do
   local owner, ends, fence = A[i], 0, nil
   local forced = call('HGET', waiters, 'k' .. owner)
   if forced and FORCED_ID_OF(forced) == id and FORCED_FENCE_OF(forced) ~= NOT_HELD then
     reply = reply or {1, tonumber(FORCED_AT_OF(forced)), FORCED_TO_OF(forced), sub(forced, 94), 1}
     reply[#reply + 1] = owner
+    repeated[#repeated + 1] = {argument = i}
   elseif kind == 'x1' then
     if OWNER_OF(value) == owner then ends, fence = left, FENCE_OF(value) end
   else
     local score, held = call('ZSCORE', holders, owner), call('HGET', waiters, 'h' .. owner)
     if score and held then ends, fence = score - now, HELD_FENCE_OF(held) end
   end
-  if ends > 0 then found[#found + 1] = {owner = owner, alarm = A[i + 1], text = A[i + 2], ends = ends, fence = fence} end
+  if ends > 0 then found[#found + 1] = {owner = owner, argument = i, ends = ends, fence = fence} end
 end
-if reply then return reply end
+if reply then
+  if records then reply[#reply + 1] = tell(repeated) end
+  return reply
+end
 if #found == 0 and votes ~= '1' then return {0, now} end
 
 -- No stream accepts this id, so nothing is written. But a user without the right is refused, and so is a write to a
@@ -82,7 +99,7 @@ local texts, next = {}, ''
 reply = {1, now_us, fence, '', 1}
 for i = 1, #found do
   local owner = found[i].owner
-  reply[5 + i], texts[i] = owner, found[i].text
+  reply[5 + i], texts[i] = owner, A[found[i].argument + 2]
   call('ZREM', holders, owner)
   call('HDEL', waiters, 'h' .. owner)
 end
@@ -109,10 +126,16 @@ elseif not taker then
   if was_shared then tighten() end
   call('SET', main, 't1q' .. fence, 'PX', memory_of(last))
 end
+local fields = {}
+if records then
+  local told = tell(found)
+  for i = 1, #told do fields[2 * i - 1], fields[2 * i] = 'told', told[i] end
+  reply[#reply + 1] = told
+end
 call('XADD', audit, 'MAXLEN', '~', 1000, '*', 'id', id, 'at', string.format('%.0f', now_us), 'fence', fence, 'next', next,
-  'holders', '[' .. table.concat(texts, ',') .. ']', 'about', about)
+  'holders', '[' .. table.concat(texts, ',') .. ']', 'about', about, unpack(fields))
 call('PEXPIRE', audit, AUDIT_MS)
-for i = 1, #found do redis.pcall('PUBLISH', found[i].alarm, 'k' .. found[i].owner) end
+for i = 1, #found do redis.pcall('PUBLISH', A[found[i].argument + 1], 'k' .. found[i].owner) end
 if votes == '1' and stored == 0 then
   local watchers = main .. WATCHERS
   local some = call('ZRANGEBYSCORE', watchers, '(' .. now, '+inf', 'LIMIT', 0, 3)
