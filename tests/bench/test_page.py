@@ -39,7 +39,7 @@ def _text(record: dict[str, Any]) -> str:
 
 
 def test_what_was_missed_is_told_with_its_reason() -> None:
-    known, unknown = "cohort.time", "flight.cashews"
+    known, unknown = "cohort.time", "flight.aiocache"
     told = _text(_record({known: 3.0, unknown: 2.0, "drop_in.across": None, "pair.floor.across": 1.0}))
     _, _, found = told.partition("### Missed, and why")
     section = found.partition("## ")[0]
