@@ -60,6 +60,7 @@ from typing import Any, NamedTuple, TypeVar
 from holdtight.base.values import Owner
 
 __all__ = [
+    "CLOCKS_DISAGREE",
     "LONGEST_PATIENCE",
     "POLL_SECONDS",
     "SLOT_LEFT",
@@ -79,6 +80,7 @@ __all__ = [
 ]
 
 UNDO_SECONDS = 1.0
+CLOCKS_DISAGREE = "its clock and ours do not agree about the age of requests"
 SLOT_LEFT = "its slot has left the server that granted it before replicas could be asked"
 
 

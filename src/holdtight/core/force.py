@@ -11,16 +11,15 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol
 
 from holdtight.base.operations import AuditRecord, ForcedRelease
-from holdtight.base.plan import LinkDown, Plan, Step, Wish
+from holdtight.base.plan import Plan, Step, Wish
 from holdtight.base.values import LISTED, Holder, LockInfo, Owner, owner_text
+from holdtight.core.again import MOST_TRIES, asked_in_time, read_again
 from holdtight.core.ending import Sweeping, sweep
 from holdtight.core.nodes import ask_all, too_few
 
 __all__ = ["Order", "audit", "audit_by_name", "audit_quorum", "force", "force_quorum"]
 
-MOST_TRIES = 3
 FIRST = b"0"
-MOST_LATE = 10
 MOST_LOOKS = 5
 """A plan stops to read again if there are ever more holders."""
 
@@ -109,20 +108,10 @@ def force(
 def _force_some(
     forces: Forces, holders: Sequence[tuple[Owner, Holder]], about: dict[str, Any], clock: Callable[[], float]
 ) -> Generator[Wish, Any, ForcedRelease]:
-    failures = late = 0
-    while True:
-        try:
-            done = yield forces.force_step(about["name"], holders, about=about, now=clock())
-        except LinkDown:
-            failures += 1
-            if failures >= MOST_TRIES:
-                raise
-            continue
-        if isinstance(done, ForcedRelease):
-            return done
-        late += 1
-        if late >= MOST_LATE:
-            raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
+    done: ForcedRelease = yield from asked_in_time(
+        lambda: forces.force_step(about["name"], holders, about=about, now=clock())
+    )
+    return done
 
 
 def _first_of(records: list[AuditRecord]) -> AuditRecord | None:
@@ -179,12 +168,7 @@ def force_quorum(
 
 def audit(forces: Forces, limit: int, name: str | None) -> Plan[list[AuditRecord]]:
     step = forces.audit_step(limit if name is None else None)
-    try:
-        found: list[AuditRecord] = yield step
-    except LinkDown as down:
-        if not down.stale:
-            raise
-        found = yield step
+    found: list[AuditRecord] = yield from read_again(step)
     return _chosen(found, limit, name)
 
 

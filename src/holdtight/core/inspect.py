@@ -4,8 +4,9 @@ import base64
 from collections.abc import Generator
 from typing import Any, Protocol
 
-from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step, Wish
+from holdtight.base.plan import Plan, ServerSaid, Step, Wish
 from holdtight.base.values import LISTED, Holder, LockInfo, Owner, Waiter
+from holdtight.core.again import read_again
 
 __all__ = ["Records", "look", "named", "owners_in", "records_of"]
 
@@ -22,12 +23,7 @@ class Inspected(Protocol):
 
 def look(records: Records, lock: Inspected, entered: dict[str, int], most: int = LISTED) -> Plan[LockInfo]:
     """`entered` maps our own owners to their number of entries."""
-    try:
-        info: LockInfo = yield lock.inspect_step(most)
-    except LinkDown as down:
-        if not down.stale:
-            raise
-        info = yield lock.inspect_step(most)
+    info: LockInfo = yield from read_again(lock.inspect_step(most))
     owners = owners_in(info)
     if not owners:
         return info
