@@ -62,6 +62,7 @@ from holdtight.base.values import Owner
 __all__ = [
     "CLOCKS_DISAGREE",
     "LONGEST_PATIENCE",
+    "NO_ANSWER",
     "POLL_SECONDS",
     "SLOT_LEFT",
     "Acks",
@@ -80,6 +81,7 @@ __all__ = [
 ]
 
 UNDO_SECONDS = 1.0
+NO_ANSWER = "it did not answer in time"
 CLOCKS_DISAGREE = "its clock and ours do not agree about the age of requests"
 SLOT_LEFT = "its slot has left the server that granted it before replicas could be asked"
 

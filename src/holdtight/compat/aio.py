@@ -16,7 +16,7 @@ from holdtight.aio.transport import Transport
 from holdtight.base.clock import CLOCK_ID, boottime
 from holdtight.base.plan import Bell, LinkDown, Park, Plan, ServerSaid
 from holdtight.base.values import Grant, Owner
-from holdtight.compat.access import CONNECT_SECONDS
+from holdtight.compat.access import CONNECT_SECONDS, LONGEST_SLEEP
 from holdtight.compat.base import Attempt, BaseLock, Number, undone
 from holdtight.compat.local import Held, Shared
 from holdtight.compat.plans import insist, prolong, sign
@@ -28,7 +28,6 @@ from holdtight.stores.redis.plain_store import Plain, Polled
 __all__ = ["AsyncLock"]
 
 R = TypeVar("R")
-LONGEST_SLEEP = 3600.0
 _clock = time.clock_gettime
 
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from holdtight.base.clock import CLOCK_ID, boottime
 from holdtight.base.plan import Bell, LinkDown, Park, Plan, ServerSaid
 from holdtight.base.values import Grant, Owner
-from holdtight.compat.access import CONNECT_SECONDS
+from holdtight.compat.access import CONNECT_SECONDS, LONGEST_SLEEP
 from holdtight.compat.base import Attempt, BaseLock, Number, undone
 from holdtight.compat.local import Held, PerThread, Shared
 from holdtight.compat.plans import insist, prolong, sign
@@ -22,7 +22,6 @@ from holdtight.sync.pool import Transport
 __all__ = ["Lock"]
 
 R = TypeVar("R")
-LONGEST_SLEEP = 3600.0
 _clock = time.clock_gettime
 
 

@@ -117,7 +117,7 @@ class Minutes:
 
 
 async def _sum(times: dict[Key, Buckets], minutes: Iterable[Minute]) -> dict[Key, Buckets]:
-    """Adds one minute at a time, so that other requests are served in between. It does not change the existing lists."""
+    """Adds one minute at a time, so that other requests are served in between. Existing lists stay as they are."""
     for minute in minutes:
         for key, some in minute.times.items():
             before = times.get(key)
