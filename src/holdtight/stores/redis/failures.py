@@ -1,4 +1,4 @@
-"""What a failure of a socket means for the request on it."""
+"""Decides what a failed socket means for the request on it."""
 
 import errno
 

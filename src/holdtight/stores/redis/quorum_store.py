@@ -158,7 +158,7 @@ class QuorumShape:
         return found
 
     def terms_of_vote(self, ttl: float) -> bytes:
-        """What comes behind the main key."""
+        """The arguments after the main key."""
         ms = max(1, round(ttl * 1000)) + TAIL_MS
         return bulk(self.store.stamp) + self._mode + bulk(ms) + bulk(self.claim.label or "")
 

@@ -26,7 +26,7 @@ class _End(Step):
 
 
 class Record(NamedTuple):
-    """What a record says, and for how many seconds it still stands."""
+    """The content of a record, and for how many seconds it still counts."""
 
     state: str
     """r: may run, d: returned, f: raised."""
