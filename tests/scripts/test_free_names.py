@@ -1,5 +1,5 @@
 """No script uses a name that it has not declared: a fragment that expects a local which its script does not have would
-fail only when a server reaches that line."""
+fail only when a server reaches that line. And no script cuts a field out of a value by numbers of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdtight.stores.redis import script as scripts
+from holdtight.stores.redis.fields import FIELDS
 from holdtight.stores.redis.script import Script
 from tests.scripts.lua import free_names
 
@@ -42,6 +43,20 @@ def test_a_fragment_says_what_it_expects_and_leaves(fragment: Path) -> None:
     leaves = said(source, "LEAVES")
     after = f"{text}\nlocal _ = {{{', '.join(sorted(leaves))}}}" if leaves else text
     assert free_names(after, GIVEN | LOADED).keys() == said(source, "EXPECTS")
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.lua")), ids=lambda path: path.stem)
+def test_a_script_names_the_fields_that_it_cuts_out(file: Path) -> None:
+    """A number counted from the end pads a text, and names no field."""
+    counted = re.findall(r"\bsub\([^()]*, [1-9].*", file.read_text("utf-8"))
+    assert counted == [], "the positions of a field stand in stores/redis/fields.py"
+
+
+def test_each_field_is_used() -> None:
+    folder = Path(scripts.__file__).parents[1]
+    readers = [path for ending in ("lua", "py") for path in folder.rglob(f"*.{ending}") if path.name != "fields.py"]
+    used = {name for path in readers for name in re.findall(r"\b[A-Z_]+_OF\b", path.read_text("utf-8"))}
+    assert FIELDS.keys() - used == set()
 
 
 @pytest.mark.parametrize(

@@ -254,8 +254,8 @@ class Agent:
         return await Attempt(self, claim, owner, **how).run()
 
     async def leave(self, claim: Claim, owner: Owner, *, granted_too: bool = False) -> None:
-        """Ends the owner's place in line, by way of whichever connection it waits. A grant ends only with
-        `granted_too`: that is for an owner that is at its end, and may have been granted without being told."""
+        """Ends the owner's place in line, whichever connection it waits on. Only `granted_too` also ends a grant: it is
+        for an owner that is finished, and may have a grant that it was never told of."""
         prepared = self.prepared(claim)
 
         def plan() -> Plan[None]:
@@ -265,7 +265,7 @@ class Agent:
         await self.locks.run(plan(), claim.name)
 
     async def renew(self, held: Held, ttl: float) -> Taken | LossReason | None:
-        """Extends the time left; never shortens it. None if it is not known whether that was done."""
+        """Extends the time left; never shortens it. None if the outcome is unknown."""
         return (await self.renew_all([held], ttl))[0]
 
     async def renew_all(self, held: Sequence[Held], ttl: float) -> list[Taken | LossReason | None]:

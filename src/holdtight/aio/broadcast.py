@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.aio.connection import Connection
-from holdtight.base.plan import LinkDown, ServerSaid, Step
+from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid, Step
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.redis.link import bell_for
 from holdtight.stores.redis.script import is_unknown, with_script_body
@@ -140,7 +140,7 @@ class Broadcast:
     def _lose_patience(self) -> None:
         for index, reply in enumerate(self.replies):
             if reply is None:
-                self.replies[index] = LinkDown("it did not answer in time", sent=True)
+                self.replies[index] = LinkDown(NO_ANSWER, sent=True)
         self.end(self)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import hiredis
 
-from holdtight.base.plan import Bell, LinkDown
+from holdtight.base.plan import NO_ANSWER, Bell, LinkDown
 from holdtight.base.process import tell_of_fork
 from holdtight.base.runtime import Runtime
 from holdtight.base.values import Owner
@@ -250,7 +250,7 @@ class Connection:
             return
         earliest = min(self.deadlines, default=_NEVER)
         if now >= earliest:
-            self.fail(LinkDown("it did not answer in time", sent=True, silent=True))
+            self.fail(LinkDown(NO_ANSWER, sent=True, silent=True))
         elif earliest < _NEVER:
             self._arm(max(earliest, now + 0.001))
 

@@ -13,9 +13,9 @@ __all__ = ["Pulse", "QuietDriver"]
 
 PULSE = 0.1
 PAUSE = 0.3
-"""A beat that is so late says that the process has stood still, in seconds."""
+"""If a beat is this many seconds late, the process has stood still."""
 ROUNDS = 8
-"""Turns of the event loop within which a closed connection has reached the request that came by it."""
+"""After this many turns of the event loop, a request knows that its connection was closed."""
 
 
 class Pulse:

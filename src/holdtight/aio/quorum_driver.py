@@ -16,7 +16,7 @@ from holdtight.aio.connection import Connection
 from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.breaker import Breaker
-from holdtight.base.plan import Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
+from holdtight.base.plan import NO_ANSWER, Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import record_request
@@ -211,7 +211,7 @@ class _Asking:
     def lose_patience(self) -> None:
         for index, step in enumerate(self._fan.steps):
             if step is not None and self.answers[index] is None:
-                slow = "connecting took too long" if index in self._unsent else "it did not answer in time"
+                slow = "connecting took too long" if index in self._unsent else NO_ANSWER
                 self.answers[index] = LinkDown(slow, sent=index not in self._unsent)
         if not self.over.done():
             self.over.set_result(None)

@@ -60,7 +60,9 @@ from typing import Any, NamedTuple, TypeVar
 from holdtight.base.values import Owner
 
 __all__ = [
+    "CLOCKS_DISAGREE",
     "LONGEST_PATIENCE",
+    "NO_ANSWER",
     "POLL_SECONDS",
     "SLOT_LEFT",
     "Acks",
@@ -79,6 +81,8 @@ __all__ = [
 ]
 
 UNDO_SECONDS = 1.0
+NO_ANSWER = "it did not answer in time"
+CLOCKS_DISAGREE = "its clock and ours do not agree about the age of requests"
 SLOT_LEFT = "its slot has left the server that granted it before replicas could be asked"
 
 

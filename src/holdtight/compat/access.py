@@ -20,9 +20,10 @@ from holdtight.stores.redis.plain_store import Deletion, Plain, PlainClient
 from holdtight.stores.redis.single import RedisPlace
 from holdtight.sync.pool import Transport
 
-__all__ = ["CONNECT_SECONDS", "Access", "Reach", "reach_of"]
+__all__ = ["CONNECT_SECONDS", "LONGEST_SLEEP", "Access", "Reach", "reach_of"]
 
 CONNECT_SECONDS = 2.0
+LONGEST_SLEEP = 3600.0
 LEAST_PATIENCE = 1.0
 """If acquiring has at least this patience, releasing gets the same, which saves two changes of the socket's timeout."""
 MOST_PREPARED = 4096

@@ -16,8 +16,8 @@ from holdtight.aio.transport import Transport
 from holdtight.base.clock import CLOCK_ID, boottime
 from holdtight.base.plan import Bell, LinkDown, Park, Plan, ServerSaid
 from holdtight.base.values import Grant, Owner
-from holdtight.compat.access import CONNECT_SECONDS
-from holdtight.compat.base import BaseLock, Number, undone
+from holdtight.compat.access import CONNECT_SECONDS, LONGEST_SLEEP
+from holdtight.compat.base import Attempt, BaseLock, Number, undone
 from holdtight.compat.local import Held, Shared
 from holdtight.compat.plans import insist, prolong, sign
 from holdtight.compat.tasks import PerTask
@@ -28,7 +28,6 @@ from holdtight.stores.redis.plain_store import Plain, Polled
 __all__ = ["AsyncLock"]
 
 R = TypeVar("R")
-LONGEST_SLEEP = 3600.0
 _clock = time.clock_gettime
 
 
@@ -160,17 +159,17 @@ class AsyncLock(BaseLock):
         started = _clock(CLOCK_ID)
         connection = transport.connection
         if plain.take is None or connection is None or not connection.alive:
-            return await self._take_slowly(plain, transport, None, owner, wait, started, None, 0)
+            return await self._take_slowly(plain, Attempt(owner, wait, started), transport, None)
         longest = plain.patience if wait is None else patience(plain, wait, CONNECT_SECONDS)
         first: Answer
         try:
             reply = await connection.ask(b"%b$32\r\n%b\r\n%b" % (plain.take, owner, plain.tail), longest)
         except LinkDown as down:
             limit = plain.arrival_limit(started, longest)
-            return await self._take_slowly(plain, transport, connection, owner, wait, started, down, limit)
+            return await self._take_slowly(plain, Attempt(owner, wait, started), transport, connection, down, limit)
         except BaseException:
             with Driver(transport, connection) as driver:
-                asking = self._asking(plain, owner, wait, None, started)
+                asking = self._asking(plain, Attempt(owner, wait, started))
                 await driver.run(abandon(asking, plain.arrival_limit(started, longest)))
             raise
         if reply == b"OK":
@@ -183,18 +182,16 @@ class AsyncLock(BaseLock):
             first = Polled.denied(self._pause(None))
         else:
             first = ServerSaid(str(reply))
-        return await self._take_slowly(plain, transport, connection, owner, wait, started, first, 0)
+        return await self._take_slowly(plain, Attempt(owner, wait, started), transport, connection, first)
 
     async def _take_slowly(
         self,
         plain: Plain,
+        attempt: Attempt,
         transport: Transport,
         connection: Connection | None,
-        owner: Owner,
-        wait: float | None,
-        started: float,
-        first: Answer | None,
-        limit: int,
+        first: Answer | None = None,
+        limit: int = 0,
     ) -> Held | None:
         """All other cases: no connection yet, another holder, an unwell server."""
         access = self._reach.access
@@ -202,12 +199,12 @@ class AsyncLock(BaseLock):
         access.line.join(plain.key, sleeper)
         try:
             with _PollingDriver(transport, connection, sleeper) as driver:
-                granted = await driver.run(acquire(self._asking(plain, owner, wait, None, started), first, limit))
+                granted = await driver.run(acquire(self._asking(plain, attempt), first, limit))
         except LockError as error:
             raise self._translated(error) from error
         finally:
             access.line.leave(plain.key, sleeper)
-        return None if granted is None else self._held(plain, owner, granted)
+        return None if granted is None else self._held(plain, attempt.owner, granted)
 
     # Release.
 

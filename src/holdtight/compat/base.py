@@ -2,7 +2,7 @@
 
 import re
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import BACKOFF, boottime
@@ -29,12 +29,21 @@ from holdtight.keeper.keeper import keeper
 from holdtight.stores.redis import error_replies
 from holdtight.stores.redis.plain_store import GRACE, PATIENCE, Plain, Polled
 
-__all__ = ["BaseLock", "Number", "undone"]
+__all__ = ["Attempt", "BaseLock", "Number", "undone"]
 
 NOT_TO_BE_OVERRIDDEN = ("do_acquire", "do_release", "do_extend", "do_reacquire", "register_scripts")
 SHORTEST_SLEEP = 0.001
 
 Number = int | float
+
+
+class Attempt(NamedTuple):
+    """One call of `acquire`. `sleep` is the pause that it asks for, in place of the lock's own."""
+
+    owner: Owner
+    wait: float | None
+    started: float
+    sleep: Number | None = None
 
 
 class BaseLock:
@@ -117,13 +126,13 @@ class BaseLock:
             raise ValueError(f"sleep={seconds!r} must be a number of seconds, at least 0")
         return max(float(seconds), SHORTEST_SLEEP)
 
-    def _asking(self, plain: Plain, owner: Owner, wait: float | None, sleep: Number | None, started: float) -> Asking:
+    def _asking(self, plain: Plain, attempt: Attempt) -> Asking:
         return Asking(
-            question=Polled(plain, self._pause(sleep)),
-            owner=owner,
+            question=Polled(plain, self._pause(attempt.sleep)),
+            owner=attempt.owner,
             server=plain.server,
-            started=started,
-            wait=wait,
+            started=attempt.started,
+            wait=attempt.wait,
             connect_timeout=CONNECT_SECONDS,
             retry=BACKOFF,
             clock=boottime,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from holdtight.base.clock import boottime
-from holdtight.base.plan import LinkDown, Park, Plan, Step
+from holdtight.base.plan import CLOCKS_DISAGREE, LinkDown, Park, Plan, Step
 from holdtight.base.values import Owner
 from holdtight.compat.local import Held, Unanswered
 from holdtight.stores.redis.plain_store import CHANGED, LATE, NOT_OURS, Plain, Told
@@ -17,7 +17,6 @@ from holdtight.stores.redis.plain_store import CHANGED, LATE, NOT_OURS, Plain, T
 __all__ = ["give_signed", "insist", "prolong", "sign"]
 
 MOST_TRIES = 10
-CLOCK = "its clock and ours do not agree about the age of requests"
 RESTLESS = "another client changes its expiry all the time"
 SLACK_MS = 12
 """How much an expiry may differ from the requested one: see `avoid` in plain_keep.lua."""
@@ -62,7 +61,7 @@ def ask(plain: Plain, held: Held, make: Callable[[], Step], known: int | None) -
         if told.word != LATE:
             return told, failed if failed is not None and failed.sent else None
         plain.client.learn(told.now / 1000, told.sent)
-    raise LinkDown(CLOCK, sent=True)
+    raise LinkDown(CLOCKS_DISAGREE, sent=True)
 
 
 def _keep_step(plain: Plain, held: Held, ms: int, mode: str, known: int | None) -> Step:

@@ -8,8 +8,8 @@ from typing import Literal, TypeVar
 from holdtight.base.clock import CLOCK_ID, boottime
 from holdtight.base.plan import Bell, LinkDown, Park, Plan, ServerSaid
 from holdtight.base.values import Grant, Owner
-from holdtight.compat.access import CONNECT_SECONDS
-from holdtight.compat.base import BaseLock, Number, undone
+from holdtight.compat.access import CONNECT_SECONDS, LONGEST_SLEEP
+from holdtight.compat.base import Attempt, BaseLock, Number, undone
 from holdtight.compat.local import Held, PerThread, Shared
 from holdtight.compat.plans import insist, prolong, sign
 from holdtight.core.contend import Answer, abandon, acquire, patience
@@ -22,7 +22,6 @@ from holdtight.sync.pool import Transport
 __all__ = ["Lock"]
 
 R = TypeVar("R")
-LONGEST_SLEEP = 3600.0
 _clock = time.clock_gettime
 
 
@@ -148,21 +147,21 @@ class Lock(BaseLock):
         transport = self._reach.access.transport
         started = _clock(CLOCK_ID)
         if plain.take is None:
-            return self._take_slowly(plain, None, owner, wait, sleep, started, None, 0)
+            return self._take_slowly(plain, Attempt(owner, wait, started, sleep), None)
         try:
             link = transport.idle.pop()
         except IndexError:
-            return self._take_slowly(plain, None, owner, wait, sleep, started, None, 0)
+            return self._take_slowly(plain, Attempt(owner, wait, started, sleep), None)
         longest = plain.patience if wait is None else patience(plain, wait, CONNECT_SECONDS)
         try:
             reply = link.call(b"%b$32\r\n%b\r\n%b" % (plain.take, owner, plain.tail), longest)
         except LinkDown as down:
             transport.lose(link, down)
             limit = plain.arrival_limit(started, longest)
-            return self._take_slowly(plain, None, owner, wait, sleep, started, down, limit)
+            return self._take_slowly(plain, Attempt(owner, wait, started, sleep), None, down, limit)
         except BaseException:
             with Driver(transport, link) as driver:
-                asking = self._asking(plain, owner, wait, sleep, started)
+                asking = self._asking(plain, Attempt(owner, wait, started, sleep))
                 driver.run(abandon(asking, plain.arrival_limit(started, longest)))
             raise
         if reply == b"OK" and _clock(CLOCK_ID) - started < plain.valid:
@@ -178,18 +177,15 @@ class Lock(BaseLock):
             first = Polled.denied(self._pause(sleep))
         else:
             first = ServerSaid(str(reply))
-        return self._take_slowly(plain, link, owner, wait, sleep, started, first, 0)
+        return self._take_slowly(plain, Attempt(owner, wait, started, sleep), link, first)
 
     def _take_slowly(
         self,
         plain: Plain,
+        attempt: Attempt,
         link: Link | None,
-        owner: Owner,
-        wait: float | None,
-        sleep: Number | None,
-        started: float,
-        first: Answer | None,
-        limit: int,
+        first: Answer | None = None,
+        limit: int = 0,
     ) -> Held | None:
         """All other cases: no connection yet, another holder, an unwell server."""
         access = self._reach.access
@@ -197,12 +193,12 @@ class Lock(BaseLock):
         access.line.join(plain.key, sleeper)
         try:
             with _PollingDriver(access.transport, link, sleeper) as driver:
-                granted = driver.run(acquire(self._asking(plain, owner, wait, sleep, started), first, limit))
+                granted = driver.run(acquire(self._asking(plain, attempt), first, limit))
         except LockError as error:
             raise self._translated(error) from error
         finally:
             access.line.leave(plain.key, sleeper)
-        return None if granted is None else self._held(plain, owner, granted)
+        return None if granted is None else self._held(plain, attempt.owner, granted)
 
     # Release.
 

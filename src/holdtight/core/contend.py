@@ -22,7 +22,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdtight.base.clock import Backoff
-from holdtight.base.plan import LinkDown, NoQuorum, Park, Plan, ServerSaid, Step, TooFewAcks, Wish
+from holdtight.base.plan import CLOCKS_DISAGREE, LinkDown, NoQuorum, Park, Plan, ServerSaid, Step, TooFewAcks, Wish
 from holdtight.base.values import (
     Denied,
     Grant,
@@ -296,7 +296,7 @@ def _wait_after(asking: Asking, answer: Answer) -> Generator[Wish, Any, None]:
             asking.answered = True
             asking.failures += 1
             if asking.failures > 20 and asking.clock() >= asking.started + asking.connect_timeout:
-                raise asking.unavailable("its clock and ours do not agree about the age of requests")
+                raise asking.unavailable(CLOCKS_DISAGREE)
 
 
 def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Wish, Any, None]:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step, TooFewAcks
+from holdtight.base.plan import CLOCKS_DISAGREE, LinkDown, Plan, ServerSaid, Step, TooFewAcks
 from holdtight.base.values import Claim, Denied, Grant, Late, LossReason, Owner
 from holdtight.core.acks import Acknowledging, acknowledged, longest_wait
+from holdtight.core.again import MOST_LATE, MOST_TRIES
 from holdtight.errors import LeaseLost
 
 __all__ = ["Sweeping", "adopt", "downgrade", "release", "sweep", "turned"]
@@ -146,7 +147,7 @@ def turned(
         except LinkDown as down:
             if not down.sent:
                 unanswered.pop()
-            if tries >= 3:
+            if tries >= MOST_TRIES:
                 raise
             continue
         except ServerSaid:
@@ -159,7 +160,7 @@ def turned(
             try:
                 count = yield from acknowledged(acks, claim.name, longest_wait(claim.ttl))
             except LinkDown:
-                if tries >= 3:
+                if tries >= MOST_TRIES:
                     raise
                 continue
             except ServerSaid:
@@ -167,8 +168,8 @@ def turned(
                 raise
             return answer._replace(acks=count)
         if isinstance(answer, Late):
-            if tries >= 10:
-                raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
+            if tries >= MOST_LATE:
+                raise LinkDown(CLOCKS_DISAGREE, sent=False)
             continue
         raise LeaseLost.because(claim.name, _reason(answer))
 

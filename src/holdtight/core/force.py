@@ -14,17 +14,16 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol
 
 from holdtight.base.operations import AuditRecord, ForcedRelease
-from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step, Wish
+from holdtight.base.plan import Plan, ServerSaid, Step, Wish
 from holdtight.base.values import LISTED, Holder, LockInfo, Owner, owner_text
+from holdtight.core.again import MOST_TRIES, asked_in_time, read_again
 from holdtight.core.ending import Sweeping, sweep
 from holdtight.core.inspect import Records, records_of, told
 from holdtight.core.nodes import ask_all, too_few
 
 __all__ = ["Order", "audit", "audit_by_name", "audit_quorum", "force", "force_quorum"]
 
-MOST_TRIES = 3
 FIRST = b"0"
-MOST_LATE = 10
 MOST_LOOKS = 5
 """A plan stops to read again if there are ever more holders."""
 
@@ -129,31 +128,20 @@ def _force_some(
     clock: Callable[[], float],
     records: Records | None,
 ) -> Generator[Wish, Any, tuple[ForcedRelease, Sequence[tuple[Owner, Holder]]]]:
-    failures = late = 0
-    while True:
-        try:
-            done = yield forces.force_step(
-                about["name"], holders, about=about, now=clock(), reading=records is not None
-            )
-        except LinkDown:
-            failures += 1
-            if failures >= MOST_TRIES:
-                raise
-            continue
-        except ServerSaid as said:
-            if records is None or said.word != "NOPERM":
-                raise
-            # Perhaps this user may not read all records: it reads those that it may, and the script none.
-            owners = [owner for owner, _ in holders]
-            found = yield from records_of(records, owners, len(owners))
-            holders = [(owner, told(each, one, {})) for (owner, each), one in zip(holders, found, strict=True)]
-            records = None
-            continue
-        if isinstance(done, ForcedRelease):
-            return done, holders
-        late += 1
-        if late >= MOST_LATE:
-            raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
+    def step() -> Step:
+        return forces.force_step(about["name"], holders, about=about, now=clock(), reading=records is not None)
+
+    try:
+        return (yield from asked_in_time(step)), holders
+    except ServerSaid as said:
+        if records is None or said.word != "NOPERM":
+            raise
+    # Perhaps this user may not read all records: the plan reads those that it may, and the script none.
+    owners = [owner for owner, _ in holders]
+    found = yield from records_of(records, owners, len(owners))
+    holders = [(owner, told(each, one, {})) for (owner, each), one in zip(holders, found, strict=True)]
+    records = None
+    return (yield from asked_in_time(step)), holders
 
 
 def _first_of(records: list[AuditRecord]) -> AuditRecord | None:
@@ -210,12 +198,7 @@ def force_quorum(
 
 def audit(forces: Forces, limit: int, name: str | None) -> Plan[list[AuditRecord]]:
     step = forces.audit_step(limit if name is None else None)
-    try:
-        found: list[AuditRecord] = yield step
-    except LinkDown as down:
-        if not down.stale:
-            raise
-        found = yield step
+    found: list[AuditRecord] = yield from read_again(step)
     return _chosen(found, limit, name)
 
 

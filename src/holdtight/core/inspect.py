@@ -4,8 +4,9 @@ import base64
 from collections.abc import Generator
 from typing import Any, Protocol
 
-from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step, Wish
+from holdtight.base.plan import Plan, ServerSaid, Step, Wish
 from holdtight.base.values import LISTED, Holder, LockInfo, Owner, Waiter
+from holdtight.core.again import read_again
 
 __all__ = ["Inspected", "Records", "glance", "look", "named", "owners_in", "records_of", "told"]
 
@@ -31,12 +32,7 @@ def look(records: Records, lock: Inspected, entered: dict[str, int], most: int =
 
 def glance(lock: Inspected, most: int) -> Plan[LockInfo]:
     """The name's state alone."""
-    try:
-        info: LockInfo = yield lock.inspect_step(most)
-    except LinkDown as down:
-        if not down.stale:
-            raise
-        info = yield lock.inspect_step(most)
+    info: LockInfo = yield from read_again(lock.inspect_step(most))
     return info
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from holdtight.base.plan import Batch, Fan, LinkDown, Plan, ServerSaid, Step, Wish
 from holdtight.base.values import LockInfo, Owner
+from holdtight.core.again import read_again
 from holdtight.core.inspect import Records, named, owners_in, records_of
 from holdtight.core.inspect_quorum import judge, records_on
 from holdtight.core.nodes import ask_all, too_few
@@ -88,7 +89,7 @@ class Listing(BaseListing):
             cursor = self._cursor
             try:
                 found = self._unseen((yield from self._scanned()))
-                held: list[str] = (yield from _again(self._survey.held_step(found))) if found else []
+                held: list[str] = (yield from read_again(self._survey.held_step(found))) if found else []
                 infos += yield from self._inspected(held)
             except LinkDown as down:
                 self._cursor = self._survey.passed_over(cursor, down)
@@ -124,7 +125,7 @@ class Listing(BaseListing):
         for at in range(0, len(names), GLANCES):
             some = names[at : at + GLANCES]
             steps = [step for name in some for step in self._survey.glance_steps(name)]
-            said: list[Any] = yield from _again(Batch(steps))
+            said: list[Any] = yield from read_again(Batch(steps))
             for name, value, left in zip(some, said[::2], said[1::2], strict=True):
                 info = self._survey.glanced(name, value, left)
                 if info is None:
@@ -133,7 +134,7 @@ class Listing(BaseListing):
                     infos.append(info)
         for at in range(0, len(rest), AT_ONCE):
             steps = [self._survey.inspect_step(name) for name in rest[at : at + AT_ONCE]]
-            said = yield from _again(Batch(steps))
+            said = yield from read_again(Batch(steps))
             infos += [each for each in said if isinstance(each, LockInfo) and (each.holders or each.waiters)]
         return infos
 
@@ -167,16 +168,6 @@ class Listing(BaseListing):
             )
             for info in infos
         ]
-
-
-def _again(wish: Step | Batch) -> Generator[Wish, Any, Any]:
-    """Reads, and reads again if the connection had died while it was idle."""
-    try:
-        return (yield wish)
-    except LinkDown as down:
-        if not down.stale:
-            raise
-    return (yield wish)
 
 
 class QuorumListing(BaseListing):

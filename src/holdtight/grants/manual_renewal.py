@@ -7,6 +7,7 @@ ones: no older renewal can undo a newer one, whichever connections they use.
 from collections.abc import Callable
 from typing import Any
 
+from holdtight.base.plan import NO_ANSWER
 from holdtight.base.values import LossReason, Owner, Verdict
 from holdtight.core.acks import shortfall
 from holdtight.errors import NotOwner, Unavailable
@@ -30,7 +31,7 @@ class Renewal:
         self.place.client.outlived_by(self._ttl)
         if last:
             self.place.client.detached = True
-        self._cause = "it did not answer in time"
+        self._cause = NO_ANSWER
         self._verdict: Verdict | LossReason | None = None
 
     @property

@@ -20,7 +20,7 @@ import hiredis
 
 from holdtight.base.callbacks import report
 from holdtight.base.clock import Backoff
-from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid
 from holdtight.base.process import start_thread
 from holdtight.base.values import Owner
 from holdtight.errors import quotable
@@ -137,7 +137,7 @@ class KeeperConnection(Recording, Probing):
         if self._sent and now >= self._limits.end:
             self.ready(now)  # perhaps this thread did not get to run, and the reply is there
             if self._sent and now >= self._limits.end:
-                self._fail("it did not answer in time", now)
+                self._fail(NO_ANSWER, now)
         if not self.waiting and not self._is_missed(now):
             return min(self._limits.end, self._look_at)
         if self._link is None:

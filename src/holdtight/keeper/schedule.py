@@ -14,7 +14,7 @@ __all__ = ["Backlog", "Charge", "Lane", "barrier_of", "is_at"]
 
 SHARES = 20
 GRACE = 3
-"""So many twentieths of the interval the keeper has for a backlog before it works in larger pieces: ten thousand leases
+"""The keeper has this many twentieths of the interval for a backlog before it enlarges its batches. Ten thousand leases
 that are due at the same moment take it half a second."""
 MOST_DOUBLINGS = 8
 """More would gain little: most of the time then goes into the work itself. And a request must arrive within two seconds

@@ -1,4 +1,4 @@
-"""What becomes of a charge after its request: its next due time, a pause after a failure, or a request at once."""
+"""Decides when a charge is due again after its request: at its next due time, after a pause, or at once."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -116,8 +116,8 @@ class Settling(ABC):
             self._later(now + STRAGGLERS_AGAIN, lambda _: self._find_stragglers(place, since))
 
     def leave(self, place: Place) -> None:
-        """This server of a cluster has nothing to be asked about any more: what waits to be sent there goes where it
-        belongs now. Called from any thread."""
+        """This server of a cluster holds no slots any more: charges that wait to be sent there go to the servers that
+        have their slots now. Called from any thread."""
         self.run_soon(lambda: self._leave(place))
 
     def _leave(self, place: Place) -> None:

@@ -15,6 +15,7 @@ from holdtight.base.jobs import Peek
 from holdtight.base.plan import Batch, LinkDown, Plan, ServerSaid
 from holdtight.base.values import Late
 from holdtight.config.profiles import UNSET
+from holdtight.core.again import MOST_LATE, MOST_TRIES, asked_in_time, read_again
 from holdtight.errors import DeadlockDetected, FlightFailed, LockError, LockTimeout
 from holdtight.recipes.locking import Kept
 from holdtight.recipes.once import LONGEST_KEPT, duration_kept, error_text
@@ -36,8 +37,6 @@ BY_NAME: Any = object()
 MOST_IN_BACKGROUND = 4
 """How many values one process computes at once in the background."""
 NO_HIT: Any = object()
-MOST_TRIES = 3
-MOST_LATE = 10
 
 
 class Answer(NamedTuple):
@@ -164,13 +163,7 @@ class FlightTerms:
 
     def look(self, name: str) -> Plan[Stored]:
         values = self.values_of(name)
-        batch = Batch(values.look_steps())
-        try:
-            replies: list[Any] = yield batch
-        except LinkDown as down:
-            if not down.stale:
-                raise
-            replies = yield batch
+        replies: list[Any] = yield from read_again(Batch(values.look_steps()))
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
@@ -219,19 +212,8 @@ class FlightTerms:
 
     def drop(self, name: str, how: str) -> Plan[bool]:
         values = self.values_of(name)
-        failures = late = 0
-        while late < MOST_LATE:
-            try:
-                said = yield values.drop_step(how, self._clock())
-            except LinkDown:
-                failures += 1
-                if failures >= MOST_TRIES:
-                    raise
-                continue
-            if not isinstance(said, Late):
-                return bool(said)
-            late += 1
-        raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
+        said = yield from asked_in_time(lambda: values.drop_step(how, self._clock()))
+        return bool(said)
 
     # Landing.
 

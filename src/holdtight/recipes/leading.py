@@ -11,11 +11,12 @@ from typing import Any
 from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import Drift, seconds
 from holdtight.base.jobs import Leadership
-from holdtight.base.plan import LinkDown, Plan
-from holdtight.base.values import Late, LockInfo, LossReason, check_label
+from holdtight.base.plan import Plan
+from holdtight.base.values import LockInfo, LossReason, check_label
 from holdtight.clients.decorating import check_body
 from holdtight.clients.terms import LockTerms
 from holdtight.config.settings import Options
+from holdtight.core.again import asked_in_time
 from holdtight.errors import LeaseLost
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
 OVERRUN_EXIT = 76
 """The exit code of a process whose leader still ran when its lease had ended."""
 LOOK_SECONDS = 0.5
-MOST_TRIES = 3
 
 
 def grace_of(grace: object, options: Options, drift: Drift) -> float:
@@ -96,19 +96,9 @@ def leadership(info: LockInfo) -> Leadership | None:
 def proclaim(place: Any, name: str, owner: bytes, label: object) -> Plan[None]:
     text = check_label(label) or ""
     place.check_supports("proclaim", name)
-    failures = 0
-    while True:
-        try:
-            said = yield place.proclaim_step(name, owner, text)
-        except LinkDown:
-            failures += 1
-            if failures >= MOST_TRIES:
-                raise
-            continue
-        if isinstance(said, LossReason):
-            raise LeaseLost.because(name, said)
-        if not isinstance(said, Late):
-            return
+    said = yield from asked_in_time(lambda: place.proclaim_step(name, owner, text))
+    if isinstance(said, LossReason):
+        raise LeaseLost.because(name, said)
 
 
 def watch_overrun(term: Any, grace: float, done: Callable[[], bool], on_overrun: str) -> None:

@@ -14,8 +14,9 @@ from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import seconds, wait_seconds
 from holdtight.base.identity import identity
 from holdtight.base.jobs import Run, Skipped
-from holdtight.base.plan import Batch, LinkDown, Plan, ServerSaid
-from holdtight.base.values import Holder, Late, LossReason
+from holdtight.base.plan import Batch, LinkDown, Plan, ServerSaid, Step
+from holdtight.base.values import Holder, LossReason
+from holdtight.core.again import asked_in_time, read_again
 from holdtight.errors import JobSkipped, LockTimeout
 from holdtight.recipes.locking import Kept, job_locks
 from holdtight.recipes.names import Naming
@@ -25,8 +26,6 @@ __all__ = ["Once", "OnceCall", "duration_kept"]
 
 DAY = 86_400.0
 LONGEST_KEPT = 366 * DAY
-MOST_TRIES = 3
-MOST_LATE = 10
 LONGEST_ERROR = 500
 ENDED_EARLY = "its lease ended before the run did: it was killed, paused or cut off"
 
@@ -138,26 +137,18 @@ class OnceCall:
         """Writes the record; None if the body may start. If the plan ends early, it takes the record back."""
         records, once = self.records, self.once
         about = {"host": socket.gethostname(), "pid": os.getpid(), "label": self._label}
-        failures = late = 0
         until = 0.0
+
+        def begin() -> Step:
+            nonlocal until
+            now = self._clock()
+            until = now + LONGEST_PATIENCE
+            step: Step = records.begin_step(owner, keep=once.keep, every_start=once.every_start, about=about, now=now)
+            return step
+
         assert once.keep is not None
         try:
-            while True:
-                now = self._clock()
-                until = now + LONGEST_PATIENCE
-                step = records.begin_step(owner, keep=once.keep, every_start=once.every_start, about=about, now=now)
-                try:
-                    said = yield step
-                except LinkDown:
-                    failures += 1
-                    if failures >= MOST_TRIES:
-                        raise
-                    continue
-                if not isinstance(said, Late):
-                    break
-                late += 1
-                if late >= MOST_LATE:
-                    raise LinkDown("its clock and ours do not agree about the age of requests", sent=False)
+            said = yield from asked_in_time(begin)
         except BaseException:
             yield from _undone(records.undo_step(owner, "", {}, until))
             raise
@@ -198,12 +189,12 @@ class OnceCall:
 
     def forget(self) -> Plan[None]:
         if self.records is not None:
-            yield from _again(self.records.forget_step)
+            yield from read_again(self.records.forget_step())
 
     def _seen(self) -> Plan[Any]:
         if self.records is None:
             return None, None
-        replies: list[Any] = yield from _again(lambda: Batch(self.records.look_steps()))
+        replies: list[Any] = yield from read_again(Batch(self.records.look_steps()))
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
@@ -231,13 +222,3 @@ def _undone(step: Any) -> Plan[None]:
         yield step
     except (LinkDown, ServerSaid):
         pass
-
-
-def _again(wish: Callable[[], Any]) -> Plan[Any]:
-    """Asks again if the connection had died unnoticed: the request only reads, or is safe to repeat."""
-    try:
-        return (yield wish())
-    except LinkDown as down:
-        if not down.stale:
-            raise
-    return (yield wish())

@@ -1,4 +1,4 @@
-"""What operators do by way of the API: they release locks and close sessions by force."""
+"""Operators release locks and close sessions by force, through the API."""
 
 import os
 from typing import Any
@@ -69,7 +69,7 @@ async def force_close(service: Service, principal: Principal, body: bodies.Force
         raise Problem(410, "SESSION_GONE", "no such session: it was closed, or its time ran out")
     if not _sees_all_of(principal, found):
         raise Problem(403, "FORBIDDEN", f"the token {principal.name!r} is not for all names of this session")
-    # Recorded before the deed: who may not write that down may not do it.
+    # The record comes first: without the right to write it, the operator must not act.
     closing = _about(principal, "force_close", "", body.reason)
     for said in await service.ask_all(service.sessions.forced_steps(found, closing, service.now)):
         if isinstance(said, ServerSaid):
@@ -95,7 +95,8 @@ async def force_close(service: Service, principal: Principal, body: bodies.Force
 
 
 def _sees_all_of(principal: Principal, session: Any) -> bool:
-    """One that is bound to prefixes closes what it may look at, and nothing that is also about other names."""
+    """An operator that is bound to prefixes closes a session only if it may see all of its names. A session without
+    names it closes only if the same token has opened it."""
     if not all(principal.sees(each.name) for each in session.entries):
         return False
     return principal.whole or session.about.get("token") == principal.name or bool(session.entries)

@@ -1,4 +1,5 @@
-"""Who may come in: tokens, cookies of the page, loopback without tokens, or whom the mounting program admits."""
+"""Decides which callers are admitted: by token, by the page's cookie, from this machine if there are no tokens, or as
+the mounting program says."""
 
 import hashlib
 import hmac
@@ -74,7 +75,7 @@ class Gate(Protocol):
         """A caller that needs no further question."""
 
     async def admit(self, service: "Service", scope: Any, headers: Headers, receive: Any) -> Principal:
-        """Raises Problem. A request that goes on for long is asked again, while it does."""
+        """Raises Problem. A long request is checked again while it runs."""
         ...
 
 
@@ -107,7 +108,8 @@ class Mounted:
 
 
 class Standalone:
-    """Tokens; or without any, callers of this machine, who may look, and with `everything` do all."""
+    """Admits tokens. Without any tokens it admits callers on this machine: they may look, and with `everything` they
+    may do all."""
 
     def __init__(self, tokens: TokenFile | None, *, everything: bool = False, secure: bool = False) -> None:
         self.tokens = tokens
@@ -143,13 +145,14 @@ class Standalone:
         return await self._logged_in(service, scope, headers, cookie, address)
 
     def refusal(self, principal: Principal) -> Problem | None:
-        """A caller without a token may look only, and learns how to get in."""
+        """A caller without a token may only look; the error says how to log in."""
         if self.tokens is None and not self.everything:
             return unauthenticated("start the service with --tokens to take locks, or with --open on your own machine")
         return None
 
     def wrong(self, address: str | None) -> Problem:
-        """Counts wrong tokens of an address. A right one always passes: the limit is no way to shut somebody out."""
+        """Counts the wrong tokens from an address. A right token always passes, so nobody can use the limit to lock
+        another caller out."""
         now = time.monotonic()
         key = address or ""
         if len(self._wrong) >= MOST_ADDRESSES:

@@ -1,4 +1,4 @@
-"""Who waits for whom, as nodes and edges; and the cycles in it."""
+"""The graph of holders and waiters, as nodes and edges, and its cycles."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any

@@ -55,7 +55,7 @@ class History:
         task.add_done_callback(self._tasks.discard)
 
     async def write(self) -> None:
-        """Writes what is pending. What cannot be written is dropped: it is history, not state."""
+        """Writes the pending entries, and drops those that cannot be written: they are history, not state."""
         events, counts = self._notes.take()
         for event in events:
             if "owner" in event:

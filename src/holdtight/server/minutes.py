@@ -16,7 +16,7 @@ __all__ = ["MOST_MINUTES", "Minute", "Minutes", "Recent", "summary"]
 MOST_MINUTES = 180
 PAUSE = 1.0
 OPEN = 3
-"""So many minutes may still change: programs write a little later than it happens."""
+"""This many of the latest minutes may still change: programs write a little after the event."""
 AT_ONCE = 5
 _SHARES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
@@ -48,7 +48,8 @@ class Minute:
 
     @property
     def lost(self) -> int:
-        """Leases that ran out, each once: one that was taken meanwhile was counted by the caller that took it."""
+        """Leases that ran out, each counted once. If another caller has taken the lock meanwhile, that caller counted
+        it."""
         count = self.counts.get
         return count("expired", 0) + max(0, count("lost", 0) - count("lost_told", 0))
 
@@ -116,7 +117,7 @@ class Minutes:
 
 
 async def _sum(times: dict[Key, Buckets], minutes: Iterable[Minute]) -> dict[Key, Buckets]:
-    """Adds, a minute at a time: the requests of others come between. The lists that are there stay as they are."""
+    """Adds one minute at a time, so that other requests are served in between. Existing lists stay as they are."""
     for minute in minutes:
         for key, some in minute.times.items():
             before = times.get(key)
@@ -136,7 +137,7 @@ def percentiles(buckets: Buckets) -> dict[str, float | None]:
 
 
 def _percentile(buckets: Buckets, total: int, share: float) -> float | None:
-    """As if all that a bucket has were spread evenly over it."""
+    """Treats the values of a bucket as spread evenly over it."""
     before, wanted = 0, share * total
     for at, number in enumerate(buckets):
         if number and before + number >= wanted:

@@ -1,4 +1,4 @@
-"""How many sessions each token has open by way of this instance."""
+"""Counts the sessions that each token has opened through this instance."""
 
 import time
 from functools import partial
@@ -17,8 +17,8 @@ RECOUNT_EVERY = 1.0
 
 
 class Opened:
-    """Sessions that were opened, or have beaten, here. A session may be closed by way of another instance: when a token
-    has reached its limit, the lock server says which of its sessions are alive, at most once a second."""
+    """The sessions that were opened, or have beaten, at this instance. Another instance may have closed some: when a
+    token reaches its limit, this asks the lock server which of its sessions are alive, at most once a second."""
 
     def __init__(self, service: "Service") -> None:
         self._service = service

@@ -1,4 +1,4 @@
-"""What stands behind the question mark of a look, checked; and the cursors of lists."""
+"""Checks the query parameters of GET requests, and reads and writes the cursors of lists."""
 
 import base64
 import json

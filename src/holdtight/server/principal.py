@@ -34,7 +34,7 @@ class Principal(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether all names are in scope: only such a principal sees what is of all names together."""
+        """Whether all names are in scope. Only then does the principal see figures about all names together."""
         return not self.prefixes
 
     def sees_template(self, template: str) -> bool:

@@ -15,7 +15,7 @@ __all__ = ["HEADER_BYTES", "SECONDS", "Protocol", "answered_in_one_write", "whol
 SECONDS = 10.0
 """For the head of a request, and for its body."""
 LATE = 0.5
-"""Seconds after which a timer says more about this process than about its clients."""
+"""If a timer is this many seconds late, this process stood still, and its clients are not to blame."""
 HEADER_BYTES = 32 * 1024
 _REASONS = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
@@ -81,7 +81,7 @@ class Protocol(HttpToolsProtocol):
         self._refuse(408, "REQUEST_TIMEOUT", f"a request must arrive within {SECONDS:.0f} s")
 
     def send_400_response(self, msg: str) -> None:
-        """What is not HTTP/1.1 at all is answered as everything else."""
+        """Answers input that is not HTTP/1.1 in the same form as any other error."""
         self._refuse(400, "BAD_REQUEST", "this is not a request of HTTP/1.1")
 
     def _refuse(self, status: int, code: str, detail: str) -> None:

@@ -41,8 +41,8 @@ SESSIONS_EVERY = 1.0
 
 
 class Upkeep(NamedTuple):
-    """What an open poll does for its session, so often: the session's record outlives the wait, as long as the client
-    does not hang up. Only the client's beats renew leases."""
+    """The upkeep of an open poll's session, and its interval. It keeps the session's record until the wait ends or the
+    client hangs up. Only the client's beats renew leases."""
 
     step: Callable[[], Step]
     """Its answer is None if there is no such session any more."""
@@ -127,7 +127,7 @@ class Service:
         return await self.locks.run(plan(), "")
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does what need not be waited for. If it fails, the expiry of what it is about sees to it."""
+        """Runs work in the background. If it fails, the expiry of the keys concerned cleans up."""
 
         async def quietly() -> None:
             try:
@@ -151,7 +151,8 @@ class Service:
     # Waiting
 
     async def acquire(self, attempt: Attempt, principal: Principal, upkeep: Upkeep | None = None) -> Taken:
-        """Runs an acquisition that may wait. Of two for one owner here, the older ends if it waits."""
+        """Runs an acquisition that may wait. A second one of the same owner at this instance ends the first, if that
+        waits."""
         owner = attempt.owner
         older = self.polls.get(owner)
         if attempt.waits and older is None:
@@ -195,7 +196,7 @@ class Service:
 
     @contextmanager
     def waiting(self, principal: Principal) -> Generator[None]:
-        """Counts a request that waits for something else than a lock."""
+        """Counts a request that waits for something other than a lock."""
         self._may_wait(principal)
         with self._counted(principal):
             yield
@@ -220,7 +221,8 @@ class Service:
             self._tending = None
 
     async def drain(self) -> None:
-        """Ends all waits; their places stay for those who ask another instance, for a whole heartbeat from now on."""
+        """Ends all waits. Their places in line stay for a whole heartbeat from now on, so that the clients can ask
+        another instance."""
         self.draining = True
         self.history.end()
         polls = list(self.polls.values())
@@ -236,7 +238,7 @@ class Service:
             pass  # the places stay for what is left of the heartbeat
 
     def valid(self, ttl: float, sent: float, started: float) -> float:
-        """Seconds from the moment at which the client sent its request, for which it surely holds."""
+        """For how many seconds, counted from when the client sent its request, it certainly holds the lock."""
         return round(max(0.0, sent - started + self.agent.valid(ttl)), 6)
 
     async def still_held(self, held: Held, ttl: float) -> bool:

@@ -28,8 +28,8 @@ from holdtight.server.tokens import TokenFile
 __all__ = ["Settings", "serve"]
 
 GRACE = 3
-"""Seconds for requests under way, of the five in which an instance ends; the rest is for places in line, and for what
-is said to a lock server that may not answer."""
+"""An instance ends within five seconds. Requests under way get this many of them; the rest is for places in line, and
+for requests to a lock server that may not answer."""
 LAST_WORDS = 0.5
 LOG_EVERY = 0.05
 
@@ -73,7 +73,7 @@ class Settings(NamedTuple):
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to `serve`: uvicorn would end this process by the signal that it got."""
+    """Leaves signals to `serve`: uvicorn would kill this process with the signal that it received."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -149,7 +149,7 @@ def _socket(settings: Settings) -> socket.socket:
 
 
 def serve(settings: Settings) -> None:
-    """Runs until SIGTERM or Ctrl-C. Raises ValueError, or NotSupported, for settings that cannot be."""
+    """Runs until SIGTERM or Ctrl-C. Raises ValueError or NotSupported for settings that are not possible."""
     settings.check()
     tokens = TokenFile(Path(settings.tokens)) if settings.tokens is not None else None
     locks = AsyncLocks(settings.url, namespace=settings.namespace)

@@ -1,5 +1,5 @@
-"""What many look at is read once for all of them: not more often than every so many seconds, and in a tenth of the
-time. So no number of lookers costs the lock server, or those who take locks by way of this instance, more than one."""
+"""Reads something once for all who look at it: at most once in a number of seconds, and in at most a tenth of the time.
+So many viewers cost the lock server, and the callers of this instance, no more than one viewer does."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 __all__ = ["Shared"]
 
 SHARE = 10
-"""What took t seconds to read is read again after SHARE times t at the earliest."""
+"""After a reading that took t seconds, the next one starts SHARE times t later at the earliest."""
 
 T = TypeVar("T")
 
@@ -26,8 +26,8 @@ class Shared(Generic[T]):
         self.took = 0.0
 
     async def get(self) -> T:
-        """The latest, as fresh as it may be. A failure is kept as an answer would be: what was not read is not empty.
-        It is tried again after the pause."""
+        """Returns the latest reading. A failed reading is kept like an answer, since a failure does not mean that there
+        is nothing; the next one follows after the pause."""
         if self._reading is None and time.monotonic() >= self._not_before:
             self._reading = asyncio.create_task(self._run())
         if self._reading is not None:
@@ -37,7 +37,7 @@ class Shared(Generic[T]):
         return self._found  # type: ignore[return-value]
 
     def stale(self) -> None:
-        """What the service itself has changed shows at once."""
+        """Called after a change by the service itself, which must show at once."""
         self._not_before = float("-inf")
 
     async def _run(self) -> None:

@@ -139,7 +139,7 @@ class _Stream:
             pass
 
     async def _is_admitted(self) -> bool:
-        """Asked before each word: a token that was revoked, or a login that has ended, hears no more."""
+        """Checked before each event: a revoked token or an ended login gets no more events."""
         call = self.call
         try:
             again = await self.gate.admit(self.service, call.scope, call.headers, call.receive)

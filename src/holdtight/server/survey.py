@@ -20,7 +20,7 @@ MOST_VIEWS = 64
 
 
 class View(NamedTuple):
-    """What one caller sees of the list. `state` is another value when something of it has changed."""
+    """The part of the list that one caller sees. `state` changes whenever that part has changed."""
 
     rows: list[dict[str, Any]]
     held: int

@@ -1,4 +1,4 @@
-"""What happened lately, read once for all who look: streams of events, and the timelines of locks."""
+"""Recent events, read once for all who look at them: event streams and the timelines of locks."""
 
 from bisect import bisect_right
 from collections import deque
@@ -39,7 +39,7 @@ class Tail:
         return found
 
     async def since(self, after: str, most: int) -> tuple[list[tuple[str, Event]], bool]:
-        """Events behind the id `after`, oldest first; and whether some were skipped, which are not kept any more."""
+        """Events after the id `after`, oldest first, and whether some are missing because they are no longer kept."""
         await self._shared.get()
         key = key_of(after)
         start = bisect_right(self._events, key, key=lambda each: each[0])

@@ -1,4 +1,4 @@
-"""Who takes a lock, and for how long: a session, or a ttl."""
+"""How long a lock is held: by a session, or for a ttl."""
 
 from functools import partial
 

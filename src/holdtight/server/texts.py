@@ -19,7 +19,7 @@ _LEASE = "htl_"
 _LAYOUT = struct.Struct(">BBIIQ24s")
 _VERSION = 1
 _OF_A_SESSION = 0x80
-"""The highest bit of a session's id; the ids of tokens have it not."""
+"""The highest bit of an id: set in the ids of sessions, not in those of tokens."""
 _KINDS = (Kind.EXCLUSIVE, Kind.SHARED, Kind.PERMITS)
 
 
@@ -70,7 +70,7 @@ class SessionText(NamedTuple):
         return _encode(_SESSION, self.id + self.secret)
 
     def proof(self, token: str) -> str:
-        """What the session's record keeps in place of the secret; another token gives another proof."""
+        """The session's record has this in place of the secret. Another token gives another proof."""
         return hashlib.sha256(b"session\0" + self.secret + token.encode()).hexdigest()
 
 

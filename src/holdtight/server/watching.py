@@ -1,4 +1,4 @@
-"""Who watches for a change of leader: polls and streams share one look at a lock, four times a second."""
+"""Watches for a change of leader: all polls and streams on a lock share one look at it, four times a second."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

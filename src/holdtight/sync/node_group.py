@@ -12,7 +12,7 @@ import hiredis
 
 from holdtight.base import process
 from holdtight.base.clock import Clock
-from holdtight.base.plan import LinkDown
+from holdtight.base.plan import NO_ANSWER, LinkDown
 from holdtight.stores.redis.handshake import InboxArgs
 from holdtight.stores.redis.link import NOTHING
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS, QuorumPlace
@@ -101,7 +101,7 @@ class NodeGroup:
                 if connection.bells:
                     connection.bells.clear()
                 if connection.pending and now - connection.pending[0].sent > LONGEST_PATIENCE:
-                    connection.fail("it did not answer in time")
+                    connection.fail(NO_ANSWER)
 
     def wait(self, seconds: float, wake_pipe: CallerWakePipe | None) -> bool:
         """Waits until any connection or the wake pipe is ready. False on timeout."""
@@ -237,7 +237,7 @@ class NodeGroup:
             if left <= 0:
                 for index, answer in enumerate(answers):
                     if answer is None:
-                        answers[index] = LinkDown("it did not answer in time", sent=True)
+                        answers[index] = LinkDown(NO_ANSWER, sent=True)
                 return False
 
     def _poll(self, seconds: float) -> list[tuple[int, int]]:

@@ -36,7 +36,7 @@ def once_begin(
     record = keys[1]
     stands = shelf.get(record, name.now)
     if stands:
-        if stands[:2] != b"o1":
+        if cut("KIND_OF", stands) != b"o1":
             raise ServerSaid("HTFOREIGN the key holds a value that is not a record of this format")
         if cut("RUN_OWNER_OF", stands) == owner:
             return [1, cut("RUN_STARTED_OF", stands)]
@@ -50,11 +50,11 @@ def once_begin(
 def once_end(name: Name, shelf: Shelf, keys: list[bytes], owner: bytes, state: bytes, about: bytes) -> Reply:
     (record,) = keys
     value = shelf.get(record, name.now)
-    if not value or value[:3] != b"o1r" or cut("RUN_OWNER_OF", value) != owner:
+    if not value or cut("FRONT_OF", value) != b"o1r" or cut("RUN_OWNER_OF", value) != owner:
         return 0
     if not state:
         return int(shelf.drop(record, name.now))
-    shelf.replace(record, b"o1%b%b%016d%b" % (state, value[3:59], name.now_us, about))
+    shelf.replace(record, b"o1%b%b%016d%b" % (state, cut("RUN_BODY_OF", value), name.now_us, about))
     return 1
 
 
@@ -130,7 +130,7 @@ def _held(name: Name, owner: bytes, not_after: bytes) -> Main | list[Any]:
 def _checked(shelf: Shelf, keys: list[bytes], now: int) -> bytes | None:
     """The failure, or the mark of an invalidation."""
     stored, mark = shelf.get(keys[1], now), shelf.get(keys[2], now)
-    if (stored and stored[:2] != b"v1") or (mark and mark[:2] != b"e1"):
+    if (stored and cut("KIND_OF", stored) != b"v1") or (mark and cut("KIND_OF", mark) != b"e1"):
         raise ServerSaid("HTFOREIGN the key holds a value that is not of this format")
     return mark
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from holdtight.base.plan import ServerSaid
 from holdtight.stores.redis import sessions
+from holdtight.stores.redis.fields import cut
 
 __all__ = ["SCRIPTS", "Hashes"]
 
@@ -87,14 +88,14 @@ class Hashes:
                 return -2
             if len(fields) >= int(most) + 2:
                 return -1
-        if known is None or known[11:27] <= entry[11:27]:
+        if known is None or cut("ENROLLED_FENCE_OF", known) <= cut("ENROLLED_FENCE_OF", entry):
             fields[owner] = entry
         return [1, self._keep(key, fields, now)]
 
     def strike(self, key: bytes, now: int, owner: bytes, fence: bytes) -> Any:
         fields = self.get(key, now) or {}
         known = fields.get(owner)
-        if known is None or (known[:1] != b"w" and known[11:27] > fence):
+        if known is None or (cut("ENROLLED_STATE_OF", known) != b"w" and cut("ENROLLED_FENCE_OF", known) > fence):
             return 0
         del fields[owner]
         return 1

@@ -5,6 +5,7 @@ from typing import Any
 
 from holdtight.stores.memory.engine import Entry, Holder, Name
 from holdtight.stores.redis import script, wait_records
+from holdtight.stores.redis.fields import cut
 
 __all__ = ["VERBS", "Verb", "attempt_cohort", "long_form", "take_all", "value_of"]
 
@@ -104,7 +105,7 @@ def _downgrade(
 
 def _marker(text: bytes) -> dict[str, int]:
     """See lua/lib/mark.lua."""
-    return {"marker": int(text[:13] or 0), "ordinal": int(text[13:] or 0)}
+    return {"marker": int(cut("UNTIL_OF", text) or 0), "ordinal": int(cut("ORDINAL_OF", text) or 0)}
 
 
 def _blockers(name: Name, waiter: bytes) -> Any:

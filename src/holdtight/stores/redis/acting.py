@@ -24,8 +24,8 @@ class Acting:
         self._store = store
 
     def leave_step(self, prepared: "Prepared", owner: Owner) -> Step:
-        """Leaves the line, or passes a hand-over on that was not confirmed; only while the owner waits by way of the
-        connection that carries this. The inbox is the last argument: the driver adds it."""
+        """Leaves the line, or passes on a hand-over that was not confirmed, but only while the owner waits on the
+        connection that carries this request. The driver adds the inbox, which is the last argument."""
         start = keys.pack(script.WITHDRAW.longest_start, prepared.main)
         return Step(start + bulk(owner) + bulk(0), b"", read_release, patience=1.0, undo=True)
 
@@ -34,7 +34,7 @@ class Acting:
         return keys.pack(script.TOUCH.longest_start, prepared.main) + bulk(owner) + bulk(inbox) + bulk(KEPT_MS)
 
     def quit_step(self, prepared: "Prepared", owner: Owner) -> Step:
-        """The same by way of whichever connection the owner waits."""
+        """The same, whichever connection the owner waits on."""
         start = keys.pack(script.WITHDRAW.longest_start, prepared.main)
         return Step(start + bulk(owner) + bulk(0) + bulk("*"), None, read_release, patience=LONGEST_PATIENCE)
 

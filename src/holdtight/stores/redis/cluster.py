@@ -262,7 +262,7 @@ class ClusterPlace(Place):
         return next(self.runtime.keeper.charges(self), None) is not None  # of a closed client
 
     def hears_nothing(self, seconds: float) -> bool:
-        """A server has left something unanswered for so long: perhaps it hangs."""
+        """A server has left a request unanswered for this long, so it may hang."""
         now = boottime()
         return any(node.is_silent(now, seconds) for node in self.masters())
 

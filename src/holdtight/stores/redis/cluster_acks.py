@@ -21,7 +21,7 @@ __all__ = ["ClusterAcks", "NodeAcks"]
 MARKS = 4
 """So many marks a server has: if one is refused, because its slot is moved just now, the next count has another."""
 TRIES = 16 * SLOTS
-"""A server with a single slot needs so many numbers at most, nearly always."""
+"""A server with a single slot nearly always needs at most this many numbers."""
 
 
 class ClusterAcks(WaitForReplicas):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.base.clock import boottime
-from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid
 from holdtight.stores.redis.followed_link import FollowedLink
 from holdtight.stores.redis.link import NOTHING
 from holdtight.stores.redis.resp import command
@@ -90,7 +90,7 @@ class ClusterLink(FollowedLink):
     def _read_more(self, until: float) -> None:
         left = until - boottime()
         if left <= 0:
-            raise LinkDown("it did not answer in time", sent=False, silent=True)
+            raise LinkDown(NO_ANSWER, sent=False, silent=True)
         self.set_timeout(left)
         try:
             data = self._read(self.fd, 8192)

@@ -124,7 +124,7 @@ class NodePlace(RedisPlace):
             return bool(self._dialling) or any(link.fd >= 0 for link in self._links)
 
     def is_silent(self, now: float, seconds: float) -> bool:
-        """For so long it has left a request, or an attempt to connect, without any answer."""
+        """For how long the server has left a request, or an attempt to connect, unanswered."""
         with self._links_lock:
             if any(now - began > seconds for began in self._dialling.values()):
                 return True

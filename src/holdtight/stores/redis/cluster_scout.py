@@ -37,14 +37,14 @@ ASK_SECONDS = 30.0
 FIRST_PAUSE = 0.1
 LONG_PAUSE = 1.0
 HASTE_SECONDS = 15.0
-"""For so long after a doubt arose, rounds follow each other after FIRST_PAUSE; then after up to LONG_PAUSE."""
+"""For this long after a doubt arose, the pause between rounds is FIRST_PAUSE; then it grows up to LONG_PAUSE."""
 LATE_SECONDS = 0.1
 """How long a round waits for the other nodes once one has answered."""
 ANSWER_SECONDS = 1.0
 IDLE_LOOK = 0.2
 """How often it is looked whether the place is in use, and whether a server leaves something unanswered."""
 SLOW_SECONDS = 0.2
-"""A server that has not answered for so long may hang. Callers and the keeper have more patience, up to two seconds: a
+"""A server that has not answered for this long may hang. Callers and the keeper wait longer, up to two seconds; a
 failover may be over by then."""
 SLOW_AGAIN = 1.0
 """How often a server that is only slow raises doubt."""

@@ -1,10 +1,10 @@
-"""What a failure of a socket means for the request on it."""
+"""Decides what a failed socket means for the request on it."""
 
 import errno
 
 import hiredis
 
-from holdtight.base.plan import LinkDown
+from holdtight.base.plan import NO_ANSWER, LinkDown
 
 __all__ = ["broken", "cause_of", "closed_by_server", "is_silence", "is_tls_wait", "unopened"]
 
@@ -21,7 +21,7 @@ def is_tls_wait(error: OSError) -> bool:
 
 def cause_of(error: OSError) -> str:
     if is_silence(error):
-        return "it did not answer in time"
+        return NO_ANSWER
     return error.strerror or str(error) or type(error).__name__
 
 

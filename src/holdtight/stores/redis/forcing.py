@@ -61,7 +61,7 @@ class Forcing:
         return Step(request, None, self._read_told if reading else self._read, patience=LONGEST_PATIENCE, script=FORCE)
 
     def audit_key(self, name: str) -> bytes:
-        """Where what is done to this lock is recorded."""
+        """The stream that records what operators do to this lock."""
         return keys.audit(self._namespace)
 
     def _read(self, reply: Any, sent: float) -> "ForcedRelease | Late":

@@ -3,7 +3,7 @@
 from typing import Any
 
 from holdtight.base.values import Holder, Kind, LockInfo, Owner, Waiter, owner_text
-from holdtight.stores.redis.fields import cut
+from holdtight.stores.redis.fields import after_inbox, cut
 
 __all__ = ["exclusive_holder", "read_inspection"]
 
@@ -43,7 +43,7 @@ def exclusive_holder(value: Any, owner: Owner) -> Holder | None:
 
 def _exclusive_holder(value: bytes, left: float | None = None) -> Holder:
     fence = int(cut("FENCE_OF", value))
-    owner, label = owner_text(cut("OWNER_OF", value)), _text(value[43:])
+    owner, label = owner_text(cut("OWNER_OF", value)), _text(cut("LABEL_OF", value))
     return Holder(owner, fence=fence, label=label, since=fence / 1e6, expires_in=left)
 
 
@@ -52,19 +52,19 @@ def _holder(owner: bytes, entry: bytes, left: int) -> Holder:
     return Holder(
         owner=owner_text(owner),
         fence=fence,
-        label=_text(entry[26:]),
+        label=_text(cut("HELD_LABEL_OF", entry)),
         since=fence / 1e6,
         expires_in=left / 1000,
         kind=_MODES[cut("MODE_OF", entry)],
-        n=int(entry[1:10]),
+        n=int(cut("HELD_COUNT_OF", entry)),
     )
 
 
 def _waiter(owner: bytes, entry: bytes) -> Waiter:
-    kind, rest = _MODES[cut("MODE_OF", entry)], entry[39 + int(cut("INBOX_SIZE_OF", entry)) :]
+    kind, rest = _MODES[cut("MODE_OF", entry)], after_inbox(entry)
     n = 1
     if kind is Kind.PERMITS:
-        n, rest = int(rest[:9]), rest[18:]
+        n, rest = int(cut("COUNT_OF", rest)), cut("AFTER_PERMITS_OF", rest)
     return Waiter(
         owner=owner_text(owner),
         label=_text(rest),

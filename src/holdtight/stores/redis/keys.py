@@ -107,12 +107,12 @@ def record(main: bytes, occurrence: str = "") -> bytes:
 
 
 def value(main: bytes) -> bytes:
-    """What a flight has computed."""
+    """The key of the value that a flight has computed."""
     return main + b":v"
 
 
 def failure(main: bytes) -> bytes:
-    """How a flight failed, or which flight an invalidation has spoiled."""
+    """The key that says how a flight failed, or which flight an invalidation has spoiled."""
     return main + b":e"
 
 

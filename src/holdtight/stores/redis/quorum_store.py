@@ -26,6 +26,7 @@ from holdtight.errors import LockError
 from holdtight.stores.client import Client
 from holdtight.stores.redis import error_replies, keys, script
 from holdtight.stores.redis.client_records import records_step
+from holdtight.stores.redis.fields import cut
 from holdtight.stores.redis.handshake import passport
 from holdtight.stores.redis.inspection import read_inspection
 from holdtight.stores.redis.replies import read_release
@@ -157,7 +158,7 @@ class QuorumShape:
         return found
 
     def terms_of_vote(self, ttl: float) -> bytes:
-        """What comes behind the main key."""
+        """The arguments after the main key."""
         ms = max(1, round(ttl * 1000)) + TAIL_MS
         return bulk(self.store.stamp) + self._mode + bulk(ms) + bulk(self.claim.label or "")
 
@@ -384,6 +385,6 @@ _RESIGNED = Step(b"", None, read_release, patience=LONGEST_PATIENCE, script=RESI
 
 
 def _read_stamp(reply: Any, sent: float) -> tuple[int, int, bytes] | tuple[()]:
-    if not isinstance(reply, bytes) or reply[:2] != _STAMP_MARK:
+    if not isinstance(reply, bytes) or cut("KIND_OF", reply) != _STAMP_MARK:
         return ()
-    return int(reply[2:15]), int(reply[15:24]), reply[24:]
+    return int(cut("SINCE_OF", reply)), int(cut("STAMP_MAX_TTL_OF", reply)), cut("STAMP_RUN_OF", reply)

@@ -26,7 +26,7 @@ class _End(Step):
 
 
 class Record(NamedTuple):
-    """What a record says, and for how many seconds it still stands."""
+    """The content of a record, and for how many seconds it still counts."""
 
     state: str
     """r: may run, d: returned, f: raised."""
@@ -113,7 +113,7 @@ class Records:
 
 def read_run(value: bytes | None, left: int) -> Record | None:
     """None if there is no record, or another program's."""
-    if not value or value[:2] != b"o1" or len(value) < 75:
+    if not value or cut("KIND_OF", value) != b"o1" or len(value) < 75:
         return None
     return Record(
         cut("RUN_STATE_OF", value).decode(),
@@ -121,6 +121,6 @@ def read_run(value: bytes | None, left: int) -> Record | None:
         int(cut("RUN_FENCE_OF", value)),
         int(cut("RUN_STARTED_OF", value)) / 1e6,
         int(cut("RUN_ENDED_OF", value)) / 1e6,
-        read_record(value[75:]),
+        read_record(cut("RUN_ABOUT_OF", value)),
         max(0, left) / 1000,
     )

@@ -1,4 +1,4 @@
-"""What scripts answer, as values."""
+"""Turns the replies of scripts into values."""
 
 from typing import Any
 

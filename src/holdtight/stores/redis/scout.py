@@ -26,7 +26,7 @@ import hiredis
 from holdtight.base import process
 from holdtight.base.callbacks import report
 from holdtight.base.clock import boottime
-from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid
 from holdtight.base.wake_pipe import WakePipe
 from holdtight.stores.redis.link import Link
 from holdtight.stores.redis.resp import command
@@ -176,7 +176,7 @@ class Scout(Rounds):
             self._nudge()  # for a caller that was about to pause when the switch was told
         for each in self._sentinels:
             if each.asked and now >= each.asked[0] + SILENT_SECONDS:
-                self._lost(each, LinkDown("it did not answer in time", sent=False, silent=True))
+                self._lost(each, LinkDown(NO_ANSWER, sent=False, silent=True))
             if each.link is None and not each.connecting and now >= each.connect_at:
                 self._connect(each)
         if self._round > self._finished:

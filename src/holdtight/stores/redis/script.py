@@ -9,7 +9,7 @@ either. `--@script x` inserts the whole of `lua/x.lua`, for a script that does m
 
 The loader also replaces macros: QUEUE, WAITERS, HOLDERS and WATCHERS by the suffixes of those keys (`keys.py`), TAIL_MS
 and the like by their numbers (`stores/times.py`), and OWNER_OF(value) and the like by that field of the value
-(`fields.py`).
+(`fields.py`). INBOX_OF(entry, size) and AFTER_INBOX_OF(entry, size) take the size of the inbox too.
 """
 
 import os
@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from holdtight.stores.redis.fields import FIELDS
+from holdtight.stores.redis.fields import FIELDS, INBOX_AT
 from holdtight.stores.redis.keys import BESIDE
 from holdtight.stores.redis.resp import bulk
 from holdtight.stores.times import AUDIT_MS, CLAIM_MS, FENCES, FRESH_MS, HEARTBEAT_MS, SPOIL_MS, SWEEP, TAIL_MS
@@ -64,9 +64,12 @@ _MACROS = {
     "AUDIT_MS": str(AUDIT_MS),
     "SPOIL_MS": str(SPOIL_MS),
     "RANGE_SIZE": str(FENCES),
+    "FENCE_AT": str(FIELDS["FENCE_OF"][0]),
+    "SHARED_FENCE_AT": str(FIELDS["SHARED_FENCE_OF"][0]),
 }
 _MACRO = rf"\b({'|'.join(_MACROS)})\b"
-_FIELD = rf"\b({'|'.join(FIELDS)})\((\w+(?:\[[^\]]+\])?)\)"
+_FIELD = r"\b([A-Z_]+_OF)\((\w+(?:\[[^\]]+\])?)\)"
+_INBOX = r"\b(AFTER_)?INBOX_OF\((\w+), (\w+(?:\(\w+\))?)\)"
 
 
 _files: dict[str, str] = {}
@@ -111,7 +114,17 @@ SCRIPTS: "list[Script]" = []
 def expanded(source: str) -> str:
     """The source with its includes and macros expanded."""
     whole = re.sub(_MACRO, lambda found: _MACROS[found[0]], _with_includes(source))
-    return re.sub(_FIELD, lambda found: "sub({}, {}, {})".format(found[2], *FIELDS[found[1]]), whole)
+    return re.sub(_FIELD, _field, re.sub(_INBOX, _inbox, whole))
+
+
+def _field(found: re.Match[str]) -> str:
+    first, last = FIELDS[found[1]]
+    return f"sub({found[2]}, {first})" if last is None else f"sub({found[2]}, {first}, {last})"
+
+
+def _inbox(found: re.Match[str]) -> str:
+    after, entry, size = found.groups()
+    return f"sub({entry}, {INBOX_AT} + {size})" if after else f"sub({entry}, {INBOX_AT}, {INBOX_AT - 1} + {size})"
 
 
 class Script:

@@ -14,6 +14,7 @@ from holdtight.base.plan import Step
 from holdtight.base.values import Kind, Owner, owner_text
 from holdtight.stores.boundary import SessionEntry
 from holdtight.stores.redis import keys
+from holdtight.stores.redis.fields import cut
 from holdtight.stores.redis.resp import command, fields_of
 from holdtight.stores.redis.script import Script
 from holdtight.stores.times import AUDIT_MS, LONGEST_PATIENCE
@@ -168,6 +169,14 @@ def _read(session: bytes, reply: Any) -> Session | None:
         return None
     entries: list[SessionEntry] = []
     for owner, raw in fields.items():
-        text = raw.decode()
-        entries.append(SessionEntry(owner, text[0], _OF[text[1]], int(text[2:11]), int(text[11:27]), text[27:]))
+        entries.append(
+            SessionEntry(
+                owner,
+                cut("ENROLLED_STATE_OF", raw).decode(),
+                _OF[cut("ENROLLED_KIND_OF", raw).decode()],
+                int(cut("ENROLLED_COUNT_OF", raw)),
+                int(cut("ENROLLED_FENCE_OF", raw)),
+                cut("ENROLLED_NAME_OF", raw).decode(),
+            )
+        )
     return Session(session, about, ttl / 1000, tuple(entries))

@@ -14,16 +14,16 @@ local agreed = tonumber(fence)
 if kind == 'x1' then
   if left <= 0 or OWNER_OF(value) ~= owner then return 0 end
   if agreed <= last then return 1 end
-  call('SET', main, sub(value, 1, 27) .. fence .. sub(value, 44), 'KEEPTTL')
+  call('SET', main, UP_TO_OWNER_OF(value) .. fence .. LABEL_OF(value), 'KEEPTTL')
 elseif shared == 'r' then
   local score = call('ZSCORE', holders, owner)
   local held = score and tonumber(score) > now and call('HGET', waiters, 'h' .. owner)
   if not held then return 0 end
   if tonumber(HELD_FENCE_OF(held)) < agreed then
-    call('HSET', waiters, 'h' .. owner, sub(held, 1, 10) .. fence .. sub(held, 27))
+    call('HSET', waiters, 'h' .. owner, UP_TO_HELD_COUNT_OF(held) .. fence .. HELD_LABEL_OF(held))
   end
   if agreed <= last then return 1 end
-  call('SET', main, sub(value, 1, 3) .. fence, 'KEEPTTL')
+  call('SET', main, FRONT_OF(value) .. fence, 'KEEPTTL')
 else
   return 0
 end

@@ -15,10 +15,10 @@ if #text == 16 and text <= not_after then
   local free
   if not value then
     free = call('EXISTS', waiters) == 0
-  elseif #value == 19 and sub(value, 1, 3) == 't1-' then
-    local last = sub(value, 4)
+  elseif #value == 19 and FRONT_OF(value) == 't1-' then
+    local last = AFTER_FLAG_OF(value)
     free = tonumber(last) and last < text
-  elseif sub(value, 1, 27) == 'x1q' .. owner and FENCE_OF(value) < text then
+  elseif UP_TO_OWNER_OF(value) == 'x1q' .. owner and FENCE_OF(value) < text then
     local left = call('PTTL', main)
     if left > TAIL and left <= tonumber(px) and call('HGET', waiters, owner) then
       -- The usual confirmation of a hand-over: the owner is still in the queue, and its time left grows.

@@ -12,7 +12,7 @@ local value, time = call('GET', main), call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local before = tonumber(FENCE_OF(value))
 local last = string.format('%.0f', before + RANGE_SIZE)
-call('SET', main, sub(value, 1, 27) .. last .. sub(value, 44), 'KEEPTTL')
+call('SET', main, UP_TO_OWNER_OF(value) .. last .. LABEL_OF(value), 'KEEPTTL')
 -- The clock was set back: the attempt has stored the fence's floor, which must rise as well.
 if before > now_us + ttl * 1000 then call('HSET', waiters, 'f', last) end
 local first = string.format('%.0f', before + 1)

@@ -10,8 +10,8 @@ local time = call('TIME')
 local seconds, micros = time[1], time[2]
 -- A fence has 16 digits: the seconds, then six digits of microseconds. As strings, fences compare like numbers.
 local text = seconds .. (#micros == 6 and micros or sub('00000' .. micros, -6))
-if value and #value == 19 and sub(value, 1, 3) == 't1-' and #text == 16 and text <= not_after
-  and sub(value, 4) < text and tonumber(sub(value, 4)) and (mode == 'r' or tonumber(n) <= tonumber(permits)) then
+if value and #value == 19 and FRONT_OF(value) == 't1-' and #text == 16 and text <= not_after
+  and AFTER_FLAG_OF(value) < text and tonumber(AFTER_FLAG_OF(value)) and (mode == 'r' or tonumber(n) <= tonumber(permits)) then
   -- The usual case: no holder, no waiter.
   if redis.pcall('ZADD', holders, 'NX', math.floor(text / 1000) + ttl, owner) == 1 then
     local span = px

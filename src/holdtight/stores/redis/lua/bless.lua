@@ -8,7 +8,7 @@ local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 if now_us > tonumber(not_after) then return {-1, now} end
-local max_ttl, run = sub(passport, 1, 9), sub(passport, 10)
+local max_ttl, run = MAX_TTL_OF(passport), RUN_OF(passport)
 --@include guard
 call('XADD', audit, 'MAXLEN', '~', 1000, '*', 'id', id, 'at', string.format('%.0f', now_us), 'fence', 0, 'next', '',
   'holders', '[]', 'about', about)

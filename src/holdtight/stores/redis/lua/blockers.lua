@@ -20,7 +20,7 @@ if not is_alive(entry) then return {} end
 -- A killed process no longer waits, though its entry remains for a while: its inbox has no subscriber.
 local size = tonumber(INBOX_SIZE_OF(entry))
 if size > 0 then
-  local listening = redis.pcall('PUBSUB', 'NUMSUB', sub(entry, 40, 39 + size))
+  local listening = redis.pcall('PUBSUB', 'NUMSUB', INBOX_OF(entry, size))
   if listening[2] == 0 then return {} end
 end
 if kind == 'x1' then
@@ -34,7 +34,7 @@ local writer = MODE_OF(entry) == 'x'
 local ahead = (writer or place == 0) and {} or call('ZRANGE', queue, 0, math.min(place, 50) - 1)
 for i = 1, #ahead do
   local one = call('HGET', waiters, ahead[i])
-  writer = writer or is_alive(one) and sub(one, 1, 2) == 'x-'
+  writer = writer or is_alive(one) and MODE_AND_MARK_OF(one) == 'x-'
 end
 local found = {}
 local readers = writer and call('ZRANGEBYSCORE', holders, '(' .. now, '+inf', 'LIMIT', 0, 100) or {}

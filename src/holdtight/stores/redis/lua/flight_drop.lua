@@ -8,7 +8,7 @@ local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
 local held, stored, mark = call('GET', main), call('GET', value), call('GET', failure)
-if stored and sub(stored, 1, 2) ~= 'v1' or mark and sub(mark, 1, 2) ~= 'e1' then
+if stored and KIND_OF(stored) ~= 'v1' or mark and KIND_OF(mark) ~= 'e1' then
   return redis.error_reply('HTFOREIGN the key holds a value that is not of this format')
 end
 if held and KIND_OF(held) == 'x1' and call('PTTL', main) > TAIL then

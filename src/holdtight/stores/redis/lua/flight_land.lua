@@ -16,7 +16,7 @@ if now_us > tonumber(not_after) then return {-1, math.floor(now_us / 1000)} end
 if not held or KIND_OF(held) ~= 'x1' or call('PTTL', main) <= TAIL then return {0, ''} end
 if OWNER_OF(held) ~= owner then return {0, OWNER_OF(held)} end
 local mark, stored = call('GET', failure), call('GET', value)
-if stored and sub(stored, 1, 2) ~= 'v1' or mark and sub(mark, 1, 2) ~= 'e1' then
+if stored and KIND_OF(stored) ~= 'v1' or mark and KIND_OF(mark) ~= 'e1' then
   return redis.error_reply('HTFOREIGN the key holds a value that is not of this format')
 end
 -- The mark stays: this answer may be lost, and then the owner asks again. The mark lapses after a while, so an older

@@ -42,7 +42,7 @@ for i = 7, #A, 3 do
   local owner, ends, fence = A[i], 0, nil
   local forced = call('HGET', waiters, 'k' .. owner)
   if forced and FORCED_ID_OF(forced) == id and FORCED_FENCE_OF(forced) ~= NOT_HELD then
-    reply = reply or {1, tonumber(FORCED_AT_OF(forced)), FORCED_TO_OF(forced), sub(forced, 94), 1}
+    reply = reply or {1, tonumber(FORCED_AT_OF(forced)), FORCED_TO_OF(forced), FORCED_NEXT_OF(forced), 1}
     reply[#reply + 1] = owner
     repeated[#repeated + 1] = {argument = i}
   elseif kind == 'x1' then
@@ -90,7 +90,7 @@ local function remember()
 end
 if #found == 0 then
   remember()
-  if value and not flagged then call('SET', main, kind .. 'q' .. sub(value, 4), 'KEEPTTL') end
+  if value and not flagged then call('SET', main, kind .. 'q' .. AFTER_FLAG_OF(value), 'KEEPTTL') end
   return {0, now}
 end
 
@@ -140,7 +140,7 @@ if votes == '1' and stored == 0 then
   local watchers = main .. WATCHERS
   local some = call('ZRANGEBYSCORE', watchers, '(' .. now, '+inf', 'LIMIT', 0, 3)
   for i = 1, #some do
-    redis.pcall('PUBLISH', sub(some[i], 25), 'g' .. sub(some[i], 1, 24))
+    redis.pcall('PUBLISH', WATCHER_INBOX_OF(some[i]), 'g' .. WATCHER_OF(some[i]))
     call('ZREM', watchers, some[i])
   end
 end

@@ -9,7 +9,7 @@ local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 --@include constants
 local kind = value and KIND_OF(value)
-local fence_at = value and ({x1 = 28, t1 = 4, s1 = 4, p1 = 4})[kind]
+local fence_at = value and ({x1 = FENCE_AT, t1 = SHARED_FENCE_AT, s1 = SHARED_FENCE_AT, p1 = SHARED_FENCE_AT})[kind]
 if value and not (fence_at and tonumber(sub(value, fence_at, fence_at + 15))) then
   return redis.error_reply('HTFOREIGN the key holds a value that is not a lock of this format')
 end
@@ -27,7 +27,7 @@ else
     local entry = call('HGET', waiters, 'h' .. found[i])
     if entry then those[#those + 1] = {found[i], entry, found[i + 1] - now} end
   end
-  table.sort(those, function(one, other) return sub(one[2], 11, 26) < sub(other[2], 11, 26) end)
+  table.sort(those, function(one, other) return HELD_FENCE_OF(one[2]) < HELD_FENCE_OF(other[2]) end)
   for i = 1, #those do
     for j = 1, 3 do sharing[#sharing + 1] = those[i][j] end
   end

@@ -15,7 +15,7 @@ if not value or KIND_OF(value) ~= 'x1' or call('PTTL', main) <= TAIL then return
 if OWNER_OF(value) ~= owner then return {0, OWNER_OF(value)} end
 local stands = call('GET', record)
 if stands then
-  if sub(stands, 1, 2) ~= 'o1' then
+  if KIND_OF(stands) ~= 'o1' then
     return redis.error_reply('HTFOREIGN the key holds a value that is not a record of this format')
   end
   if RUN_OWNER_OF(stands) == owner then return {1, RUN_STARTED_OF(stands)} end

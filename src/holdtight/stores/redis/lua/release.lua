@@ -8,7 +8,7 @@
 -- fence is that of the grant: a grant of this owner with another fence is not ours.
 --@include constants
 local value = call('GET', main)
-local front = value and sub(value, 1, 3)
+local front = value and FRONT_OF(value)
 local alone = (front == 'x1-' or front == 'x1q') and OWNER_OF(value) == owner
 if fence and (not alone or FENCE_OF(value) ~= fence) then front, alone = '', false end
 local last_one = (front == 's1-' or front == 'p1-') and #value <= 20 and tonumber(SHARED_FENCE_OF(value))

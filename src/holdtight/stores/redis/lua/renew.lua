@@ -9,7 +9,7 @@
 -- fence is that of the grant: a grant of this owner with another fence is not ours.
 --@include constants
 local value = call('GET', main)
-if value and not marker and sub(value, 1, 27) == 'x1-' .. owner then
+if value and not marker and UP_TO_OWNER_OF(value) == 'x1-' .. owner then
   -- The usual case: no waiters, and no ordinal is remembered.
   local left = call('PTTL', main)
   if left <= TAIL then
@@ -61,6 +61,6 @@ else
 end
 if marker then
   mark(marker, known[2])
-  if not flagged then call('SET', main, kind .. 'q' .. sub(value, 4), 'KEEPTTL') end
+  if not flagged then call('SET', main, kind .. 'q' .. AFTER_FLAG_OF(value), 'KEEPTTL') end
 end
 return 1

@@ -8,7 +8,7 @@
 -- px is ttl + TAIL.
 --@include constants
 local value = call('GET', main)
-local left = value and sub(value, 1, 2) == 'x1' and OWNER_OF(value) == owner and call('PTTL', main)
+local left = value and KIND_OF(value) == 'x1' and OWNER_OF(value) == owner and call('PTTL', main)
 if not left or left <= TAIL then return redis.error_reply('HTWIDE the main key does not hold this grant') end
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]

@@ -51,7 +51,7 @@ end
 if call('EXISTS', watchers) == 1 then
   local some = call('ZRANGEBYSCORE', watchers, '(' .. now, '+inf', 'LIMIT', 0, 3)
   for i = 1, #some do
-    redis.pcall('PUBLISH', sub(some[i], 25), 'g' .. sub(some[i], 1, 24))
+    redis.pcall('PUBLISH', WATCHER_INBOX_OF(some[i]), 'g' .. WATCHER_OF(some[i]))
     call('ZREM', watchers, some[i])
   end
 end

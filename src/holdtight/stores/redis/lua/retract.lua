@@ -3,5 +3,5 @@
 -- ARGV    waiter
 -- RETURN  1 removed | 0 not there, or another's
 local value = call('GET', published)
-if not value or sub(value, 1, 24) ~= waiter then return 0 end
+if not value or WAITER_OF(value) ~= waiter then return 0 end
 return call('DEL', published)

@@ -11,7 +11,7 @@ if not found[3] then
   if most == '0' then return -2 end
   if call('HLEN', session) >= tonumber(most) + 2 then return -1 end
 end
-if not found[3] or sub(found[3], 12, 27) <= sub(entry, 12, 27) then
+if not found[3] or ENROLLED_FENCE_OF(found[3]) <= ENROLLED_FENCE_OF(entry) then
   call('HSET', session, owner, entry) -- an owner that asks again, or of which a loss is told late, may have a later grant
 end
 call('PEXPIRE', session, found[2])

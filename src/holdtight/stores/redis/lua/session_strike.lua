@@ -5,5 +5,5 @@
 -- fence is that of the grant that has ended, in 16 digits, or 0 for a place in line: the same owner may have asked again
 -- by way of another instance, and a grant that it got there stays.
 local entry = call('HGET', session, owner)
-if not entry or sub(entry, 1, 1) ~= 'w' and sub(entry, 12, 27) > fence then return 0 end
+if not entry or ENROLLED_STATE_OF(entry) ~= 'w' and ENROLLED_FENCE_OF(entry) > fence then return 0 end
 return call('HDEL', session, owner)

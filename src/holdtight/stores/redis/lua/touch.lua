@@ -22,11 +22,11 @@ if kind == 'x1' then
 elseif shared then
   come = #call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, 1) > 0
 end
-come = come or sub(entry, 40, 39 + INBOX_SIZE_OF(entry)) ~= inbox
+come = come or INBOX_OF(entry, INBOX_SIZE_OF(entry)) ~= inbox
 local stays = tonumber(kept or HEARTBEAT)
 -- First: a server out of memory refuses HSET, but not after this. Others may stay for longer: it shortens nothing.
 call('PEXPIRE', queue, math.max(call('PTTL', queue), stays))
-call('HSET', waiters, owner, sub(entry, 1, 2) .. string.format('%013.0f', now + stays) .. sub(entry, 16))
+call('HSET', waiters, owner, MODE_AND_MARK_OF(entry) .. string.format('%013.0f', now + stays) .. AFTER_EXPIRY_OF(entry))
 if call('PTTL', waiters) < stays then call('PEXPIRE', waiters, stays) end
 if inbox == '' then return 1 end
 
@@ -44,10 +44,10 @@ while waits and from < SWEEP do
       come = true
     elseif waits and MARK_OF(one) == '-' then
       local length = tonumber(INBOX_SIZE_OF(one))
-      local listening = length > 0 and redis.pcall('PUBSUB', 'NUMSUB', sub(one, 40, 39 + length))
+      local listening = length > 0 and redis.pcall('PUBSUB', 'NUMSUB', INBOX_OF(one, length))
       waits = listening and listening[2] == 0
       if waits then
-        call('HSET', waiters, ids[i], MODE_OF(one) .. 'm' .. sub(one, 3))
+        call('HSET', waiters, ids[i], MODE_OF(one) .. 'm' .. AFTER_MARK_OF(one))
         come = true
       end
     end

@@ -29,14 +29,14 @@ if mode == 'x' and waiter ~= '' and #text == 16 and #proposal == 16 and text <= 
     call('SET', main, 'x1h' .. owner .. proposal .. label, 'PX', px)
     return proposal .. text
   end
-  local sure = sub(passport, 1, 1) == '+'
-  local wanted = sure and sub(passport, 2) or passport
-  if sub(proposal, 1, 10) == seconds and wanted >= '000004000' then
+  local sure = SIGN_OF(passport) == '+'
+  local wanted = sure and UNSIGNED_OF(passport) or passport
+  if SECONDS_OF(proposal) == seconds and wanted >= '000004000' then
     local free, flag
     if not value then
       free, flag = call('EXISTS', main .. WAITERS) == 0, '-'
     elseif #value == 19 and KIND_OF(value) == 't1' then
-      local last = sub(value, 4)
+      local last = AFTER_FLAG_OF(value)
       flag = FLAG_OF(value)
       free = flag ~= 'q' and tonumber(last) and last < text and last < proposal
     end
@@ -47,9 +47,9 @@ if mode == 'x' and waiter ~= '' and #text == 16 and #proposal == 16 and text <= 
         votes, flag = true, '-'
       elseif not votes then
         local known = call('GET', stamp)
-        if known and sub(known, 1, 2) == 's1' and sub(known, 16) == wanted then
-          local since = sub(known, 3, 15)
-          votes = since == '0000000000000' or tonumber(since) and (since + sub(wanted, 1, 9)) * 1000 <= text + 0
+        if known and KIND_OF(known) == 's1' and STAMP_PASSPORT_OF(known) == wanted then
+          local since = SINCE_OF(known)
+          votes = since == '0000000000000' or tonumber(since) and (since + MAX_TTL_OF(wanted)) * 1000 <= text + 0
           if not is_vote then flag = 'g' end
         end
       end
@@ -70,12 +70,12 @@ if #seconds ~= 10 then
   return redis.error_reply("HTCLOCK the server's clock is not set: fences are made of its time")
 end
 
-if sub(passport, 1, 1) == '+' then passport = sub(passport, 2) end
-local ttl, max_ttl, run, mark = px - TAIL, sub(passport, 1, 9), sub(passport, 10), '-'
+if SIGN_OF(passport) == '+' then passport = UNSIGNED_OF(passport) end
+local ttl, max_ttl, run, mark = px - TAIL, MAX_TTL_OF(passport), RUN_OF(passport), '-'
 if run ~= '' then
 --@include guard
   if unguarded_at > now then return {-4, now, unguarded_at - now} end
-  mark = value and sub(value, 1, 3) == 't1h' and 'h' or 'g'
+  mark = value and FRONT_OF(value) == 't1h' and 'h' or 'g'
 end
 
 --@include read_main
@@ -150,6 +150,6 @@ end
 if inbox ~= '' and waiter ~= '' and type(redis.pcall('ZADD', watchers, now + HEARTBEAT, waiter .. inbox)) == 'number' then
   call('PEXPIRE', watchers, HEARTBEAT)
   call('ZREMRANGEBYRANK', watchers, 0, -SWEEP)
-  if value and sub(value, 1, 3) == 'x1h' then call('SET', main, 'x1g' .. sub(value, 4), 'KEEPTTL') end
+  if value and FRONT_OF(value) == 'x1h' then call('SET', main, 'x1g' .. AFTER_FLAG_OF(value), 'KEEPTTL') end
 end
 return {0, now, holder, left}

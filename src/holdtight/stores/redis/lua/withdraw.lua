@@ -12,7 +12,7 @@ local strict = inbox == '!'
 if inbox and not strict then
   local entry = call('HGET', waiters, owner)
   local size = entry and tonumber(INBOX_SIZE_OF(entry))
-  if not entry or inbox ~= '*' and (size == 0 or sub(entry, 40, 39 + size) ~= inbox) then return 1 end
+  if not entry or inbox ~= '*' and (size == 0 or INBOX_OF(entry, size) ~= inbox) then return 1 end
 end
 local value = call('GET', main)
 local time = call('TIME')
@@ -47,7 +47,7 @@ if ours or left <= 0 then
   rewritten = rewritten or taker or longest > 0
 end
 if until_ms > now and value and not flagged and not rewritten then
-  call('SET', main, kind .. 'q' .. sub(value, 4), 'KEEPTTL')
+  call('SET', main, kind .. 'q' .. AFTER_FLAG_OF(value), 'KEEPTTL')
 end
 if strict and not known[4] and not ours and (tonumber(held or 0)) <= now then
   return {0, kind == 'x1' and OWNER_OF(value) or ''}

@@ -30,7 +30,7 @@ end
 -- An owner that attempts again is no longer passed over.
 local function look_again()
   if entry and MARK_OF(entry) ~= '-' then
-    call('HSET', waiters, owner, MODE_OF(entry) .. '-' .. sub(entry, 3))
+    call('HSET', waiters, owner, MODE_OF(entry) .. '-' .. AFTER_MARK_OF(entry))
     call('HDEL', waiters, 'c')
   end
 end
@@ -49,7 +49,7 @@ else
     if #ids == 0 then break end
     local found = call('HMGET', waiters, unpack(ids))
     for i = #ids, 1, -1 do
-      if is_alive(found[i]) then use = sub(found[i], 1, 1) end
+      if is_alive(found[i]) then use = MODE_OF(found[i]) end
     end
     from = from == 0 and 8 or SWEEP
   end
@@ -127,7 +127,7 @@ call('HSET', waiters, owner, text .. label)
 keep(queue, HEARTBEAT)
 keep(waiters, HEARTBEAT)
 if value and not flagged then
-  call('SET', main, KIND_OF(value) .. 'q' .. sub(value, 4), 'KEEPTTL')
+  call('SET', main, KIND_OF(value) .. 'q' .. AFTER_FLAG_OF(value), 'KEEPTTL')
 end
 position = position or call('ZRANK', queue, owner) + 1
 local look = more and 0 or (patience or left) + math.min(position - 1, 20) * 250

@@ -16,7 +16,7 @@ end
 
 local function inbox_of(entry)
   local size = tonumber(INBOX_SIZE_OF(entry))
-  return sub(entry, 40, 39 + size), sub(entry, 40 + size)
+  return INBOX_OF(entry, size), AFTER_INBOX_OF(entry, size)
 end
 
 -- Tells the first live waiter from `score` on to attempt again when the claim window ends.
@@ -61,7 +61,7 @@ local function hand_over(score, looked, me)
         local mode, n, permits = MODE_OF(entry), 1, 0
         local inbox, label = inbox_of(entry)
         if mode == 'p' then
-          n, permits, label = tonumber(sub(label, 1, 9)), tonumber(sub(label, 10, 18)), sub(label, 19)
+          n, permits, label = tonumber(COUNT_OF(label)), tonumber(PERMITS_OF(label)), AFTER_PERMITS_OF(label)
         end
         if not fits(mode, n, permits) then
           if window > 0 then
@@ -72,7 +72,7 @@ local function hand_over(score, looked, me)
         end
         local claim = math.min(CLAIM, tonumber(TTL_OF(entry)))
         local reached = ring(inbox, 'g' .. id)
-        entry = mode .. 'm' .. sub(entry, 3)
+        entry = mode .. 'm' .. AFTER_MARK_OF(entry)
         if reached and mode ~= 'x' then
           admit(id, mode, n, claim, label, entry)
           window = math.max(window, claim)

@@ -51,7 +51,7 @@ local function permits_out()
     for j = i, math.min(i + 99, #ids) do fields[#fields + 1] = 'h' .. ids[j] end
     local found = call('HMGET', waiters, unpack(fields))
     for j = 1, #found do
-      local n = found[j] and tonumber(sub(found[j], 2, 10)) or 1
+      local n = found[j] and tonumber(HELD_COUNT_OF(found[j])) or 1
       if n > 1 then greedy, permits_taken = true, permits_taken + n - 1 end
     end
   end

@@ -8,8 +8,8 @@
 
 -- True if the known marker refuses a renewal with `marker`, or with none.
 local function is_overtaken(known, marker)
-  local latest = known and tonumber(UNTIL_OF(known)) >= now and tonumber(sub(known, 14))
-  return latest and latest >= (marker and tonumber(sub(marker, 14)) or 0)
+  local latest = known and tonumber(UNTIL_OF(known)) >= now and tonumber(ORDINAL_OF(known))
+  return latest and latest >= (marker and tonumber(ORDINAL_OF(marker)) or 0)
 end
 
 -- Drops lapsed markers and forced grants, and entries that are in no queue or set, some at a time: a hash in constant use
@@ -17,12 +17,12 @@ end
 local function drop_litter()
   local some = call('HRANDFIELD', waiters, 8, 'WITHVALUES')
   for i = 1, #some, 2 do
-    local id, what = some[i], sub(some[i], 1, 1)
+    local id, what = some[i], SORT_OF(some[i])
     if #id == 24 then
       if queue and not call('ZSCORE', queue, id) then call('HDEL', waiters, id) end
     elseif #id == 25 and (what == 'm' or what == 'k') then
       if tonumber(UNTIL_OF(some[i + 1])) < now then call('HDEL', waiters, id) end
-    elseif #id == 25 and not call('ZSCORE', holders, sub(id, 2)) then
+    elseif #id == 25 and not call('ZSCORE', holders, NAMED_OWNER_OF(id)) then
       call('HDEL', waiters, id)
     end
   end
