@@ -196,11 +196,7 @@ class Locks(BaseLocks["Lock"], Jobs, BlockingOnly):
         except (LinkDown, ServerSaid) as error:
             raise self.meaning(error, name) from error
 
-    def rwlock(
-        self,
-        name: str,
-        **options: Unpack[LockOptions],
-    ) -> ReadWriteLock:
+    def rwlock(self, name: str, **options: Unpack[LockOptions]) -> ReadWriteLock:
         """Returns a read-write lock: its `.read()` and its `.write()` each return a lock. Readers share it, a writer
         excludes all others; first come, first served. The options are those of `lock`, and the defaults of both.
 
