@@ -65,7 +65,7 @@ OURS = {
     "holdtight.sync.jobs",
     "holdtight.sync.locks",
 }
-"""What `import holdtight` loads of ours. It may take 30 ms of processor time, of which the standard library has half."""
+"""What `import holdtight` loads of ours. It may take 30 ms of processor time, half of it for the standard library."""
 
 
 def test_importing_loads_what_makes_the_class_and_no_more_of_ours() -> None:
