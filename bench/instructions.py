@@ -1,4 +1,4 @@
-"""Instructions per pair of acquire and release, counted by cachegrind: a guard against regressions.
+"""Instructions per pair of acquire and release, and of the import, counted by cachegrind: a guard against regressions.
 
     python -m bench.instructions            # prints the counts
     python -m bench.instructions --check    # fails if one is more than 5% above .ci/instructions.json
@@ -13,6 +13,8 @@ through a gate (bench/gate.py) that collects one request of every task, and then
 
 Two threads that open connections at the same time may both expand the scripts, which was worth a fifth too: all scripts
 are expanded before the first pair. The garbage collector leaves alone what was there before.
+
+The import is counted with compiled files in place, as users have them.
 """
 
 from __future__ import annotations
@@ -76,12 +78,18 @@ async def main():
 
 asyncio.run(main())
 """
+IMPORT = """
+if PAIRS == 2:
+    import holdtight
+    holdtight.Locks
+"""
 NEW, SAME = ASYNCIO.replace("NUMBER", "number"), ASYNCIO.replace("NUMBER", "first")
 DRILLS = {
     "new name, one thread": (SYNC, 1, 400),
     "new name, one task": (NEW, 1, 400),
     "new name, 64 tasks": (NEW, 64, 1280),
     "same name, 64 tasks": (SAME, 64, 1280),
+    "import": (IMPORT, 1, 1),
 }
 
 
@@ -98,7 +106,7 @@ def count(program: str, server: str, tasks: int, pairs: int) -> int:
 
 def _count(program: str, gate: Gate, tasks: int, pairs: int) -> int:
     text = f"URL, GATE, TASKS, PAIRS = {gate.url!r}, {gate.control!r}, {tasks}, {pairs}\n{program}"
-    ran = subprocess.run(
+    ran = _run(
         [
             "valgrind",
             "--tool=cachegrind",
@@ -107,11 +115,7 @@ def _count(program: str, gate: Gate, tasks: int, pairs: int) -> int:
             sys.executable,
             "-c",
             text,
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
+        ]
     )
     found = re.search(r"I\s+refs:\s+([\d,]+)", ran.stderr)
     if ran.returncode or found is None:
@@ -119,8 +123,15 @@ def _count(program: str, gate: Gate, tasks: int, pairs: int) -> int:
     return int(found[1].replace(",", ""))
 
 
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "0"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or every import would compile what it loads
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
 def measured(names: Iterable[str] = DRILLS) -> dict[str, int]:
     counts: dict[str, int] = {}
+    _run([sys.executable, "-c", IMPORT.replace("PAIRS", "2")])  # writes the compiled files
     with embedded.Server() as server:
         for name in names:
             program, tasks, pairs = DRILLS[name]
@@ -142,7 +153,7 @@ def main() -> None:
     counts = measured()
     for name, now in counts.items():
         compared = f"{now / before[name]:6.3f} of {before[name]}" if name in before else "nothing to compare with"
-        print(f"{name:22} {now:8} instructions a pair   {compared}")
+        print(f"{name:22} {now:8} instructions   {compared}")
     if arguments.write:
         KNOWN.write_text(json.dumps({**known, build(): counts}, indent=2, sort_keys=True) + "\n")
     elif arguments.check and not before:

@@ -24,8 +24,6 @@ from holdtight.errors import (
     Unavailable,
     WrongTransaction,
 )
-from holdtight.sync.lease import Lease
-from holdtight.sync.lock import Lock
 from holdtight.sync.locks import Locks
 
 if TYPE_CHECKING:
@@ -42,6 +40,8 @@ if TYPE_CHECKING:
     from holdtight.recipes.current import current_lease
     from holdtight.sync.kinds import ReadWriteLock, Semaphore
     from holdtight.sync.leading import Leader, Term
+    from holdtight.sync.lease import Lease
+    from holdtight.sync.lock import Lock
     from holdtight.sync.multi import Multi
 
 __version__ = "0.1.0"
@@ -112,10 +112,12 @@ _LAZY = {
     "AsyncTerm": "aio.leading",
     "AuditRecord": "base.operations",
     "Duration": "config.options",
-    "Multi": "sync.multi",
     "Finding": "base.operations",
     "Leader": "sync.leading",
     "Leadership": "base.jobs",
+    "Lease": "sync.lease",
+    "Lock": "sync.lock",
+    "Multi": "sync.multi",
     "Peek": "base.jobs",
     "ReadWriteLock": "sync.kinds",
     "Run": "base.jobs",

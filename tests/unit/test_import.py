@@ -25,6 +25,13 @@ NOT_NEEDED = [
     "holdtight.ops",
     "holdtight.fencing",
     "concurrent.futures",
+    "dataclasses",
+    "hiredis",
+    "inspect",
+    "json",
+    "logging",
+    "select",
+    "socket",
 ]
 
 
@@ -32,6 +39,41 @@ def run(script: str) -> str:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
+
+
+OURS = {
+    "holdtight",
+    "holdtight.base",
+    "holdtight.base.clock",
+    "holdtight.base.error_texts",
+    "holdtight.base.process",
+    "holdtight.base.public",
+    "holdtight.base.recent",
+    "holdtight.base.records",
+    "holdtight.base.refusals",
+    "holdtight.base.values",
+    "holdtight.base.wrong_with",
+    "holdtight.clients",
+    "holdtight.clients.client",
+    "holdtight.clients.outside",
+    "holdtight.clients.reporting",
+    "holdtight.config",
+    "holdtight.config.profiles",
+    "holdtight.config.settings",
+    "holdtight.errors",
+    "holdtight.sync",
+    "holdtight.sync.jobs",
+    "holdtight.sync.locks",
+}
+"""What `import holdtight` loads of ours. It may take 30 ms of processor time, half of it for the standard library."""
+
+
+def test_importing_loads_what_makes_the_class_and_no_more_of_ours() -> None:
+    """What a client needs comes with the first client. python -m bench.instructions counts what the import costs."""
+    loaded = run(
+        "import holdtight, sys; holdtight.Locks; print(*(n for n in sys.modules if n.startswith('holdtight')))"
+    )
+    assert set(loaded.split()) == OURS
 
 
 def test_importing_loads_nothing_that_may_not_be_needed() -> None:
@@ -104,6 +146,8 @@ NOT_AFTER_A_GRANT = {
     "enum": "with a decorator's first call, before its lock is taken",
     "decimal": "with a decorator's first call, before its lock is taken",
     "uuid": "with a decorator's first call, before its lock is taken",
+    "holdtight.aio.multi": "with a multi-lock",
+    "holdtight.clients.multi": "with a multi-lock",
     "holdtight.sync.multi": "with a multi-lock",
     "holdtight.sync.kinds": "with a read-write lock or a semaphore",
     "holdtight.aio.kinds": "with a read-write lock or a semaphore",
@@ -159,21 +203,23 @@ def lazily_loaded() -> set[str]:
     return found
 
 
-def test_nothing_that_a_grant_depends_on_is_loaded_after_it() -> None:
-    """A process that has no descriptors left could not load it: see tests/faults/test_out_of_descriptors.py."""
-    wanted = lazily_loaded() - NOT_AFTER_A_GRANT.keys()
+@pytest.mark.parametrize(("opened", "other"), [("Locks", "holdtight.aio"), ("AsyncLocks", "holdtight.sync")])
+def test_nothing_that_a_grant_depends_on_is_loaded_after_it(opened: str, other: str) -> None:
+    """A process that has no descriptors left could not load it: see tests/faults/test_out_of_descriptors.py. Each
+    colour has a process of its own, since the other would load what both need."""
+    wanted = {name for name in lazily_loaded() - NOT_AFTER_A_GRANT.keys() if not name.startswith(other)}
     assert "holdtight.events" in wanted
     script = f"""
-import builtins, holdtight, sys
+import builtins, sys
+from holdtight import {opened} as opened
 from holdtight.stores.redis.script import SCRIPTS
-for opened in (holdtight.Locks, holdtight.AsyncLocks):
-    opened("redis://h").lock("x", cohort=True)
-    opened(["redis://h", "redis://i", "redis://j"]).lock("x")
-    opened("redis+sentinel://h/mymaster").lock("x")
-    opened("redis+cluster://h").lock("x")
-    opened("redis://h", acks=1).lock("x", cohort=True)
-    opened("redis+cluster://h", acks=1).lock("x")
-    opened("memory://").lock("x", cohort=True)
+opened("redis://h").lock("x", cohort=True)
+opened(["redis://h", "redis://i", "redis://j"]).lock("x")
+opened("redis+sentinel://h/mymaster").lock("x")
+opened("redis+cluster://h").lock("x")
+opened("redis://h", acks=1).lock("x", cohort=True)
+opened("redis+cluster://h", acks=1).lock("x")
+opened("memory://").lock("x", cohort=True)
 print(sorted(name for name in {sorted(wanted)!r} if name not in sys.modules))
 builtins.open = None
 for each in SCRIPTS:
@@ -187,3 +233,68 @@ def test_importing_reads_no_script() -> None:
         "import holdtight as h; h.Locks; from holdtight.stores.redis.script import SCRIPTS; print(*map(vars, SCRIPTS))"
     )
     assert "body" not in run(script)
+
+
+# The first client loads the rest.
+
+OPEN = """
+import holdtight, os, sys, threading
+
+def works():
+    with holdtight.Locks("memory://") as locks, locks.lock("x") as lease:
+        return isinstance(lease, holdtight.Lease) and type(locks.lock("x")) is holdtight.Lock and not lease.lost
+"""
+
+
+def test_many_threads_open_the_first_client_at_once() -> None:
+    script = """
+ready, found = threading.Barrier(16), []
+def one():
+    ready.wait()
+    found.append(works())
+threads = [threading.Thread(target=one) for _ in range(16)]
+for each in threads: each.start()
+for each in threads: each.join()
+print(found == [True] * 16)
+"""
+    assert run(OPEN + script).strip() == "True"
+
+
+def test_a_forked_child_opens_its_first_client_and_so_does_its_parent() -> None:
+    script = """
+child = os.fork()
+ok = works()
+if not child:
+    os._exit(not ok)
+print(ok, os.waitpid(child, 0)[1])
+"""
+    assert run(OPEN + script).strip() == "True 0"
+
+
+@pytest.mark.parametrize("share", [at / 20 for at in range(20)])
+def test_a_first_client_that_is_interrupted_can_be_opened_again(share: float) -> None:
+    """A forked child counts the calls that opening makes; the parent is interrupted after a share of them."""
+    script = f"""
+read, write = os.pipe()
+child = os.fork()
+calls = 0
+left = 10**9 if not child else int({share} * int(os.waitpid(child, 0) and os.read(read, 20)))
+def interrupt(frame, event, _):
+    global calls
+    if event == "call" and "/holdtight/" in frame.f_code.co_filename:  # also the body of a module or a class
+        calls += 1
+        if calls > left:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+try:
+    sys.setprofile(interrupt)
+    holdtight.Locks("memory://").close()
+except KeyboardInterrupt:
+    print("interrupted", end=" ", flush=True)
+sys.setprofile(None)
+if not child:
+    os.write(write, str(calls).encode())
+    os._exit(0)
+print(works())
+"""
+    assert run(OPEN + script).strip() == "interrupted True"

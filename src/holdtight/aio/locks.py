@@ -1,49 +1,49 @@
 """`AsyncLocks`: a client for asyncio code."""
 
+from __future__ import annotations
+
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdtight.aio.awaiting import gives_a_lease
-from holdtight.aio.backend import backend_of
-from holdtight.aio.driver import Driver
 from holdtight.aio.jobs import AsyncJobs
-from holdtight.aio.lease import AsyncLease
-from holdtight.aio.lock import AsyncLock
-from holdtight.aio.multi import AsyncMulti
 from holdtight.aio.per_loop import PerLoop, let_go
-from holdtight.aio.transport import Transport, ignore
-from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift
+from holdtight.base.clock import BACKOFF, DRIFT
 from holdtight.base.identity import identity
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
-from holdtight.base.values import LockInfo, check_name
+from holdtight.base.values import check_name
 from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.client import BaseLocks
-from holdtight.clients.multi import multi_of
-from holdtight.config.profiles import Profile
 from holdtight.config.settings import UNSET, Settings, unknown_options
-from holdtight.core.ending import adopt
 from holdtight.grants.lease import Detached
 
 if TYPE_CHECKING:
     import builtins  # of which `list` is hidden below by the method
     import ssl
+    from collections.abc import AsyncIterator, Iterable, Mapping
+    from types import TracebackType
     from typing import Never, Unpack
 
+    from holdtight.aio.driver import Driver
     from holdtight.aio.kinds import AsyncReadWriteLock, AsyncSemaphore
+    from holdtight.aio.lease import AsyncLease
+    from holdtight.aio.lock import AsyncLock
+    from holdtight.aio.multi import AsyncMulti
     from holdtight.aio.quorum_driver import FanDriver
+    from holdtight.aio.transport import Transport
+    from holdtight.base.clock import Backoff, Drift
     from holdtight.base.operations import AuditRecord, Finding
+    from holdtight.base.values import LockInfo
     from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
-    from holdtight.config.profiles import Unset
+    from holdtight.config.profiles import Profile, Unset
 
 __all__ = ["AsyncLocks"]
 
 R = TypeVar("R")
 
 
-class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
+class AsyncLocks(BaseLocks["AsyncLock"], AsyncJobs, PerLoop, AsyncOnly):
     """A client for asyncio code: locks on one server, a cluster or a quorum. Works on several event loops, also at the
     same time. Make one and keep it: `await aclose()` it at the end, or use it in an `async with`.
 
@@ -146,32 +146,31 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
     """
 
     public = (*BaseLocks.public, "aclose")
-    lock_type = AsyncLock
 
     def __init__(
         self,
-        target: "Target" = None,
+        target: Target = None,
         *,
         namespace: str = "ht",
-        ttl: "Duration" = 30,
-        wait: "Duration | None" = None,
+        ttl: Duration = 30,
+        wait: Duration | None = None,
         label: str | None = None,
         profiles: Mapping[str, Profile] | None = None,
         acks: int = 0,
-        on_unavailable: "OnUnavailable" = "raise",
+        on_unavailable: OnUnavailable = "raise",
         drift: Drift = DRIFT,
         max_waiters: int = 10_000,
-        deadlock_after: "Duration" = 1.0,
-        connect_timeout: "Duration" = 2.0,
+        deadlock_after: Duration = 1.0,
+        connect_timeout: Duration = 2.0,
         retry: Backoff = BACKOFF,
         max_connections: int | None = None,
-        tls: "ssl.SSLContext | None" = None,
-        credentials: "Credentials | None" = None,
-        sentinel_credentials: "Credentials | None" = None,
-        max_ttl: "Duration" = "2m",
+        tls: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
+        sentinel_credentials: Credentials | None = None,
+        max_ttl: Duration = "2m",
         restart_guard: bool = True,
         spin: bool = True,
-        **unknown: "Never",
+        **unknown: Never,
     ) -> None:
         given = {word: value for word, value in locals().items() if word not in ("self", "__class__", "unknown")}
         if unknown:
@@ -193,6 +192,8 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         return self._backend.semaphore_type()
 
     def _open(self, settings: Settings) -> None:
+        from holdtight.aio.backend import backend_of
+
         super()._open(settings)
         self._backend = backend_of(self.place, settings, self)
         self.lock_type = self._backend.lock_type
@@ -209,7 +210,7 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         super().after_fork()
         self.abandon_loops()
 
-    async def __aenter__(self) -> "AsyncLocks":
+    async def __aenter__(self) -> AsyncLocks:
         return self
 
     async def __aexit__(
@@ -233,6 +234,8 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
                 await self._stand_in.aclose()
             connection = self.transport().ready()
             if connection is not None and self.client.recorded_until and self.place.record_is_idle:
+                from holdtight.aio.transport import ignore
+
                 self.client.recorded_until = 0.0
                 asked = connection.ask(self.store.removal_request(), 0.5)
                 asked.add_done_callback(ignore)
@@ -245,7 +248,7 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         self._close()
         self.discard_loops()
 
-    def _driver(self) -> "Driver | FanDriver":
+    def _driver(self) -> Driver | FanDriver:
         return self._backend.driver(self.transport())
 
     async def run(self, plan: Plan[R], name: str) -> R:
@@ -256,11 +259,7 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         except (LinkDown, ServerSaid) as error:
             raise self.meaning(error, name) from error
 
-    def rwlock(
-        self,
-        name: str,
-        **options: "Unpack[LockOptions]",
-    ) -> "AsyncReadWriteLock":
+    def rwlock(self, name: str, **options: Unpack[LockOptions]) -> AsyncReadWriteLock:
         """Returns a read-write lock: its `.read()` and its `.write()` each return a lock. Readers share it, a writer
         excludes all others; first come, first served. The options are those of `lock`, and the defaults of both.
 
@@ -274,8 +273,8 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         name: str,
         *,
         permits: int,
-        **options: "Unpack[LockOptions]",
-    ) -> "AsyncSemaphore":
+        **options: Unpack[LockOptions],
+    ) -> AsyncSemaphore:
         """Returns a semaphore: at most `permits` are held at a time. Every request brings its own limit; the server
         stores none. The options are those of `lock`, except `reentrant`.
 
@@ -286,14 +285,17 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
 
     def multi(
         self,
-        *names_or_locks: "str | AsyncLock | AsyncMulti",
-        **options: "Unpack[LockOptions]",
+        *names_or_locks: str | AsyncLock | AsyncMulti,
+        **options: Unpack[LockOptions],
     ) -> AsyncMulti:
         """Returns several locks as one: all or nothing, always taken in one order, so that two of them never wait for
         each other. `wait` is for all of them together; the other options are for parts given by name.
 
         Raises TypeError or ValueError for a part or option that is not allowed.
         """
+        from holdtight.aio.multi import AsyncMulti  # here: many programs take no two locks at once
+        from holdtight.clients.multi import multi_of
+
         return AsyncMulti(self, *multi_of(self, names_or_locks, options))
 
     async def inspect(self, name: str) -> LockInfo:
@@ -323,7 +325,7 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
 
     async def force_release(
         self, name: str, *, reason: str, by: str | None = None, owner: str | None = None
-    ) -> "AuditRecord | None":
+    ) -> AuditRecord | None:
         """Takes the lock away from its holders, and gives it to the next in line. The holders learn of it: their leases
         are lost with `LossReason.FORCED`. But a body that does not look goes on: shut it out at the resource with the
         record's `fence`.
@@ -340,7 +342,7 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         """
         return self.report_forced(await self.run(self._force(name, reason, by, owner), name))
 
-    async def audit(self, limit: int = 100, *, name: str | None = None) -> "builtins.list[AuditRecord]":
+    async def audit(self, limit: int = 100, *, name: str | None = None) -> builtins.list[AuditRecord]:
         """The records of what operators did, newest first: up to `limit`, of all names or of one. The server keeps
         about a thousand, for 90 days after the last.
 
@@ -348,7 +350,7 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         """
         return await self.run(self._audit(limit, name), name or "")
 
-    async def doctor(self) -> "builtins.list[Finding]":
+    async def doctor(self) -> builtins.list[Finding]:
         """Examines the server, or each node of a quorum: whether it can be reached, whether the user has all rights,
         and settings that endanger locks. Never raises for what it finds, leaves no key, and takes 3 seconds at most.
 
@@ -370,9 +372,9 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         self,
         text: str,
         *,
-        ttl: "Duration | Unset" = UNSET,
-        label: "str | Unset | None" = UNSET,
-        **unknown: "Never",
+        ttl: Duration | Unset = UNSET,
+        label: str | Unset | None = UNSET,
+        **unknown: Never,
     ) -> AsyncLease:
         """Takes over a lock that `lease.detach()` has left, under a new owner and a higher fence. `ttl` and `label` are
         those of `lock`.
@@ -382,6 +384,8 @@ class AsyncLocks(BaseLocks[AsyncLock], AsyncJobs, PerLoop, AsyncOnly):
         """
         if unknown:
             raise unknown_options("adopt", unknown, ("ttl", "label"))
+        from holdtight.core.ending import adopt
+
         detached = Detached.read(text)
         self.check_open()
         self.place.check_supports("adopt", detached.name)

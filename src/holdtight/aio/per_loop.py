@@ -1,10 +1,15 @@
 """A client's connections, one for each event loop that it is used on."""
 
-import asyncio
-from collections.abc import Callable, Iterable
+from __future__ import annotations
 
-from holdtight.aio.transport import Transport
-from holdtight.stores.boundary import Place
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from holdtight.aio.transport import Transport
+    from holdtight.stores.boundary import Place
 
 __all__ = ["PerLoop", "let_go"]
 
@@ -53,9 +58,11 @@ class PerLoop:
         return self.closed
 
     def _new_transport(self, loop: asyncio.AbstractEventLoop) -> Transport:
+        from holdtight.aio.transport import Transport  # loaded with the first client
+
         return Transport(self.place, loop, connect_timeout=self._connect_timeout)
 
-    def _others(self) -> "Iterable[PerLoop]":
+    def _others(self) -> Iterable[PerLoop]:
         """Of a client of a cluster: the connections to its servers."""
         return ()
 
@@ -108,7 +115,7 @@ def _on_its_loop(transport: Transport, what: Callable[[], None]) -> None:
             what()  # its loop was closed just now
 
 
-def let_go(transports: list[Transport], others: "Callable[[], Iterable[PerLoop]]" = tuple) -> None:
+def let_go(transports: list[Transport], others: Callable[[], Iterable[PerLoop]] = tuple) -> None:
     """Called by a finalizer after the client was dropped: closes the connections, each on its loop."""
     for each in others():
         each.let_go()

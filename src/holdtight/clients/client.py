@@ -1,38 +1,37 @@
 """The base class of `Locks` and `AsyncLocks`: everything that neither blocks nor awaits."""
 
+from __future__ import annotations
+
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holdtight.base import process
-from holdtight.base.event_bus import Events
-from holdtight.base.identity import Identity
-from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.public import PublicClient
 from holdtight.base.recent import Recent
-from holdtight.base.values import LONGEST_NAME, Kind, LockInfo, check_name, owner_text
-from holdtight.clients.degraded import stand_in_settings
-from holdtight.clients.loading import place_of, runtime_of, verbs_for
-from holdtight.clients.lock import BaseLock
+from holdtight.base.values import LONGEST_NAME, Kind, check_name
 from holdtight.clients.outside import Outside
 from holdtight.clients.reporting import Reports
-from holdtight.clients.terms import LockTerms
 from holdtight.config.profiles import profile_for
-from holdtight.config.settings import LOCK_OPTIONS, UNSET, Options, Settings, refuse_monkey_patches, unknown_options
-from holdtight.errors import LockError
-from holdtight.grants.leak_warning import watch_client
-from holdtight.grants.tenure import Tenure
-from holdtight.stores.boundary import Place
-from holdtight.stores.client import Client
+from holdtight.config.settings import LOCK_OPTIONS, UNSET, Options, refuse_monkey_patches, unknown_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Never
 
+    from holdtight.base.identity import Identity
+    from holdtight.base.plan import LinkDown, Plan, ServerSaid
+    from holdtight.base.values import LockInfo
     from holdtight.clients.cohort_line import Cohort
+    from holdtight.clients.lock import BaseLock
+    from holdtight.clients.terms import LockTerms
     from holdtight.config.options import Duration
     from holdtight.config.profiles import Unset
+    from holdtight.config.settings import Settings
     from holdtight.core.deadlock import Tally
+    from holdtight.errors import LockError
+    from holdtight.grants.tenure import Tenure
+    from holdtight.stores.boundary import Place
 
 __all__ = ["BaseLocks"]
 
@@ -41,7 +40,7 @@ PLAIN = LONGEST_NAME // 4
 MOST_TAKEN = 4096
 """Leases from `acquire()` that a client remembers, to warn of a thread or task that waits for itself."""
 
-L = TypeVar("L", bound=BaseLock)
+L = TypeVar("L", bound="BaseLock")
 _Given = tuple[Any, Any, Any, Any, Any, Any, Any, Any]
 
 
@@ -51,13 +50,17 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
     closed: bool = False
     unpickled = False
     """Created by unpickling a lock. No caller knows that it must be closed, so dropping it gives no warning."""
-    _finalizer: "weakref.finalize[..., object] | None" = None
+    _finalizer: weakref.finalize[..., object] | None = None
     lock_type: Any
     cohort_lock_type: Any
     rwlock_type: Any
     semaphore_type: Any
 
     def _open(self, settings: Settings) -> None:
+        from holdtight.base.event_bus import Events
+        from holdtight.clients.loading import place_of, runtime_of, verbs_for
+        from holdtight.stores.client import Client
+
         refuse_monkey_patches()
         self.settings = settings
         here = runtime_of(settings)
@@ -93,11 +96,13 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
     def _watch(self, let_go: Callable[[], object], advice: str) -> None:
         """Closes the connections when a client is garbage-collected without having been closed."""
         if not self.place.at_once:
+            from holdtight.grants.leak_warning import watch_client
+
             self._finalizer = watch_client(self, self._places(), let_go, "" if self.unpickled else advice)
 
     def _places(self) -> Sequence[Place]:
         """The places with connections of their own: one per node for a quorum."""
-        return cast(Sequence[Place], getattr(self.place, "nodes", None)) or (self.place,)
+        return cast("Sequence[Place]", getattr(self.place, "nodes", None)) or (self.place,)
 
     def after_fork(self) -> None:
         self.place.renew_identity()
@@ -107,14 +112,14 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         self,
         name: str,
         *,
-        ttl: "Duration | Unset" = UNSET,
-        wait: "Duration | Unset | None" = UNSET,
+        ttl: Duration | Unset = UNSET,
+        wait: Duration | Unset | None = UNSET,
         reentrant: bool = False,
-        renew: "bool | Unset" = UNSET,
-        max_hold: "Duration | Unset | None" = UNSET,
-        label: "str | Unset | None" = UNSET,
-        cohort: "bool | Unset" = UNSET,
-        **unknown: "Never",
+        renew: bool | Unset = UNSET,
+        max_hold: Duration | Unset | None = UNSET,
+        label: str | Unset | None = UNSET,
+        cohort: bool | Unset = UNSET,
+        **unknown: Never,
     ) -> L:
         """Returns an exclusive lock under this name. Sends nothing: a lock is configuration, cheap to make and safe to
         share.
@@ -218,6 +223,8 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
 
     def terms_of(self, options: Options) -> LockTerms:
         """The same object for equal options, so that many names share it."""
+        from holdtight.clients.terms import LockTerms
+
         return self._terms.get(options) or self._terms.put(options, LockTerms(self, options))
 
     def _rwlock(self, name: str, given: Mapping[str, Any]) -> Any:
@@ -267,7 +274,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         return self._waits
 
     @property
-    def deadlocks(self) -> "Tally":
+    def deadlocks(self) -> Tally:
         """Counts the searches for deadlocks by waiters of this client, and the deadlocks found."""
         if self._deadlocks is None:
             from holdtight.core.deadlock import Tally
@@ -276,7 +283,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         return self._deadlocks
 
     @property
-    def cohort(self) -> "Cohort":
+    def cohort(self) -> Cohort:
         """The local lines of this client's locks with `cohort=True`."""
         if self._cohort is None:
             from holdtight.clients.cohort_line import Cohort  # loaded with the first such lock object
@@ -297,6 +304,8 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
     def stand_in(self) -> Any:
         """The in-memory client that takes over when the server cannot be reached."""
         if self._stand_in is None:
+            from holdtight.clients.degraded import stand_in_settings
+
             self._stand_in = self.twin(stand_in_settings(self))
         return self._stand_in
 
@@ -307,16 +316,6 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         made.events = self.events
         made.place.share_events(self.events)
         return made
-
-    def _entered(self) -> dict[str, int]:
-        """The number of entries of each grant of this client, by owner."""
-        found: dict[str, int] = {}
-        for place in self._places():
-            for each in self.place.runtime.keeper.charges(place):
-                tenure = getattr(each, "tenure", each)
-                if isinstance(tenure, Tenure):
-                    found[owner_text(tenure.owner)] = tenure.entered
-        return found
 
     def _look(self, name: str) -> Plan[LockInfo]:
         prepared: Any = self.lock(name).prepared
@@ -374,7 +373,7 @@ def _keep(cache: Recent[object, Any], key: object, made: Any) -> Any:
 
 
 _sharing = threading.Lock()
-_shared: "weakref.WeakValueDictionary[Any, Any]" = weakref.WeakValueDictionary()
+_shared: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
 
 def _restore_locks(cls: type[BaseLocks[Any]], settings: Settings) -> Any:

@@ -2,20 +2,25 @@
 that. Checks what it was asked for before anything is sent.
 """
 
+from __future__ import annotations
+
 import os
 from typing import TYPE_CHECKING, Any
 
-from holdtight.base.event_bus import Events
 from holdtight.base.records import FORCED
-from holdtight.base.values import OWNER_SIZE, Kind, check_name
-from holdtight.stores.boundary import Place
+from holdtight.base.values import OWNER_SIZE, check_name, owner_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdtight.base.event_bus import Events
     from holdtight.base.operations import AuditRecord, Finding
     from holdtight.base.plan import Plan
+    from holdtight.base.values import Kind
     from holdtight.clients.verbs import Verbs
     from holdtight.config.settings import Settings
     from holdtight.core.listing import Listing, QuorumListing
+    from holdtight.stores.boundary import Place
 
 __all__ = ["Outside"]
 
@@ -46,14 +51,26 @@ class Outside:
 
         def lock(self, name: str) -> Any: ...
         def check_open(self) -> None: ...
-        def _entered(self) -> dict[str, int]: ...
+        def _places(self) -> Sequence[Place]: ...
 
-    def _listing(self, pattern: Any) -> "Listing | QuorumListing":
+    def _entered(self) -> dict[str, int]:
+        """The number of entries of each grant of this client, by owner."""
+        from holdtight.grants.tenure import Tenure
+
+        found: dict[str, int] = {}
+        for place in self._places():
+            for each in self.place.runtime.keeper.charges(place):
+                tenure = getattr(each, "tenure", each)
+                if isinstance(tenure, Tenure):
+                    found[owner_text(tenure.owner)] = tenure.entered
+        return found
+
+    def _listing(self, pattern: Any) -> Listing | QuorumListing:
         check_text(pattern, "pattern", None)
         self.check_open()
         return self.verbs.listing(self.place, pattern, self._entered())
 
-    def _force(self, name: str, reason: str, by: str | None, owner: str | None) -> "Plan[AuditRecord | None]":
+    def _force(self, name: str, reason: str, by: str | None, owner: str | None) -> Plan[AuditRecord | None]:
         check_name(name)
         check_text(reason, "reason", LONGEST_REASON)
         if by is not None:
@@ -66,10 +83,10 @@ class Outside:
         about = _about("force_release", name, by, reason)
         return self.verbs.force(self.place, self.lock(name).prepared, Order(about, owner), self._entered())
 
-    def _bless(self) -> "Plan[dict[str, str]]":
+    def _bless(self) -> Plan[dict[str, str]]:
         return self.verbs.bless(self.place, _about("bless", "", None, VOUCHED))
 
-    def _audit(self, limit: Any, name: str | None) -> "Plan[list[AuditRecord]]":
+    def _audit(self, limit: Any, name: str | None) -> Plan[list[AuditRecord]]:
         if isinstance(limit, bool) or not isinstance(limit, int):
             raise TypeError(f"limit must be an int, not {type(limit).__name__}")
         if limit < 1:
@@ -79,10 +96,10 @@ class Outside:
         self.check_open()
         return self.verbs.audit(self.place, min(limit, MOST_RECORDS), name)
 
-    def _doctor(self) -> "Plan[list[Finding]]":
+    def _doctor(self) -> Plan[list[Finding]]:
         return self.verbs.doctor(self.place, self.settings)
 
-    def report_forced(self, record: "AuditRecord | None") -> "AuditRecord | None":
+    def report_forced(self, record: AuditRecord | None) -> AuditRecord | None:
         """Emits one event for each holder that lost the lock."""
         if record is not None:
             from holdtight.events import Forced

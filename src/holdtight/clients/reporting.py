@@ -1,19 +1,22 @@
 """Reports what happens to a client's locks, from the thread in which it happens: as events, and as records."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from holdtight.base.event_bus import Events
-from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.records import DEGRADED, ENDED, EXPIRED, FAILED, GRANTED, RELEASE_FAILED
-from holdtight.base.values import Grant, Kind, Owner, Queued, owner_text
-from holdtight.errors import DeadlockDetected, LockError, LockTimeout, quotable
-from holdtight.grants.tenure import Tenure, Terms
-from holdtight.keeper.charges import DeferredUndo
-from holdtight.stores.boundary import Place, Prepared
+from holdtight.base.values import Kind, owner_text
+from holdtight.errors import DeadlockDetected, LockTimeout, quotable
 
 if TYPE_CHECKING:
+    from holdtight.base.event_bus import Events
+    from holdtight.base.plan import LinkDown, ServerSaid
+    from holdtight.base.values import Grant, Owner, Queued
     from holdtight.core.contend import Asking
+    from holdtight.errors import LockError
+    from holdtight.grants.tenure import Tenure, Terms
+    from holdtight.stores.boundary import Place, Prepared
 
 __all__ = ["Reports"]
 
@@ -40,11 +43,11 @@ class Reports:
 
     # Acquiring.
 
-    def expect_wait(self, lock: Any, asking: "Asking") -> None:
+    def expect_wait(self, lock: Any, asking: Asking) -> None:
         """Has the wait loop tell of the place in line."""
         asking.tell_queued = partial(self._report_queued, lock, asking)
 
-    def _report_queued(self, lock: Any, asking: "Asking", queued: Queued) -> None:
+    def _report_queued(self, lock: Any, asking: Asking, queued: Queued) -> None:
         events = self.events
         if events.record is not None:
             events.waiting[asking.owner] = lock
@@ -64,7 +67,7 @@ class Reports:
 
             events.emit(Acquired(tenure.name, owner_text(tenure.owner), tenure.fence, 0.0, **_of(tenure.terms)))
 
-    def report_grant(self, tenure: Tenure, asking: "Asking", grant: Grant) -> None:
+    def report_grant(self, tenure: Tenure, asking: Asking, grant: Grant) -> None:
         events = self.events
         if events.record is not None:
             events.waiting.pop(asking.owner, None)
@@ -97,7 +100,7 @@ class Reports:
             events.emit(Acquired(tenure.name, owner, tenure.fence, waited, **of))
 
     def report_failure(
-        self, terms: Terms, asking: "Asking", error: BaseException | None, *, degrades: bool = False
+        self, terms: Terms, asking: Asking, error: BaseException | None, *, degrades: bool = False
     ) -> None:
         """Reports the end of a wait without a grant. `error` is None for a caller that gets None. If the client
         `degrades`, the caller may still get a lease."""
@@ -200,6 +203,8 @@ class Reports:
         self, prepared: Prepared, tenure: Tenure, error: LinkDown | ServerSaid, marker: int
     ) -> LockError:
         """The release failed or was not answered. The keeper retries for a while; after that the ttl ends the grant."""
+        from holdtight.keeper.charges import DeferredUndo
+
         step = prepared.withdraw_step(tenure.owner, marker=marker)
         self.place.runtime.keeper.ask(DeferredUndo(self.place, step, tenure.ttl))
         self.report_release_failed(tenure, error)
@@ -214,7 +219,7 @@ class Reports:
         self.events.emit(ReleaseFailed(name, owner, tenure.fence, str(error), **of))
 
 
-def _about(asking: "Asking") -> tuple[str, str]:
+def _about(asking: Asking) -> tuple[str, str]:
     return asking.question.claim.name, owner_text(asking.owner)
 
 

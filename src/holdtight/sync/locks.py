@@ -1,35 +1,33 @@
 """`Locks`: a client for blocking code."""
 
-from collections.abc import Iterator, Mapping
-from types import TracebackType
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdtight.base.clock import BACKOFF, DRIFT, Backoff, Drift
-from holdtight.base.identity import identity
-from holdtight.base.plan import LinkDown, Plan, ServerSaid
-from holdtight.base.values import LockInfo, check_name
+from holdtight.base.clock import BACKOFF, DRIFT
+from holdtight.base.values import check_name
 from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.client import BaseLocks
-from holdtight.config.profiles import Profile
 from holdtight.config.settings import UNSET, Settings, unknown_options
-from holdtight.core.ending import adopt
-from holdtight.grants.lease import Detached
-from holdtight.sync.backend import backend_of
-from holdtight.sync.driver import Driver
 from holdtight.sync.jobs import Jobs
-from holdtight.sync.lease import Lease
-from holdtight.sync.lock import Lock
-from holdtight.sync.pool import Transport
 
 if TYPE_CHECKING:
     import builtins  # of which `list` is hidden below by the method
     import ssl
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
     from typing import Never, Unpack
 
+    from holdtight.base.clock import Backoff, Drift
     from holdtight.base.operations import AuditRecord, Finding
+    from holdtight.base.plan import Plan
+    from holdtight.base.values import LockInfo
     from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
-    from holdtight.config.profiles import Unset
+    from holdtight.config.profiles import Profile, Unset
+    from holdtight.sync.driver import Driver
     from holdtight.sync.kinds import ReadWriteLock, Semaphore
+    from holdtight.sync.lease import Lease
+    from holdtight.sync.lock import Lock
     from holdtight.sync.multi import Multi
     from holdtight.sync.quorum_driver import FanDriver
 
@@ -38,7 +36,7 @@ __all__ = ["Locks"]
 R = TypeVar("R")
 
 
-class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
+class Locks(BaseLocks["Lock"], Jobs, BlockingOnly):
     """A client for blocking code: locks on one server, a cluster or a quorum. Safe to share between threads; survives
     fork. Make one and keep it: `close()` it at the end, or use it as a context manager.
 
@@ -89,32 +87,31 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
     """
 
     public = (*BaseLocks.public, "close")
-    lock_type = Lock
 
     def __init__(
         self,
-        target: "Target" = None,
+        target: Target = None,
         *,
         namespace: str = "ht",
-        ttl: "Duration" = 30,
-        wait: "Duration | None" = None,
+        ttl: Duration = 30,
+        wait: Duration | None = None,
         label: str | None = None,
         profiles: Mapping[str, Profile] | None = None,
         acks: int = 0,
-        on_unavailable: "OnUnavailable" = "raise",
+        on_unavailable: OnUnavailable = "raise",
         drift: Drift = DRIFT,
         max_waiters: int = 10_000,
-        deadlock_after: "Duration" = 1.0,
-        connect_timeout: "Duration" = 2.0,
+        deadlock_after: Duration = 1.0,
+        connect_timeout: Duration = 2.0,
         retry: Backoff = BACKOFF,
         max_connections: int | None = None,
-        tls: "ssl.SSLContext | None" = None,
-        credentials: "Credentials | None" = None,
-        sentinel_credentials: "Credentials | None" = None,
-        max_ttl: "Duration" = "2m",
+        tls: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
+        sentinel_credentials: Credentials | None = None,
+        max_ttl: Duration = "2m",
         restart_guard: bool = True,
         spin: bool = True,
-        **unknown: "Never",
+        **unknown: Never,
     ) -> None:
         given = {word: value for word, value in locals().items() if word not in ("self", "__class__", "unknown")}
         if unknown:
@@ -136,6 +133,9 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         return self._backend.semaphore_type
 
     def _open(self, settings: Settings) -> None:
+        from holdtight.sync.backend import backend_of
+        from holdtight.sync.pool import Transport
+
         super()._open(settings)
         self._backend = backend_of(self.place, settings, self)
         self.lock_type = self._backend.lock_type
@@ -147,7 +147,7 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         )
         self._watch(self.groups.let_go if self.groups is not None else bool, "use a with block, call close()")
 
-    def __enter__(self) -> "Locks":
+    def __enter__(self) -> Locks:
         return self
 
     def __exit__(
@@ -174,6 +174,8 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         if self._stand_in is not None:
             self._stand_in.close()
         if link is not None:
+            from holdtight.base.plan import LinkDown
+
             self.client.recorded_until = 0.0
             try:
                 link.call(self.store.removal_request(), 0.5)
@@ -181,22 +183,20 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
                 pass  # the record expires
             self.transport.scrap(link)
 
-    def _driver(self) -> "Driver | FanDriver":
+    def _driver(self) -> Driver | FanDriver:
         return self._backend.driver(self.transport)
 
     def run(self, plan: Plan[R], name: str) -> R:
         """Runs a plan that is not an acquisition, and converts its errors into public exceptions."""
+        from holdtight.base.plan import LinkDown, ServerSaid
+
         try:
             with self._driver() as driver:
                 return driver.run(plan)
         except (LinkDown, ServerSaid) as error:
             raise self.meaning(error, name) from error
 
-    def rwlock(
-        self,
-        name: str,
-        **options: "Unpack[LockOptions]",
-    ) -> "ReadWriteLock":
+    def rwlock(self, name: str, **options: Unpack[LockOptions]) -> ReadWriteLock:
         """Returns a read-write lock: its `.read()` and its `.write()` each return a lock. Readers share it, a writer
         excludes all others; first come, first served. The options are those of `lock`, and the defaults of both.
 
@@ -217,8 +217,8 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         name: str,
         *,
         permits: int,
-        **options: "Unpack[LockOptions]",
-    ) -> "Semaphore":
+        **options: Unpack[LockOptions],
+    ) -> Semaphore:
         """Returns a semaphore: at most `permits` are held at a time. Every request brings its own limit; the server
         stores none. The options are those of `lock`, except `reentrant`.
 
@@ -235,9 +235,9 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
 
     def multi(
         self,
-        *names_or_locks: "str | Lock | Multi",
-        **options: "Unpack[LockOptions]",
-    ) -> "Multi":
+        *names_or_locks: str | Lock | Multi,
+        **options: Unpack[LockOptions],
+    ) -> Multi:
         """Returns several locks as one: all or nothing, always taken in one order, so that two of them never wait for
         each other. `wait` is for all of them together; the other options are for parts given by name.
 
@@ -288,7 +288,7 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
 
     def force_release(
         self, name: str, *, reason: str, by: str | None = None, owner: str | None = None
-    ) -> "AuditRecord | None":
+    ) -> AuditRecord | None:
         """Takes the lock away from its holders, and gives it to the next in line. The holders learn of it: their leases
         are lost with `LossReason.FORCED`. But a body that does not look goes on: shut it out at the resource with the
         record's `fence`.
@@ -315,7 +315,7 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         """
         return self.report_forced(self.run(self._force(name, reason, by, owner), name))
 
-    def audit(self, limit: int = 100, *, name: str | None = None) -> "builtins.list[AuditRecord]":
+    def audit(self, limit: int = 100, *, name: str | None = None) -> builtins.list[AuditRecord]:
         """The records of what operators did, newest first: up to `limit`, of all names or of one. The server keeps
         about a thousand, for 90 days after the last.
 
@@ -327,7 +327,7 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         """
         return self.run(self._audit(limit, name), name or "")
 
-    def doctor(self) -> "builtins.list[Finding]":
+    def doctor(self) -> builtins.list[Finding]:
         """Examines the server, or each node of a quorum: whether it can be reached, whether the user has all rights,
         and settings that endanger locks. Never raises for what it finds, leaves no key, and takes 3 seconds at most.
 
@@ -358,9 +358,9 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         self,
         text: str,
         *,
-        ttl: "Duration | Unset" = UNSET,
-        label: "str | Unset | None" = UNSET,
-        **unknown: "Never",
+        ttl: Duration | Unset = UNSET,
+        label: str | Unset | None = UNSET,
+        **unknown: Never,
     ) -> Lease:
         """Takes over a lock that `lease.detach()` has left, under a new owner and a higher fence. `ttl` and `label` are
         those of `lock`.
@@ -376,6 +376,10 @@ class Locks(BaseLocks[Lock], Jobs, BlockingOnly):
         """
         if unknown:
             raise unknown_options("adopt", unknown, ("ttl", "label"))
+        from holdtight.base.identity import identity
+        from holdtight.core.ending import adopt
+        from holdtight.grants.lease import Detached
+
         detached = Detached.read(text)
         self.check_open()
         self.place.check_supports("adopt", detached.name)
