@@ -6,7 +6,7 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -109,7 +109,11 @@ class Spans:
         def look() -> bool:
             for what in [what for what, condition in pending.items() if condition()]:
                 del pending[what]
-                self._note(what, change, delay)
+                if what == "settled":
+                    self._note("told", told.values(), change, delay)
+                    self._note("renewed", renewed.values(), change, delay)
+                else:
+                    self._note(what, [boottime()], change, delay)
             return not pending
 
         try:
@@ -118,17 +122,14 @@ class Spans:
             raise AssertionError(f"not within {PATIENCE} s: {', '.join(pending)}; {self}") from None
         for each in callers:
             each.result(0)
-        for what, times in (("told", told), ("renewed", renewed)):
-            if times:
-                self._note(what, change, delay, max(times.values()))
 
     def _ask(self, names: list[str]) -> list[Future[float]]:
         return [start(partial(granted_at, *each)) for each in zip(self._clients, names, strict=True)]
 
-    def _note(self, what: str, change: Change, delay: Delay, at: float | None = None) -> None:
-        if what == "settled":
+    def _note(self, what: str, times: Collection[float], change: Change, delay: Delay) -> None:
+        if not times:
             return
-        took, busy = max(0.0, (at or boottime()) - change.since), delay.seconds()
+        took, busy = max(0.0, max(times) - change.since), delay.seconds()
         self.found[what].append(took)
         if took - busy >= LIMITS[what]:
             self._late.append(f"{what}: {took:.2f} s, of which the machine was busy for {busy:.2f} s")
