@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Self, TypeAlias
 
 from holdtight import LockError
 from holdtight.base.clock import boottime
@@ -20,7 +20,10 @@ from tests.support.busy import Delay
 from tests.support.processes import wait_for
 from tests.topology.load import Kept, Load
 
-__all__ = ["LIMITS", "Change", "Spans", "changed"]
+__all__ = ["LIMITS", "Change", "Meanwhile", "Spans", "changed"]
+
+Meanwhile: TypeAlias = Callable[[], object]
+"""A fault calls it once the old server grants nothing more."""
 
 LIMITS = {"granted": 1.0, "renewed": 1.0, "told": 1.0, "left": 1.0, "served": 0.5}
 """Seconds that the contract allows: until a free name is granted to callers that asked before and to callers that ask
@@ -83,13 +86,15 @@ class Spans:
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
 
-    def measure(self, fault: Callable[[], Change], free: Iterator[str], concerned: Callable[[str], bool]) -> None:
+    def measure(
+        self, fault: Callable[[Meanwhile], Change], free: Iterator[str], concerned: Callable[[str], bool]
+    ) -> None:
         """`concerned` tells for which names another server is responsible afterwards; `free` are such names."""
         kept = [each for each in self.load.kept if not each.lease.lost and concerned(each.name)]
         assert kept, "the fault concerns no lease that is kept"
         early, late = ([next(free) for _ in self._clients] for _ in range(2))
-        callers = self._ask(early)
-        change = fault()
+        callers: list[Future[float]] = []
+        change = fault(lambda: callers.extend(self._ask(early)))
         delay = Delay(os.getpid(), *self._pids())
         callers += self._ask(late)
         told: dict[str, float] = {}

@@ -21,7 +21,7 @@ from tests.support.clusters import Cluster, ClusterNode, slot_of
 from tests.support.processes import wait_for
 from tests.support.servers import VALKEY_9
 from tests.topology.load import Load
-from tests.topology.spans import Change, Spans, changed
+from tests.topology.spans import Change, Meanwhile, Spans, changed
 
 ROUNDS = 2
 NAMES_PER_SHARD = 2
@@ -36,31 +36,35 @@ def in_slot(slot: int, prefix: str) -> Iterator[str]:
 # What happens to the shard, or to the slot, of one name.
 
 
-def crash(cluster: Cluster, name: str) -> Change:
+def crash(cluster: Cluster, name: str, meanwhile: Meanwhile) -> Change:
     old = cluster.master_of(name)
     old.kill()
+    meanwhile()
     return changed(lambda: old not in cluster.masters)
 
 
-def hang(cluster: Cluster, name: str) -> Change:
+def hang(cluster: Cluster, name: str, meanwhile: Meanwhile) -> Change:
     old = cluster.master_of(name)
     old.pause()
+    meanwhile()
     return changed(lambda: old not in cluster.masters)
 
 
-def order(cluster: Cluster, name: str) -> Change:
+def order(cluster: Cluster, name: str, meanwhile: Meanwhile) -> Change:
     old, [replica] = cluster.serving(slot_of(name))
     wait_for(lambda: cluster.ordered(replica), what="a replica to take over")
+    meanwhile()
     change = changed(lambda: old not in cluster.masters, partial(cluster.is_master, replica))
     change.left = lambda: not [each for each in cluster.ours(old) if not each.endswith("-scout")]
     return change
 
 
-def move(cluster: Cluster, name: str, pauses: list[float], stall: float) -> Change:
+def move(cluster: Cluster, name: str, meanwhile: Meanwhile, pauses: list[float], stall: float) -> Change:
     """A key after each pause, as far as there are keys, and at last those that are left."""
     slot = slot_of(name)
     asked = boottime()
     with cluster.moving(slot, another(cluster, name)) as moving:
+        meanwhile()
         for pause in pauses:
             time.sleep(pause)
             moving.move(*moving.keys()[:1])
@@ -68,8 +72,9 @@ def move(cluster: Cluster, name: str, pauses: list[float], stall: float) -> Chan
     return Change(asked, boottime(), moved=name)
 
 
-def migrate(cluster: Cluster, name: str) -> Change:
+def migrate(cluster: Cluster, name: str, meanwhile: Meanwhile) -> Change:
     asked = boottime()
+    meanwhile()
     cluster.migrate(slot_of(name), another(cluster, name))
     return Change(asked, boottime(), moved=name)
 
@@ -79,15 +84,15 @@ def another(cluster: Cluster, name: str) -> ClusterNode:
     return next(each for each in cluster.masters if each is not source)
 
 
-FAILOVERS: dict[str, Callable[[Cluster, str], Change]] = {"crash": crash, "orderly": order, "hung": hang}
+FAILOVERS: dict[str, Callable[[Cluster, str, Meanwhile], Change]] = {"crash": crash, "orderly": order, "hung": hang}
 FAILOVERS["lagging"] = crash
-MOVES: dict[str, Callable[[Cluster, str], Change]] = {
+MOVES: dict[str, Callable[[Cluster, str, Meanwhile], Change]] = {
     "slow": partial(move, pauses=6 * [0.1], stall=0.0),
     "stalled": partial(move, pauses=[0.3], stall=0.5),
     "migrateslots": migrate,
 }
 LONG_STALL = partial(move, pauses=[2.0], stall=2.0)
-TTLS = {"orderly": 3.0, "lagging": 6.0, "slow": 3.0, "stalled": 3.0, "migrateslots": 3.0}
+TTLS = {"orderly": 3.0, "lagging": 4.5, "slow": 3.0, "stalled": 3.0, "migrateslots": 3.0}
 """A name whose release was lost is blocked for the rest of the ttl. A lease must outlast a crash: 10 s."""
 ALL = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(10 * ROUNDS, marks=pytest.mark.long)])
 
@@ -134,7 +139,7 @@ def test_failovers_lose_no_increment_and_give_no_fence_twice(
                     stack.callback(begin_to_lag(cluster, name, load, late))
                 old = cluster.master_of(name)
                 concerned = {each.name for each in load.kept if cluster.master_of(each.name) is old}
-                spans.measure(lambda: FAILOVERS[what](cluster, name), free, concerned.__contains__)
+                spans.measure(partial(FAILOVERS[what], cluster, name), free, concerned.__contains__)
             load.go_on()
     spans.judge(f"cluster, {what}", rounds)
     if what == "lagging":
@@ -154,7 +159,7 @@ def test_moves_lose_no_increment_and_no_lease(cluster: Cluster, tmp_path: Path, 
     with Spans(load, cluster.url, lambda: [each.pid for each in cluster.living]) as spans:
         for _ in range(rounds):
             load.go_on()
-            spans.measure(lambda: happen(cluster, name), free, lambda each: slot_of(each) == slot)
+            spans.measure(partial(happen, cluster, name), free, lambda each: slot_of(each) == slot)
     spans.judge(f"cluster, {what}", rounds)
     assert not [each for each in load.held if each.lost], "a move loses no lease"
     assert not load.overlaps()

@@ -4,6 +4,7 @@ of the contract hold."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.support.processes import wait_for
 from tests.support.sentinels import Topology
 from tests.support.servers import RunningServer
 from tests.topology.load import Load
-from tests.topology.spans import Change, Spans, changed
+from tests.topology.spans import Change, Meanwhile, Spans, changed
 
 ROUNDS = 2
 NOWHERE = "1"
@@ -26,26 +27,34 @@ def named(topology: Topology, old: RunningServer) -> Change:
     return changed(lambda: any(each.named() != old.port for each in topology.sentinels))
 
 
-def crash(topology: Topology) -> Change:
+def crash(topology: Topology, meanwhile: Meanwhile) -> Change:
     old = topology.master
     old.kill()
+    meanwhile()
     return named(topology, old)
 
 
-def hang(topology: Topology) -> Change:
+def hang(topology: Topology, meanwhile: Meanwhile) -> Change:
     old = topology.master
     old.pause()
+    meanwhile()
     return named(topology, old)
 
 
-def order(topology: Topology) -> Change:
+def order(topology: Topology, meanwhile: Meanwhile) -> Change:
     old = topology.master
+    meanwhile()
     change = changed(topology.ordering(old))
     change.left = lambda: not topology.ours(old)
     return change
 
 
-FAULTS: dict[str, Callable[[Topology], Change]] = {"crash": crash, "orderly": order, "hung": hang, "lagging": crash}
+FAULTS: dict[str, Callable[[Topology, Meanwhile], Change]] = {
+    "crash": crash,
+    "orderly": order,
+    "hung": hang,
+    "lagging": crash,
+}
 
 
 @pytest.mark.parametrize("what", FAULTS)
@@ -64,7 +73,7 @@ def test_failovers_lose_no_increment_and_give_no_fence_twice(
                 for replica in topology.replicas:
                     replica.command("REPLICAOF", "127.0.0.1", NOWHERE)
                 load.keep_more(LATE)
-            spans.measure(lambda: FAULTS[what](topology), free, lambda name: True)
+            spans.measure(partial(FAULTS[what], topology), free, lambda name: True)
             load.go_on()
     spans.judge(what, rounds)
     if what == "lagging":
