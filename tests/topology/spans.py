@@ -47,11 +47,12 @@ class Change:
 
 def changed(named: Callable[[], bool], begins: Callable[[], bool] | None = None) -> Change:
     """Waits until another server is named. A new master may take writes before that: from when `begins` is true."""
-    end, asked = boottime() + PATIENCE, boottime()
+    end, asked, looked = boottime() + PATIENCE, boottime(), boottime()
     while not (begins or named)():
         assert boottime() < end, "no other server takes over"
+        asked = looked  # a client may hear of it while the servers are being asked here
         time.sleep(0.01)
-        asked = boottime()
+        looked = boottime()
     wait_for(named, what="another server to be named")
     return Change(asked, boottime())
 
