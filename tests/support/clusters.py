@@ -210,12 +210,16 @@ class Cluster:
     def failover(self, master: ClusterNode) -> ClusterNode:
         """Orders a failover. Returns the new master as soon as that says it is the master."""
         replica = next(replicas[0] for each, replicas in self.map().values() if each is master)
-        wait_for(lambda: self._ordered(replica), what="a replica to take over")
-        wait_for(lambda: "master" in self.known_by(replica)[replica.port][2], what="another master")
+        wait_for(lambda: self.ordered(replica), what="a replica to take over")
+        wait_for(lambda: self.is_master(replica), what="another master")
         return replica
 
+    def is_master(self, node: ClusterNode) -> bool:
+        """In its own eyes."""
+        return "master" in self.known_by(node)[node.port][2]
+
     @staticmethod
-    def _ordered(replica: ClusterNode) -> bool:
+    def ordered(replica: ClusterNode) -> bool:
         with suppress(ServerSaid):
             replica.command("CLUSTER", "FAILOVER")
             return True

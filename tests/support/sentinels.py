@@ -11,6 +11,7 @@ The Sentinels' periods are shortened (SENTINEL DEBUG), so that a set forms, fail
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -167,7 +168,13 @@ class Topology:
 
     def failover(self) -> RunningServer:
         """Orders one and waits until the Sentinel that was told names another. Returns the old master, which lives."""
-        old, again = self.master, 0.0
+        old = self.master
+        wait_for(self.ordering(old), what="another master")
+        return old
+
+    def ordering(self, old: RunningServer) -> Callable[[], bool]:
+        """Orders one when it is called, and tells each time whether the Sentinel that was told names another."""
+        again = 0.0
 
         def carried_out() -> bool:
             nonlocal again
@@ -177,8 +184,7 @@ class Topology:
                 again = time.monotonic() + 4 * FAILOVER_MS / 1000  # on a busy machine a Sentinel may give up
             return False
 
-        wait_for(carried_out, what="another master")
-        return old
+        return carried_out
 
     def _ordered(self) -> bool:
         with suppress(ServerSaid):  # INPROG, or NOGOODSLAVE for a moment

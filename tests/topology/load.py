@@ -11,22 +11,25 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdtight import AsyncLocks, LeaseLost, LockError, Locks
+from tests.support.processes import wait_for
 
-__all__ = ["Held", "Load"]
+__all__ = ["Held", "Kept", "Load"]
 
 NAMES = ("a", "b", "c")
 EACH = 3
 """Threads, and as many tasks."""
-KEPT = 10
-"""Leases that a client keeps all the time, and that another one waits for."""
+KEPT = tuple(f"kept:{number}" for number in range(10))
+"""Leases that are kept all the time, half of them by either colour. Others wait for them."""
 HOLD = 0.005
+LOOK = 0.01
+"""How often a keeper of leases looks which of them it has lost."""
 
 
 class Held(NamedTuple):
@@ -39,27 +42,47 @@ class Held(NamedTuple):
     lost: bool
 
 
+class Kept(NamedTuple):
+    name: str
+    lease: Any
+    since: float
+
+
 class Load:
-    def __init__(self, database: Path, sync_url: str, asyncio_url: str, *, ttl: float = 10.0) -> None:
+    def __init__(
+        self,
+        database: Path,
+        sync_url: str,
+        asyncio_url: str,
+        *,
+        ttl: float = 10.0,
+        names: Sequence[str] = NAMES,
+        kept: Sequence[str] = KEPT,
+    ) -> None:
         self._database = database
         self._sync_url, self._asyncio_url, self._ttl = sync_url, asyncio_url, ttl
+        self._names, self._kept = names, kept
         self._stop = threading.Event()
         self._late = threading.Event()
         self._late_ones = threading.Event()
         self._guard = threading.Lock()
         self.held: list[Held] = []
+        self.kept: list[Kept] = []
+        """All leases that somebody has kept, or keeps."""
+        self.waiting: list[str] = []
+        """The kept names in whose line somebody still waits: one caller of either colour."""
+        self.errors: Counter[str] = Counter()
+        """Why callers did not get a lease, or lost it."""
         self.increments = 0
-        self._rounds = 0
+        self._late_names: Sequence[str] = ()
         self.stale = 0
         """Increments that the database refused: another holder had claimed."""
         self.unexpected: list[BaseException] = []
-        self.times: list[float] = []
-        """From when a Sentinel named a new master until somebody had a lease."""
         with self._connected() as connection:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=OFF")
             connection.execute("CREATE TABLE counters (name TEXT PRIMARY KEY, fence INTEGER, value INTEGER)")
-            connection.executemany("INSERT INTO counters VALUES (?, 0, 0)", [(name,) for name in NAMES])
+            connection.executemany("INSERT INTO counters VALUES (?, 0, 0)", [(name,) for name in names])
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -74,6 +97,11 @@ class Load:
     def grants(self) -> int:
         return len(self.held)
 
+    def go_on(self, number: int = 50) -> None:
+        """Waits for more grants."""
+        before = self.grants
+        wait_for(lambda: self.grants > before + number or self.unexpected, within=40, what="more grants")
+
     def overlaps(self) -> list[tuple[Held, Held]]:
         """Pairs of leases on one name whose holders both relied on them."""
         found: list[tuple[Held, Held]] = []
@@ -83,9 +111,10 @@ class Load:
             by_name[each.name] = [before for before in by_name[each.name] if before.until > each.since] + [each]
         return found
 
-    def fences_repeat(self) -> bool:
+    def repeated(self) -> int:
+        """Fences that were given twice."""
         fences = [(each.name, each.fence) for each in self.held]
-        return len(set(fences)) < len(fences)
+        return len(fences) - len(set(fences))
 
     # Running.
 
@@ -93,6 +122,7 @@ class Load:
         self._threads = [threading.Thread(target=self._run, args=(each,), daemon=True) for each in self._parts()]
         for thread in self._threads:
             thread.start()
+        wait_for(lambda: len(self.waiting) == 2 or self.unexpected, what="leases that are kept, and waited for")
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -102,7 +132,10 @@ class Load:
         assert not [thread for thread in self._threads if thread.is_alive()]
 
     def _parts(self) -> list[Any]:
-        return [self._blocking, self._keep, self._wait_for_kept, lambda: asyncio.run(self._on_a_loop())]
+        return [
+            *(self._blocking, self._keep, self._wait_in_line, self._wait_for_kept),
+            lambda: asyncio.run(self._on_a_loop()),
+        ]
 
     def _run(self, part: Any) -> None:
         try:
@@ -113,6 +146,10 @@ class Load:
     def _note(self, name: str, lease: Any, since: float, until: float) -> None:
         with self._guard:
             self.held.append(Held(name, lease.fence, since, until, lease.lost))
+
+    def _note_error(self, error: BaseException) -> None:
+        with self._guard:
+            self.errors[type(error).__name__] += 1
 
     def _increment(self, connection: sqlite3.Connection, name: str, fence: int) -> None:
         done = self._incremented(connection, name, fence)
@@ -142,7 +179,7 @@ class Load:
             turn = 0
             while not self._stop.is_set():
                 turn += 1
-                name = NAMES[turn % len(NAMES)]
+                name = self._names[turn % len(self._names)]
                 try:
                     with locks.lock(name).acquire(wait=20) as lease:
                         since = time.monotonic()
@@ -150,18 +187,19 @@ class Load:
                             self._increment(connection, name, lease.fence)
                         finally:
                             self._note(name, lease, since, time.monotonic())
-                except (LeaseLost, LockError):
-                    pass  # told, or not to be had for now
+                except (LeaseLost, LockError) as error:
+                    self._note_error(error)  # told, or not to be had for now
 
     async def _on_a_loop(self) -> None:
         async with AsyncLocks(self._asyncio_url, ttl=self._ttl) as locks:
-            await asyncio.gather(*[self._task(locks) for _ in range(EACH)])
+            tasks = [self._task(locks) for _ in range(EACH)]
+            await asyncio.gather(*tasks, self._keep_on_a_loop(locks), self._wait_on_a_loop(locks, self._kept[0]))
 
     async def _task(self, locks: AsyncLocks) -> None:
         turn = 0
         while not self._stop.is_set():
             turn += 1
-            name = NAMES[turn % len(NAMES)]
+            name = self._names[turn % len(self._names)]
             try:
                 async with await locks.lock(name).acquire(wait=20) as lease:
                     since = time.monotonic()
@@ -169,8 +207,8 @@ class Load:
                         await asyncio.to_thread(self._elsewhere, name, lease.fence)
                     finally:
                         self._note(name, lease, since, time.monotonic())
-            except (LeaseLost, LockError):
-                pass
+            except (LeaseLost, LockError) as error:
+                self._note_error(error)
 
     def _elsewhere(self, name: str, fence: int) -> None:
         with self._connected() as connection:
@@ -178,37 +216,89 @@ class Load:
 
     # Leases that are held all the time, and those that wait for them.
 
-    def keep_more(self) -> None:
+    def keep_more(self, names: Sequence[str]) -> None:
         """Takes more leases that are held from now on; returns when they are."""
         self._late_ones.clear()
-        self._rounds += 1
+        self._late_names = names
         self._late.set()
         assert self._late_ones.wait(30)
 
-    def _late_names(self) -> list[str]:
-        return [f"late:{self._rounds}:{number}" for number in range(KEPT)]
+    @property
+    def _all_kept(self) -> bool:
+        return len(self.kept) >= len(self._kept)
+
+    def _end_of(self, kept: list[Kept], ends: dict[str, float]) -> None:
+        for each in kept:
+            if each.lease.lost:
+                ends.setdefault(each.name, time.monotonic())
 
     def _keep(self) -> None:
         with Locks(self._sync_url, ttl=self._ttl) as locks:
-            kept = [(name, locks.lock(name).acquire(), time.monotonic()) for name in map(_kept, range(KEPT))]
+            kept: list[Kept] = []
+
+            def take(names: Sequence[str]) -> None:
+                taken = [Kept(name, locks.lock(name).acquire(), time.monotonic()) for name in names]
+                kept.extend(taken)
+                self.kept.extend(taken)
+
+            take(self._kept[::2])
             ends: dict[str, float] = {}
-            while not self._stop.wait(0.01):
+            while not self._stop.wait(LOOK):
                 if self._late.is_set():
                     self._late.clear()
-                    kept += [(name, locks.lock(name).acquire(), time.monotonic()) for name in self._late_names()]
+                    take(self._late_names)
                     self._late_ones.set()
-                for name, lease, _ in kept:
-                    if lease.lost:
-                        ends.setdefault(name, time.monotonic())
+                self._end_of(kept, ends)
             for name, lease, since in kept:
                 self._note(name, lease, since, ends.get(name, time.monotonic()))
                 if not lease.lost:
                     lease.release()
 
+    async def _keep_on_a_loop(self, locks: AsyncLocks) -> None:
+        kept = [Kept(name, await locks.lock(name).acquire(), time.monotonic()) for name in self._kept[1::2]]
+        self.kept.extend(kept)
+        ends: dict[str, float] = {}
+        while not self._stop.is_set():
+            await asyncio.sleep(LOOK)
+            self._end_of(kept, ends)
+        for name, lease, since in kept:
+            self._note(name, lease, since, ends.get(name, time.monotonic()))
+            if not lease.lost:
+                await lease.release()
+
+    def _wait_in_line(self) -> None:
+        """For a lease of the other colour, until that is lost, or released at the end."""
+        name = self._kept[1]
+        wait_for(lambda: self._all_kept, what="leases that are kept")
+        self.waiting.append(name)
+        with Locks(self._sync_url, ttl=self._ttl) as locks:
+            while name in self.waiting:
+                try:
+                    with locks.lock(name).acquire(wait=600) as lease:
+                        self.waiting.remove(name)
+                        since = time.monotonic()
+                        self._note(name, lease, since, time.monotonic())
+                except (LeaseLost, LockError) as error:
+                    self._note_error(error)
+
+    async def _wait_on_a_loop(self, locks: AsyncLocks, name: str) -> None:
+        while not self._all_kept:
+            await asyncio.sleep(LOOK)
+        self.waiting.append(name)
+        while name in self.waiting:
+            try:
+                async with await locks.lock(name).acquire(wait=600) as lease:
+                    self.waiting.remove(name)
+                    since = time.monotonic()
+                    self._note(name, lease, since, time.monotonic())
+            except (LeaseLost, LockError) as error:
+                self._note_error(error)
+
     def _wait_for_kept(self) -> None:
+        """For a moment, for one after another: who has lost a lease shares it with this one."""
         with Locks(self._asyncio_url, ttl=self._ttl) as locks:
             while not self._stop.is_set():
-                for name in (*map(_kept, range(KEPT)), *self._late_names()):
+                for name in (*self._kept, *self._late_names):
                     try:
                         with locks.lock(name).acquire(wait=0.02) as lease:
                             since = time.monotonic()
@@ -218,7 +308,3 @@ class Load:
                         pass
                     if self._stop.wait(0.01):
                         break
-
-
-def _kept(number: int) -> str:
-    return f"kept:{number}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -62,6 +63,19 @@ def test_an_old_master_that_comes_back_and_says_that_it_is_one_is_not_used(
             each.release(lease)
     assert Topology.ours(switch.old) == []
     assert not [name for name in switch.old.info("commandstats") if name.partition("_")[2] in ("evalsha", "hello")]
+
+
+def test_a_release_that_meets_a_replica_takes_effect_afterwards(switch: Switch, open_client: OpenClient) -> None:
+    """At first on the open connection, then on a new one. It does not wait for a failover to end."""
+    client, other = open_client(switch.url, ttl=60), open_client(switch.url, ttl=60)
+    lease = client.acquire("x")
+    switch.old.command("REPLICAOF", "127.0.0.1", "1")
+    begun = time.monotonic()
+    with pytest.raises(Unavailable, match="replica"):
+        client.release(lease)
+    assert time.monotonic() - begun < 10, "it takes a second at most"
+    switch.old.command("REPLICAOF", "NO", "ONE")
+    other.release(other.acquire("x", wait=10))  # its ttl has 50 seconds left
 
 
 @pytest.fixture

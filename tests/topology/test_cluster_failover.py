@@ -79,6 +79,8 @@ def test_leases_and_waiters_live_through_a_failover(
     on_the_replica(cluster, old, gone)
     assert kept.nodes == (f"redis://127.0.0.1:{old.port}/0",)
 
+    links = list(holder.locks.place.of_name(held)._links)
+    assert links
     deadline = kept.tenure.deadline
     fail_over(cluster, old)  # nobody asks for anything: only the keeper has anything to do with the servers
     since = cluster.replaced(old)
@@ -101,6 +103,7 @@ def test_leases_and_waiters_live_through_a_failover(
     ]
     wait_for(lambda: waiting(now, held) == 1, what="the waiter to be in line on the new master")
     assert not waiter.done()
+    wait_for(lambda: all(link.fd < 0 for link in links), what="all connections to the old master to be closed")
     holder.release(kept)
     lease = waiter.result(10)
     assert lease.fence > fence

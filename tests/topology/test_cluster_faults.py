@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 
 from holdtight import Unavailable
+from holdtight.base.clock import boottime
 from tests.faults.clients import Colour, OpenClient, start, waiting
 from tests.faults.clients import open_client as open_another
+from tests.support.busy import Delay
 from tests.support.clusters import Cluster, ClusterNode, slot_of
 from tests.support.processes import wait_for
 from tests.support.proxy import Proxy
@@ -147,13 +150,16 @@ def test_a_slot_on_its_way_to_a_server_without_slots_keeps_its_leases(
         source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
         try:
             source.command("MIGRATE", "127.0.0.1", target.port, f"ht:{{{name}}}", 0, 5000)
-            end = time.monotonic() + 4.5
+            delay, end = Delay(os.getpid(), source.pid, target.pid), time.monotonic() + 4.5
             while time.monotonic() < end:
                 client.locks.place.scout.doubt()  # as any broken connection does
-                assert not lease.lost, lease.reason
+                left = lease.tenure.deadline - boottime()
+                assert not lease.lost, f"{lease.reason}, {left:.2f} s left, busy for {delay.seconds():.2f} s"
                 time.sleep(0.05)
-            assert proxy.connections <= 2, "those of the keeper and of the scout"
-            assert proxy.count(b"HELLO") <= 4, "which are kept"
+            # The scout's is closed whenever a round without a doubt ends, so a busy machine has it make several.
+            names = [each for each in cluster.ours(target) if not each.endswith("-scout")]
+            assert len(names) == 1, "the connection of the keeper"
+            assert proxy.count(b"HELLO") - proxy.count(b"-scout") <= 2, "which is kept"
         finally:
             with suppress(Exception):
                 target.command("MIGRATE", "127.0.0.1", source.port, f"ht:{{{name}}}", 0, 5000)

@@ -59,6 +59,14 @@ def test_a_deadline_after_unanswered_renewals_is_unreachable(world: World) -> No
     assert tenure.reason is LossReason.UNREACHABLE
 
 
+def test_a_renewal_that_fails_after_the_release_is_not_reported(world: World) -> None:
+    tenure = world.tenure()
+    tenure.ended = True
+    tenure.unanswered("HTWIDE the main key does not hold this grant")
+    tenure.unanswered("connection refused")
+    assert world.seen == []
+
+
 def test_a_deadline_after_a_renewal_that_came_through_in_the_end_is_expiry(world: World) -> None:
     tenure = world.tenure()
     tenure.unanswered("connection refused")

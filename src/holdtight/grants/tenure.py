@@ -337,6 +337,8 @@ class Tenure:
         self.terms.events.emit_later(self._event(HeldLong, self.place.clock() - self.since))
 
     def unanswered(self, cause: str) -> None:
+        if self.ended:
+            return  # released while the renewal was under way
         from holdtight.events import RenewalFailed
 
         self.doubt = cause

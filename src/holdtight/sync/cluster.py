@@ -88,6 +88,10 @@ class NodeHome(Home):
         if self.is_closed():
             self.transport.close()
 
+    def drop_idle(self) -> None:
+        while link := self.transport.take_idle():
+            self.transport.scrap(link)
+
 
 class Pools:
     """The pools of all servers."""

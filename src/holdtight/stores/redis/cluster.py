@@ -225,9 +225,13 @@ class ClusterPlace(Place):
             gone, masters = serving_so_far - serving - arriving, self._masters
             self._masters = serving
             replaced = {(old, new) for old, new in zip(before, found, strict=True) if old is not new}
-            for node in [each for each in self._known.values() if not each.serves and each.where not in nodes]:
-                del self._known[node.where]  # it is in the cluster no more
+            deserted = [node for node in self._known.values() if not node.serves]
+            for node in deserted:
+                if node.where not in nodes and not node.connected:
+                    del self._known[node.where]  # it is in the cluster no more
         self._changed(gone, replaced, masters)
+        for node in deserted:
+            node.home.drop_idle()  # also what callers have given back since the last time
 
     def _changed(
         self, gone: set[NodePlace], replaced: set[tuple[NodePlace, NodePlace]], masters: set[NodePlace]
