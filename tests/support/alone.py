@@ -21,7 +21,7 @@ import pytest
 __all__ = ["Room"]
 
 DEMANDING = {"faults", "compat", "demo", "embedded", "topology"}
-SLOTS = 7
+SLOTS = 8
 
 
 class Room:
