@@ -18,7 +18,7 @@ PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check
 PYTEST_ARGS ?=
 # Most tests wait most of the time, so more of them at once than there are cores. 0: one after another, in this process.
-WORKERS ?= 7
+WORKERS ?= 10
 BENCH_ARGS ?=
 MODELS_ARGS ?=
 
@@ -33,7 +33,7 @@ demo: $(VENV)/.dev ## The flash sale: without a lock, with a local one, with hol
 serve: $(VENV)/.dev ## The lock service with something to see, until Ctrl-C (PORT=7379)
 	@$(PY) -m demo.lock_service
 
-test: $(VENV)/.dev ## All tests (PYTEST_ARGS="-k name" for some)
+test: $(VENV)/.compiled ## All tests (PYTEST_ARGS="-k name" for some)
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-all: test ## All tests, also on every further Python found on PATH or with pyenv
@@ -82,6 +82,11 @@ $(VENV)/.dev: pyproject.toml
 		echo "making $(VENV) with $(PYTHON) …"; $(PYTHON) -m venv --clear $(VENV); }
 	@echo "installing what the tests need into $(VENV) …"
 	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+# pytest compiles each module of tests at its first run. Begun at once, all workers would compile all of them.
+$(VENV)/.compiled: $(VENV)/.dev
+	@$(PY) -m pytest --collect-only -qq >/dev/null 2>&1 || :
 	@touch $@
 
 $(VENV)/.checks: pyproject.toml $(VENV)/.dev

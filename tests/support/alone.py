@@ -2,7 +2,8 @@
 tests about time, which start servers and processes, run at once, so that two cores are enough.
 
 This is a read-write lock made of two files. Every test holds `room` as a reader; a test that is alone holds it as the
-writer. `door` keeps the writer from starving: while a process waits in the door, no other test enters.
+writer. `door` keeps the writer from starving: while a process waits in the door, no other test enters. A writer waits
+until all running tests have ended, so that a worker keeps the room from one test that is alone to the next.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pytest
 __all__ = ["Room"]
 
 DEMANDING = {"faults", "compat", "demo", "embedded", "topology"}
-SLOTS = 4
+SLOTS = 8
 
 
 class Room:
@@ -32,9 +33,11 @@ class Room:
             self._files = [folder / f"holdtight-{run}-{part}" for part in ("door", "room")]
             self._files += [folder / f"holdtight-{run}-slot-{number}" for number in range(SLOTS)]
         self._fds = [os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for file in self._files]
+        self._kept = False
+        """Whether this worker has kept the room for a test that is alone."""
 
     @contextmanager
-    def entered(self, item: pytest.Item) -> Iterator[None]:
+    def entered(self, item: pytest.Item, nextitem: pytest.Item | None = None) -> Iterator[None]:
         if not self._fds:
             yield
             return
@@ -43,13 +46,16 @@ class Room:
         assert alone is None or alone.args, "alone needs a reason"
         how = fcntl.LOCK_SH if alone is None else fcntl.LOCK_EX
         slot = _free_one_of(slots) if alone is None and DEMANDING.intersection(item.path.parts) else None
-        fcntl.flock(door, how)
-        fcntl.flock(room, how)
-        fcntl.flock(door, fcntl.LOCK_UN)
+        if not self._kept:
+            fcntl.flock(door, how)
+            fcntl.flock(room, how)
+            fcntl.flock(door, fcntl.LOCK_UN)
         try:
             yield
         finally:
-            fcntl.flock(room, fcntl.LOCK_UN)
+            self._kept = alone is not None and nextitem is not None and bool(nextitem.get_closest_marker("alone"))
+            if not self._kept:
+                fcntl.flock(room, fcntl.LOCK_UN)
             if slot is not None:
                 fcntl.flock(slot, fcntl.LOCK_UN)
 
