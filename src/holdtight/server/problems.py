@@ -81,7 +81,7 @@ def problem_of(error: errors.LockError) -> Problem:
         "name": error.name,
         "holder": holder_dict(error.holder) if error.holder is not None else None,
         "reason": reason.value if reason is not None else None,
-        "waited": error.waited,
+        "waited": None if error.waited is None else round(error.waited, 6),
     }
     if isinstance(error, errors.DeadlockDetected):
         about["cycle"] = list(error.cycle)
