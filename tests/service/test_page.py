@@ -179,6 +179,33 @@ def test_a_page_comes_back_when_its_instance_does(server: RunningServer, browser
     assert [each for each in visitor.wrong if "ERR_" not in each] == []
 
 
+def test_a_hidden_tab_closes_its_stream_and_catches_up_when_it_is_shown(
+    server: RunningServer, visited: Any, browser: Any
+) -> None:
+    """Browsers allow six connections for a host."""
+    one, (admin, _) = visited
+    visitor = visit(browser, one, admin)
+    page = visitor.page
+    visitor.go("locks")
+
+    def turn(hidden: bool) -> None:
+        page.evaluate(
+            """hidden => {
+                Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+                document.dispatchEvent(new Event("visibilitychange"));
+            }""",
+            hidden,
+        )
+
+    with page.expect_event("requestfailed", lambda request: "/v1/events" in request.url):
+        turn(hidden=True)
+    one.post("acquire", admin, name="meanwhile", ttl=60)
+    with page.expect_request("**/v1/events*"):
+        turn(hidden=False)
+    visitor.expect("tr[data-name=meanwhile]").to_have_count(1)
+    assert visitor.wrong == []
+
+
 def hold_many(url: str, number: int) -> None:
     async def main() -> None:
         async with AsyncLocks(url, ttl=600) as locks:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import lru_cache
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +63,15 @@ class Settings(NamedTuple):
             )
         if self.open and self.tokens is not None:
             raise ValueError("--open lets everybody on this machine do all: leave it out, or leave out --tokens")
+        for each in self.trust_proxy.split(",") if self.trust_proxy is not None else ():
+            try:
+                if each.strip() != "*":
+                    ip_network(each.strip())
+            except ValueError as error:
+                raise ValueError(
+                    f"--trust-proxy {self.trust_proxy}: {error}. Give addresses or networks, as 10.0.0.7,10.1.0.0/16, "
+                    "or * for all"
+                ) from error
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("TLS needs both --tls-cert and --tls-key")
         if self.tls_cert is not None and self.tls_key is not None:
