@@ -120,6 +120,23 @@ def test_a_fault_of_the_service_tells_its_request_id_and_no_more(
     play(url, scene)
 
 
+def test_an_instance_that_ends_is_not_ready_and_sends_its_clients_elsewhere(url: str) -> None:
+    async def scene(one: Caller) -> None:
+        assert (await one.client.get("/readyz")).status_code == 200
+        await one.app.service.drain()
+        assert (await one.client.get("/readyz")).status_code == 503
+        assert (await one.client.get("/healthz")).status_code == 200
+        for path in ("/v1/acquire", "/v1/session/open"):
+            body = {"name": "a", "ttl": 30} if path.endswith("acquire") else {}
+            answer = await one.client.post(path, json=body)
+            assert (answer.status_code, answer.json()["code"]) == (503, "SHUTTING_DOWN")
+            assert answer.headers["retry-after"] == "0"
+        assert (await one.get("events", expect=503))["code"] == "SHUTTING_DOWN"
+        assert (await one.get("locks"))["total"] == 0
+
+    play(url, scene)
+
+
 @on_a_server
 def test_a_beat_says_which_lease_it_does_not_know_of(private_server: RunningServer) -> None:
     """One lock's key is no lock any more: what became of that lease is not known, and of the others it is."""
