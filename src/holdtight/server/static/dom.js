@@ -108,7 +108,7 @@ export function lockLink(name, attributes, text) {
 export function pager(refresh) {
   const first = h("button", { type: "button" }, "First");
   const next = h("button", { type: "button" }, "Next");
-  const node = h("div", { class: "pager" }, h("span", { class: "grow" }), first, next);
+  const node = h("div", { class: "pager", hidden: true }, h("span", { class: "grow" }), first, next);
   let query = new URLSearchParams(location.search);
   let following = null;
 
