@@ -251,7 +251,10 @@ def test_what_could_not_be_read_is_not_empty(tmp_path: Path) -> None:
         for _ in range(3):
             for look in ("locks", "graph", "stats", "sessions"):
                 answer = await one.client.get(f"/v1/{look}", headers=headers)
-                assert (answer.status_code, answer.json()["code"]) == (503, "CONNECTION_LOST")
+                problem = answer.json()
+                assert (answer.status_code, problem["code"]) == (503, "CONNECTION_LOST")
+                assert problem["detail"] == "the lock server does not answer."  # it is about no lock
+                assert "name" not in problem
 
     with_a_token("redis://127.0.0.1:1", tmp_path, scene)
 
