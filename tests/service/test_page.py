@@ -40,6 +40,8 @@ def test_locks_are_shown_as_they_are_and_searched(server: RunningServer, visited
     assert page.locator("tr[data-name]").count() == 50
     page.get_by_role("button", name="Next").click()
     playwright.expect(page.locator("tr[data-name]")).to_have_count(11)
+    page.go_back()
+    playwright.expect(page.locator("tr[data-name]")).to_have_count(50)
     page.keyboard.press("/")
     page.get_by_role("searchbox", name="Search locks").fill("onerror")
     playwright.expect(page.locator("tr[data-name]")).to_have_count(1)
