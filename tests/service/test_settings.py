@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdtight.cli.main import run_cli
+from holdtight.server import serving
 from holdtight.server.tokens import TokenFile
 
 
@@ -30,6 +31,17 @@ def test_a_wrong_config_is_told_by_its_key(
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert "config.toml" in line
+
+
+def test_the_options_of_all_verbs_reach_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[serving.Settings] = []
+    monkeypatch.setattr(serving, "serve", found.append)
+    url = "redis://127.0.0.1:1"
+    assert run_cli(["serve", "--url", url, "--namespace", "jobs", "--timeout", "250ms"]) == 0
+    assert run_cli(["serve", "--url", url]) == 0
+    with_options, without = (serving.client(each).settings for each in found)
+    assert (with_options.namespace, with_options.connect_timeout) == ("jobs", 0.25)
+    assert (without.namespace, without.connect_timeout) == ("ht", 2.0)
 
 
 def test_a_token_is_printed_once_also_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,6 +52,8 @@ def serve(context: click.Context, /, config: str | None, **given: Any) -> int:
         found["url"] = options.urls[0]
     if options.namespace is not None:
         found["namespace"] = options.namespace
+    if options.timeout is not None:
+        found["timeout"] = options.timeout
     try:
         run(Settings(**found))
     except (TypeError, ValueError) as error:

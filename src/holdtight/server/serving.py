@@ -26,7 +26,7 @@ from holdtight.server.protocol import Protocol
 from holdtight.server.service import Service
 from holdtight.server.tokens import TokenFile
 
-__all__ = ["Settings", "serve"]
+__all__ = ["Settings", "client", "serve"]
 
 GRACE = 3
 """Seconds for requests under way, of the five in which an instance ends; the rest is for places in line, and for what
@@ -45,6 +45,7 @@ class Settings(NamedTuple):
     tls_key: str | None = None
     trust_proxy: str | None = None
     open: bool = False
+    timeout: float | None = None
 
     def address(self) -> tuple[str, int]:
         host, _, port = self.bind.rpartition(":")
@@ -158,11 +159,16 @@ def _socket(settings: Settings) -> socket.socket:
     return made
 
 
+def client(settings: Settings) -> AsyncLocks:
+    options: dict[str, Any] = {} if settings.timeout is None else {"connect_timeout": settings.timeout}
+    return AsyncLocks(settings.url, namespace=settings.namespace, **options)
+
+
 def serve(settings: Settings) -> None:
     """Runs until SIGTERM or Ctrl-C. Raises ValueError, or NotSupported, for settings that cannot be."""
     settings.check()
     tokens = TokenFile(Path(settings.tokens)) if settings.tokens is not None else None
-    locks = AsyncLocks(settings.url, namespace=settings.namespace)
+    locks = client(settings)
     metrics.install(locks)
     app = App(Service(locks), Standalone(tokens, everything=settings.open, secure=settings.tls_cert is not None))
     app.log = log = AccessLog()
