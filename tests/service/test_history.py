@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from holdtight import AsyncLocks, Locks, LockTimeout, NotSupported, history
 from holdtight.ops.history import Notes
 from holdtight.server.minutes import summary
-from tests.service.calling import Caller, caller, play
+from tests.service.calling import Caller, Tokens, caller, play, with_tokens
 from tests.support.memory import MEMORY, MemoryStore
 from tests.support.servers import FLAVOURS, RunningServer
 
 Place = RunningServer | MemoryStore
 both = pytest.mark.parametrize("shared_server", [FLAVOURS[0], MEMORY], ids=repr, indirect=True, scope="session")
+one_server = pytest.mark.parametrize("shared_server", [FLAVOURS[0]], ids=repr, indirect=True, scope="session")
 
 
 @both
@@ -123,7 +125,7 @@ def test_the_timeline_goes_back_as_far_as_the_history() -> None:
     play("memory://timeline", scene)
 
 
-@pytest.mark.parametrize("shared_server", [FLAVOURS[0]], ids=repr, indirect=True, scope="session")
+@one_server
 def test_events_of_a_server_that_was_emptied_are_gone(server: RunningServer) -> None:
     async def scene(one: Caller) -> None:
         history = one.app.service.history
@@ -135,3 +137,53 @@ def test_events_of_a_server_that_was_emptied_are_gone(server: RunningServer) -> 
             server.flushall()
 
     play(server.url, scene)
+
+
+def test_of_many_grants_in_a_second_some_are_events_and_all_are_counted() -> None:
+    notes = Notes()
+    for at in range(1000):
+        notes.note("granted", 7.0, "a", at + 1, None)
+        notes.note("lost", 7.0, "a", at + 1, None)
+    events, counts = notes.take()
+    assert [sum(each["kind"] == kind for each in events) for kind in ("granted", "lost")] == [200, 1000]
+    assert (counts[0]["granted"], counts[0]["lost"]) == (1000, 1000)
+
+
+@one_server
+def test_the_history_has_the_last_twenty_thousand_events(server: RunningServer) -> None:
+    async def scene(one: Caller) -> None:
+        history = one.app.service.history
+        for start in range(0, 24_000, 6000):
+            for at in range(6000):
+                history.note("timed_out", f"{start + at}", None, "test")
+            await history.write()
+        (newest,) = await history.last(1)
+        assert newest[1]["name"] == "23999"
+        assert 20_000 <= server.command("XLEN", "ht:history") < 20_500
+
+    play(server.url, scene)
+
+
+@one_server
+def test_all_that_the_service_keeps_beside_locks_ends_by_itself(server: RunningServer, tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "tokens.toml")
+    token = tokens.add("one", "admin")
+
+    async def main() -> None:
+        async with with_tokens(server.url, tokens) as one:
+            assert (await one.client.post("/login", json={"token": token})).status_code == 204
+            one.client.headers["authorization"] = f"Bearer {token}"
+            session = await one.session(ttl=60)
+            await one.post("acquire", name="a", session=session, request="r")
+            await one.post("acquire", name="a", ttl=60, request="w", stay=True, expect=202)
+            await one.post("force-release", name="a", reason="a test")
+            await one.app.service.history.write()
+        async with caller(server.url) as one:  # mounted: its owners come from a secret that all instances share
+            await one.post("acquire", name="b", ttl=60)
+        left = {key: server.command("TTL", key) for key in server.keys("*")}
+        for word in ("session", "login", "service", "history", "stats", "client"):
+            assert any(key.startswith(f"ht:{word}") for key in left), (word, left)
+        assert min(left.values()) >= 0, left
+        assert [ttl for key, ttl in left.items() if ":login:" in key] == [pytest.approx(12 * 3600, abs=60)]
+
+    asyncio.run(main())

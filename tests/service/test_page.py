@@ -40,6 +40,8 @@ def test_locks_are_shown_as_they_are_and_searched(server: RunningServer, visited
     assert page.locator("tr[data-name]").count() == 50
     page.get_by_role("button", name="Next").click()
     playwright.expect(page.locator("tr[data-name]")).to_have_count(11)
+    page.go_back()
+    playwright.expect(page.locator("tr[data-name]")).to_have_count(50)
     page.keyboard.press("/")
     page.get_by_role("searchbox", name="Search locks").fill("onerror")
     playwright.expect(page.locator("tr[data-name]")).to_have_count(1)
@@ -177,6 +179,33 @@ def test_a_page_comes_back_when_its_instance_does(server: RunningServer, browser
             visitor.expect("[data-live=live]").to_be_visible()
             visitor.expect("tr[data-name='new:meanwhile']").to_have_count(1)  # without being loaded again
     assert [each for each in visitor.wrong if "ERR_" not in each] == []
+
+
+def test_a_hidden_tab_closes_its_stream_and_catches_up_when_it_is_shown(
+    server: RunningServer, visited: Any, browser: Any
+) -> None:
+    """Browsers allow six connections for a host."""
+    one, (admin, _) = visited
+    visitor = visit(browser, one, admin)
+    page = visitor.page
+    visitor.go("locks")
+
+    def turn(hidden: bool) -> None:
+        page.evaluate(
+            """hidden => {
+                Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+                document.dispatchEvent(new Event("visibilitychange"));
+            }""",
+            hidden,
+        )
+
+    with page.expect_event("requestfailed", lambda request: "/v1/events" in request.url):
+        turn(hidden=True)
+    one.post("acquire", admin, name="meanwhile", ttl=60)
+    with page.expect_request("**/v1/events*"):
+        turn(hidden=False)
+    visitor.expect("tr[data-name=meanwhile]").to_have_count(1)
+    assert visitor.wrong == []
 
 
 def hold_many(url: str, number: int) -> None:

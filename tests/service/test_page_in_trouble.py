@@ -61,6 +61,8 @@ def test_a_reader_learns_why_a_page_is_empty(server: RunningServer, visited: Any
     visitor = visit(browser, one, reader)
     visitor.page.goto(f"{one.url}/audit")
     playwright.expect(visitor.page.get_by_role("alert")).to_contain_text("admin")
+    for turn in ("First", "Next"):
+        playwright.expect(visitor.page.get_by_role("button", name=turn)).to_be_hidden()
     assert only_refusals(visitor.wrong)
 
 

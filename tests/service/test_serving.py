@@ -289,6 +289,7 @@ def test_settings_that_cannot_be_end_it_with_one_sentence(server: RunningServer,
         (*url, "--tls-cert", str(broken), "--tls-key", str(broken)),
         (*url, "--bind", "no.such.host.invalid:0", "--tokens", str(good)),
         (*url, *url, *url),
+        *[(*url, "--tokens", str(good), "--trust-proxy", each) for each in ("nginx", "10.0.0.300", "10.0.0.1/8", "")],
     ):
         assert run_cli(["serve", *options]) == 64, options
 

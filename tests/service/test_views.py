@@ -144,6 +144,50 @@ def test_contention_nodes_sessions_and_the_graph_say_what_is_so(scene: Scene, vi
     playwright.expect(other.page.get_by_role("button", name="Close")).to_have_count(0)
 
 
+def test_sessions_are_paged_in_the_address_and_show_how_much_of_their_time_is_left(
+    server: RunningServer, visited: Any, browser: Any
+) -> None:
+    one, (admin, _) = visited
+    oldest = one.post("session/open", admin, ttl=60, label="the oldest").json()["id"]
+    for _ in range(52):
+        one.post("session/open", admin, ttl=600)
+    visitor = visit(browser, one, admin)
+    page = visitor.page
+    visitor.go("sessions")
+    rows = page.locator("tr[data-name]")
+    playwright.expect(rows).to_have_count(50)
+    playwright.expect(page.locator(".head")).to_contain_text("53 open")
+    wait_for(lambda: one.get("/v1/sessions", admin).json()["sessions"][-1]["left"] < 55, within=30)
+    page.get_by_role("button", name="Next").click()
+    playwright.expect(rows).to_have_count(3)
+    playwright.expect(page.get_by_role("button", name="Next")).to_be_hidden()
+    assert "cursor=" in page.url
+    left, length = page.locator(f"tr[data-name='{oldest}'] .ttl").evaluate(
+        "node => [node.querySelector('[data-left]').dataset.left, node.querySelector('i').style.transform]"
+    )
+    assert float(length[7:-1]) == pytest.approx(float(left) / 60, abs=0.02)
+    page.go_back()
+    playwright.expect(rows).to_have_count(50)
+    assert visitor.wrong == []
+
+
+def test_only_who_holds_permits_is_shown_with_a_number_of_them(
+    server: RunningServer, visited: Any, browser: Any
+) -> None:
+    one, (admin, _) = visited
+    for at in range(2):
+        one.post("acquire", admin, name="read", ttl=60, kind="shared", label=f"reader-{at}")
+    one.post("acquire", admin, name="crawl", ttl=60, kind="permits", permits=5, label="crawler")
+    visitor = visit(browser, one, admin)
+    visitor.go("lock?name=read")
+    visitor.expect("[data-holder]").to_have_count(2)
+    visitor.expect("section.wide").to_contain_text("Holders (2)")
+    visitor.expect("section.wide").not_to_contain_text("Permits")
+    visitor.go("lock?name=crawl")
+    visitor.expect("[data-holder]").to_contain_text("Permits1")
+    assert visitor.wrong == []
+
+
 def test_a_keyboard_is_enough_and_keeps_its_place(scene: Scene, visited: Any, browser: Any) -> None:
     one, (admin, _) = visited
     visitor = visit(browser, one, admin)

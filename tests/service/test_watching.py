@@ -14,6 +14,7 @@ import pytest
 from holdtight.errors import LockError
 from holdtight.server import service as service_module
 from holdtight.server import tail as tail_module
+from holdtight.server.stream import KINDS
 from tests.service.calling import Caller, Tokens, play, with_tokens
 from tests.service.listening import listening
 
@@ -73,6 +74,98 @@ def test_a_stream_ends_with_the_login_that_it_is_of(url: str, tmp_path: Path) ->
             assert seen.of("deadlock") == []
 
     with_a_token(url, tmp_path, scene)
+
+
+def test_all_that_happens_to_locks_and_sessions_is_told_as_it_happens(url: str) -> None:
+    async def crosswise(one: Caller, name: str, held: str) -> None:
+        body = {"name": name, "ttl": 60, "wait": 20, "holding": [held], "request": "r"}
+        answer = await one.client.post("/v1/acquire", json=body)
+        assert answer.status_code in (200, 409)
+        await one.post("release", lease=held)
+
+    async def scene(one: Caller) -> None:
+        everything = ",".join(kind for kind in KINDS if kind != "skipped")
+        async with (
+            listening(one, {}, name="a") as of_a,
+            listening(one, {}, prefix="b", only="granted,released") as of_b,
+            listening(one, {}, only=everything) as seen,
+        ):
+            await of_a.until(lambda: of_a.of("changed"))
+            short = await one.post("acquire", name="a", ttl=0.2)
+            await one.post("acquire", name="a", ttl=60, wait=10)  # after it has expired
+            await one.post("renew", lease=short["lease"], expect=410)
+            await one.post("acquire", name="a", ttl=60, wait=0.05, expect=423)
+            await one.post("force-release", name="a", reason="a test")
+            session = await one.session()
+            b = await one.post("acquire", name="b1", session=session)
+            text = (await one.post("detach", lease=b["lease"]))["text"]
+            b = await one.post("adopt", text=text, ttl=60)
+            b = await one.post("downgrade", lease=b["lease"])
+            await one.post("release", lease=b["lease"])
+            await one.post("session/close", session=session)
+            x, y = [(await one.post("acquire", name=name, ttl=60))["lease"] for name in "xy"]
+            await asyncio.gather(crosswise(one, "x", y), crosswise(one, "y", x))
+            told = {"tick", *KINDS} - {"skipped", "changed"}
+            await seen.until(lambda: told <= {kind for kind, _ in seen.events})
+            await of_a.until(lambda: of_a.of("forced"))
+            await of_b.until(lambda: of_b.of("released"))
+        for kind, event in seen.events:
+            expected = {"rev", "at", "held", "waiting"} if kind == "tick" else {"kind", "at", "name", "fence", "by"}
+            assert expected <= event.keys(), kind
+        assert {event["name"] for kind, event in of_a.events if kind != "tick"} == {"a"}
+        assert of_a.of("changed")[0]["leader"] is None
+        assert [(kind, event["name"]) for kind, event in of_b.events] == [("granted", "b1"), ("released", "b1")]
+
+    play(url, scene)
+
+
+def test_a_poll_for_another_leader_ends_with_its_wait(url: str) -> None:
+    async def scene(one: Caller) -> None:
+        held = await one.post("acquire", name="a", ttl=60)
+        begun = asyncio.get_running_loop().time()
+        found = await one.get("leader", name="a", after=held["fence"], wait="400ms")
+        assert found["fence"] == held["fence"]
+        assert 0.4 <= asyncio.get_running_loop().time() - begun < 10
+        assert (await one.get("leader", name="a", after=held["fence"] - 1, wait=50))["fence"] == held["fence"]
+
+    play(url, scene)
+
+
+def test_all_locks_are_read_only_while_somebody_looks_and_once_for_all_who_do(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not more often than every second, in no more than a tenth of the time."""
+
+    async def scene(one: Caller) -> None:
+        readings, slow = 0, 0.0
+        list_all = one.locks.list
+
+        async def counted() -> Any:
+            nonlocal readings
+            readings += 1
+            await asyncio.sleep(slow)
+            async for info in list_all():
+                yield info
+
+        monkeypatch.setattr(one.locks, "list", counted)
+        held = await one.post("acquire", name="a", ttl=60)
+        await one.post("renew", lease=held["lease"])
+        await asyncio.sleep(1.1)
+        assert readings == 0
+        slow = 0.2
+        await asyncio.gather(*[one.get(look) for look in ("locks", "stats", "graph") for _ in range(20)])
+        assert readings == 1
+        end = asyncio.get_running_loop().time() + 1.5
+        while asyncio.get_running_loop().time() < end:
+            await one.get("locks")
+        assert readings == 1  # it took 0.2 s: the next one is due after two
+        slow = 0.0
+        async with asyncio.timeout(20):
+            while readings == 1:
+                await one.get("locks")
+                await asyncio.sleep(0.05)
+
+    play(url, scene)
 
 
 def test_a_head_of_the_stream_is_answered_and_opens_none(url: str) -> None:
@@ -158,7 +251,10 @@ def test_what_could_not_be_read_is_not_empty(tmp_path: Path) -> None:
         for _ in range(3):
             for look in ("locks", "graph", "stats", "sessions"):
                 answer = await one.client.get(f"/v1/{look}", headers=headers)
-                assert (answer.status_code, answer.json()["code"]) == (503, "CONNECTION_LOST")
+                problem = answer.json()
+                assert (answer.status_code, problem["code"]) == (503, "CONNECTION_LOST")
+                assert problem["detail"] == "the lock server does not answer."  # it is about no lock
+                assert "name" not in problem
 
     with_a_token("redis://127.0.0.1:1", tmp_path, scene)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.service.calling import Caller, play
+from tests.service.calling import Caller, Tokens, play, with_tokens
 
 URL = "memory://wrong%20input"
 
@@ -69,25 +71,49 @@ def test_what_is_no_object_is_refused(body: bytes) -> None:
     play(URL, scene)
 
 
+WRONG_PARAMETERS: list[tuple[str, dict[str, Any]]] = [
+    ("locks", {"limit": "0"}),
+    ("locks", {"limit": "501"}),
+    ("locks", {"limit": "x"}),
+    ("locks", {"sort": "size"}),
+    ("locks", {"surprise": "1"}),
+    ("locks", {"cursor": "none"}),
+    ("lock", {}),
+    ("lock", {"name": ""}),
+    ("leader", {"name": "a", "wait": "51"}),
+    ("leader", {"name": "a", "after": "-1"}),
+    ("stats", {"minutes": "181"}),
+    ("sessions", {"cursor": "none"}),
+    ("sessions", {"limit": "501"}),
+    ("events", {"name": ""}),
+    ("events", {"only": "nonsense"}),
+]
+
+
 def test_wrong_parameters_are_refused() -> None:
     async def scene(one: Caller) -> None:
-        for look, params in (
-            ("locks", {"limit": "0"}),
-            ("locks", {"limit": "501"}),
-            ("locks", {"limit": "x"}),
-            ("locks", {"sort": "size"}),
-            ("locks", {"surprise": "1"}),
-            ("lock", {}),
-            ("lock", {"name": ""}),
-            ("leader", {"name": "a", "wait": "51"}),
-            ("leader", {"name": "a", "after": "-1"}),
-            ("stats", {"minutes": "181"}),
-            ("audit", {"cursor": "none"}),
-        ):
+        for look, params in (*WRONG_PARAMETERS, ("audit", {"cursor": "none"})):
             problem = await one.get(look, expect=400, **params)
             assert problem["code"] == "BAD_REQUEST", look
 
     play(URL, scene)
+
+
+def test_wrong_input_is_refused_before_anything_is_sent_to_the_lock_server(tmp_path: Path) -> None:
+    """There is none: whatever asks it answers 503."""
+    tokens = Tokens(tmp_path / "tokens.toml")
+    token = tokens.add("one", "admin")
+
+    async def main() -> None:
+        async with with_tokens("redis://127.0.0.1:1", tokens) as one:
+            one.client.headers["authorization"] = f"Bearer {token}"
+            await one.post("acquire", name="a", ttl=30, expect=503)
+            for verb, body, _ in WRONG:
+                await one.post(verb, expect=400, **body)
+            for look, params in WRONG_PARAMETERS:
+                await one.get(look, expect=400, **params)
+
+    asyncio.run(main())
 
 
 def test_other_paths_methods_types_and_sizes() -> None:
@@ -127,5 +153,9 @@ def test_every_answer_has_an_id_and_is_not_kept() -> None:
         answer = await one.client.get("/v1/none", headers={"x-request-id": "a b\tc"})
         assert answer.headers["x-request-id"] != "a b\tc"
         assert answer.headers["content-type"] == "application/problem+json"
+        for path in ("/", "/locks", "/static/app.js", "/healthz", "/readyz", "/metrics", "/v1/openapi.json", "/nope"):
+            headers = (await one.client.get(path)).headers
+            assert headers["x-request-id"], path
+            assert headers["cache-control"] == "no-store", path
 
     play(URL, scene)

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from holdtight.cli.options import common, of, usage
+from holdtight.cli.printing import print_json
 
 __all__ = ["serve", "token"]
 
@@ -51,6 +52,8 @@ def serve(context: click.Context, /, config: str | None, **given: Any) -> int:
         found["url"] = options.urls[0]
     if options.namespace is not None:
         found["namespace"] = options.namespace
+    if options.timeout is not None:
+        found["timeout"] = options.timeout
     try:
         run(Settings(**found))
     except (TypeError, ValueError) as error:
@@ -68,9 +71,9 @@ def _read(path: str) -> dict[str, Any]:
     for name, value in found.items():
         if name not in (*_FLAGS, "url", "namespace"):
             raise click.UsageError(f"the config {path} has an unknown key {name!r}: remove it")
-        expected = bool if name in ("reuse_port", "open") else str
+        expected, said = (bool, "true or false") if name in ("reuse_port", "open") else (str, "a text in quotes")
         if not isinstance(value, expected):
-            raise click.UsageError(f"the config {path}: {name} must be a {expected.__name__}")
+            raise click.UsageError(f"the config {path}: {name} must be {said}")
     return found
 
 
@@ -88,5 +91,8 @@ def token(name: str, role: str, prefix: tuple[str, ...], file: str) -> int:
         made = add_token(Path(file), name, role, prefix)
     except (OSError, ValueError) as error:
         raise usage(error) from error
-    click.echo(made)
+    if of(click.get_current_context()).json:
+        print_json({"name": name, "role": role, "prefixes": list(prefix), "token": made})
+    else:
+        click.echo(made)
     return 0

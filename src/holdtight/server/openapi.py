@@ -56,6 +56,8 @@ def document() -> bytes:
             "name": _TEXT,
             "reason": _TEXT,
             "holder": {"$ref": "#/components/schemas/HolderInShort"},
+            "waited": {"type": "number", "description": "seconds"},
+            "cycle": {"type": "array", "items": _TEXT, "description": "the locks of a deadlock"},
         },
         "required": ["type", "title", "status", "code", "detail"],
     }

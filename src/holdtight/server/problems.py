@@ -78,10 +78,10 @@ def problem_of(error: errors.LockError) -> Problem:
     status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
     reason = getattr(error, "reason", None)
     about: dict[str, Any] = {
-        "name": error.name,
+        "name": error.name or None,
         "holder": holder_dict(error.holder) if error.holder is not None else None,
         "reason": reason.value if reason is not None else None,
-        "waited": error.waited,
+        "waited": None if error.waited is None else round(error.waited, 6),
     }
     if isinstance(error, errors.DeadlockDetected):
         about["cycle"] = list(error.cycle)
@@ -90,7 +90,9 @@ def problem_of(error: errors.LockError) -> Problem:
     if status == 503:
         # A server's address and its words are for operators: they are in the log.
         detail = {
-            "CONNECTION_LOST": "the lock server does not answer; whether the lock is free is not known. Try again.",
+            "CONNECTION_LOST": "the lock server does not answer; whether the lock is free is not known. Try again."
+            if error.name
+            else "the lock server does not answer.",
             "OUT_OF_MEMORY": "the lock server is out of memory and takes no new lock. Locks already held go on.",
             "NOT_PERMITTED": "the lock server refuses this service a right that it needs.",
         }.get(error.code, detail)

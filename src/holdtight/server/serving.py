@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import lru_cache
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from holdtight.server.protocol import Protocol
 from holdtight.server.service import Service
 from holdtight.server.tokens import TokenFile
 
-__all__ = ["Settings", "serve"]
+__all__ = ["Settings", "client", "serve"]
 
 GRACE = 3
 """An instance ends within five seconds. Requests under way get this many of them; the rest is for places in line, and
@@ -44,6 +45,7 @@ class Settings(NamedTuple):
     tls_key: str | None = None
     trust_proxy: str | None = None
     open: bool = False
+    timeout: float | None = None
 
     def address(self) -> tuple[str, int]:
         host, _, port = self.bind.rpartition(":")
@@ -62,6 +64,15 @@ class Settings(NamedTuple):
             )
         if self.open and self.tokens is not None:
             raise ValueError("--open lets everybody on this machine do all: leave it out, or leave out --tokens")
+        for each in self.trust_proxy.split(",") if self.trust_proxy is not None else ():
+            try:
+                if each.strip() != "*":
+                    ip_network(each.strip())
+            except ValueError as error:
+                raise ValueError(
+                    f"--trust-proxy {self.trust_proxy}: {error}. Give addresses or networks, as 10.0.0.7,10.1.0.0/16, "
+                    "or * for all"
+                ) from error
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("TLS needs both --tls-cert and --tls-key")
         if self.tls_cert is not None and self.tls_key is not None:
@@ -148,11 +159,16 @@ def _socket(settings: Settings) -> socket.socket:
     return made
 
 
+def client(settings: Settings) -> AsyncLocks:
+    options: dict[str, Any] = {} if settings.timeout is None else {"connect_timeout": settings.timeout}
+    return AsyncLocks(settings.url, namespace=settings.namespace, **options)
+
+
 def serve(settings: Settings) -> None:
     """Runs until SIGTERM or Ctrl-C. Raises ValueError or NotSupported for settings that are not possible."""
     settings.check()
     tokens = TokenFile(Path(settings.tokens)) if settings.tokens is not None else None
-    locks = AsyncLocks(settings.url, namespace=settings.namespace)
+    locks = client(settings)
     metrics.install(locks)
     app = App(Service(locks), Standalone(tokens, everything=settings.open, secure=settings.tls_cert is not None))
     app.log = log = AccessLog()

@@ -23,9 +23,10 @@ class Trouble:
             self._said[error.code] = said, more + 1
             return
         self._said[error.code] = now, 0
-        cause = str(error.__cause__ or "no cause is known")
+        cause = str(error.__cause__ or error.message)
         if error.name:
-            cause = cause.replace(error.name, "...")
+            for form in (repr(error.name)[1:-1], error.name):
+                cause = cause.replace(form, "...")
         since = f"; {more} more since the last line" if more else ""
         _log.warning(
             "%s: the lock server failed a request, the latest of which is %s%s: %s", error.code, request, since, cause

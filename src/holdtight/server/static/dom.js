@@ -103,14 +103,50 @@ export function lockLink(name, attributes, text) {
   return h("a", { href: `lock?name=${encodeURIComponent(name)}`, ...attributes }, text ?? name);
 }
 
-// Time left: counted down here between two looks. The longest time seen of a fence is the full length of its bar.
+// "First" and "Next" below a list. The cursor stands in the address, so that going back in the browser works.
+
+export function pager(refresh) {
+  const first = h("button", { type: "button" }, "First");
+  const next = h("button", { type: "button" }, "Next");
+  const node = h("div", { class: "pager", hidden: true }, h("span", { class: "grow" }), first, next);
+  let query = new URLSearchParams(location.search);
+  let following = null;
+
+  function turn(cursor) {
+    if (cursor) query.set("cursor", cursor);
+    else query.delete("cursor");
+    const text = query.toString();
+    history.pushState(null, "", text ? `?${text}` : location.pathname);
+    refresh();
+  }
+
+  first.addEventListener("click", () => turn(null));
+  next.addEventListener("click", () => turn(following));
+  addEventListener("popstate", () => {
+    query = new URLSearchParams(location.search);
+    refresh();
+  });
+  return {
+    node,
+    query: () => Object.fromEntries(query),
+    turned(cursor) {
+      following = cursor;
+      next.hidden = !cursor;
+      first.hidden = !query.get("cursor");
+      node.hidden = next.hidden && first.hidden;
+    },
+  };
+}
+
+// Time left: counted down here between two looks. Without a known length, the longest time seen of a fence is the full
+// length of its bar.
 
 const longest = new Map();
 
-export function timeLeft(fence, left) {
+export function timeLeft(fence, left, length = 0) {
   if (left === null || left === undefined) return h("span", { class: "soft" }, "–");
   if (longest.size > 5000) longest.clear();
-  const full = Math.max(longest.get(fence) ?? 0, left);
+  const full = Math.max(longest.get(fence) ?? length, left);
   longest.set(fence, full);
   const bar = h("i");
   const text = h("span", { "data-left": left.toFixed(1) });

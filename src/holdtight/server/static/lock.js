@@ -14,7 +14,7 @@ export function show(main, me, refresh) {
   document.title = `${name} · holdtight`;
   found.state = h("span");
   found.force = h("button", { type: "button", class: "danger", hidden: me.role !== "admin" }, "Force release");
-  found.holders = h("div", { class: "card" });
+  found.holders = h("section", { class: "card" });
   found.queue = h("section", { class: "card" });
   found.times = h("section", { class: "two" });
   found.note = h("p", { class: "note quiet", hidden: true });
@@ -22,7 +22,7 @@ export function show(main, me, refresh) {
   found.advice = h("p", { class: "note", role: "status", "data-advice": true, hidden: true });
   found.force.addEventListener("click", () => force(found.seen, refresh));
   put(main, h("div", { class: "head" }, h("h1", { class: "mono" }, name), found.state, h("span", { class: "grow" }), found.force),
-    found.advice, h("section", { class: "wide" }, h("div", {}, h("h2", {}, "Holder"), found.holders), found.queue),
+    found.advice, h("section", { class: "wide" }, found.holders, found.queue),
     found.times, found.note, found.timeline);
 }
 
@@ -41,15 +41,15 @@ function force(holders, refresh) {
   });
 }
 
-function holder(each, many) {
+function holder(each, counted) {
   return h("div", { class: "holder", "data-holder": each.owner },
     h("div", { class: "grow" }, h("div", { class: "name" }, h("b", {}, who(each)), where(each) ? h("span", { class: "soft" }, ` ${where(each)}`) : null),
       h("dl", { class: "facts" },
         h("dt", {}, "Fence"), h("dd", { class: "mono" }, each.fence ?? "–"),
-        h("dt", {}, "Since"), h("dd", {}, `${clock(each.since)}, ${duration(each.age)}`),
+        h("dt", {}, "Since"), h("dd", {}, `${clock(each.since)}, for ${duration(each.age)}`),
         each.session ? [h("dt", {}, "Session"), h("dd", { class: "mono" }, each.session)] : null,
         each.waits_for ? [h("dt", {}, "Waits for"), h("dd", { class: "mono" }, each.waits_for)] : null,
-        many > 1 || each.n > 1 ? [h("dt", {}, "Permits"), h("dd", {}, each.n)] : null,
+        counted ? [h("dt", {}, "Permits"), h("dd", {}, each.n)] : null,
         h("dt", {}, "Owner"), h("dd", { class: "mono" }, each.owner))),
     timeLeft(each.fence, each.left));
 }
@@ -67,7 +67,7 @@ function unseen(info) {
   return info.holders.some((each) => each.fence && !seen.has(each.fence));
 }
 
-function histogram(title, times) {
+function histogram(title, times, template) {
   const most = Math.max(1, ...times.buckets);
   const bars = times.buckets.map((number, at) => {
     const bar = h("i", { title: `${count(number)} up to ${duration(2 ** at / 1000)}` });
@@ -75,7 +75,7 @@ function histogram(title, times) {
     return bar;
   });
   const mark = (word) => h("div", {}, h("b", {}, duration(times[word])), h("span", { class: "soft" }, word));
-  return h("div", { class: "card" }, h("h2", {}, title), h("div", { class: "bars", role: "img", "aria-label": `${title}: half within ${duration(times.p50)}` }, bars),
+  return h("div", { class: "card" }, h("h2", {}, `${title}: `, h("span", { class: "mono" }, template), " in the last hour"), h("div", { class: "bars", role: "img", "aria-label": `${title}: half within ${duration(times.p50)}` }, bars),
     h("div", { class: "axes", "aria-hidden": "true" }, [0, 5, 10, 15, 20, 25].map((at) => h("span", {}, duration(2 ** at / 1000)))),
     h("div", { class: "marks" }, mark("p50"), mark("p95"), mark("p99"), h("div", {}, h("b", {}, count(times.n)), h("span", { class: "soft" }, "seen"))));
 }
@@ -97,11 +97,13 @@ export async function refresh() {
   put(found.state, pill(info.waiting ? "waiting" : info.holders.length ? "held" : "free"));
   found.seen = info.holders;
   found.force.disabled = !info.holders.length;
-  put(found.holders, info.holders.length ? info.holders.map((each) => holder(each, info.holders.length)) : h("p", { class: "soft" }, "Nobody holds it."));
+  put(found.holders, h("h2", {}, info.holders.length > 1 ? `Holders (${count(info.holders.length)})` : "Holder"), info.holders.length
+    ? info.holders.map((each) => holder(each, info.kind === "permits"))
+    : h("p", { class: "soft" }, "Nobody holds it."));
   put(found.queue, h("h2", {}, `Queue (${count(info.waiting)})`), info.waiters.length
     ? h("ol", { class: "queue", "data-queue": true }, info.waiters.slice(0, 50).map((each) => h("li", {}, h("span", { class: "grow" }, who(each), where(each) ? h("span", { class: "soft" }, ` ${where(each)}`) : null), h("span", { class: "soft" }, duration(each.age)))))
     : h("p", { class: "soft" }, "Nobody waits."));
-  put(found.times, histogram("Time waited", info.wait), histogram("Time held", info.hold));
+  put(found.times, histogram("Time waited", info.wait, info.template), histogram("Time held", info.hold, info.template));
   found.note.hidden = info.suggested_ttl === null;
   found.note.textContent = info.suggested_ttl === null ? "" : `A ttl of ${duration(info.suggested_ttl)} would be enough: three times what nearly every holder of ${info.template} needed in the last hour.`;
   put(found.timeline, h("h2", {}, "Timeline"), info.history.length

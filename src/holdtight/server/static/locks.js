@@ -24,7 +24,7 @@ export function show(main, me, refresh) {
     else query.delete(name);
     if (!stay) query.delete("cursor");
     const text = query.toString();
-    history.replaceState(null, "", text ? `?${text}` : location.pathname);
+    history[name === "cursor" ? "pushState" : "replaceState"](null, "", text ? `?${text}` : location.pathname);
     drawHead();
     return refresh();
   }
@@ -47,6 +47,13 @@ export function show(main, me, refresh) {
   found.state.addEventListener("change", () => change("state", found.state.value));
   found.next.addEventListener("click", () => change("cursor", found.cursor, true));
   found.first.addEventListener("click", () => change("cursor", ""));
+  addEventListener("popstate", () => {
+    query = new URLSearchParams(location.search);
+    found.search.value = query.get("q") ?? "";
+    found.state.value = query.get("state") ?? "";
+    drawHead();
+    refresh();
+  });
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "")) {
       event.preventDefault();

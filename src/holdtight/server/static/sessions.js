@@ -1,6 +1,6 @@
 import { get, post } from "./api.js";
 import { askWhy } from "./dialog.js";
-import { count, duration, h, moment, put, timeLeft } from "./dom.js";
+import { count, duration, h, moment, pager, put, timeLeft } from "./dom.js";
 
 export const title = "Sessions";
 export const kinds = ["tick", "session_opened", "session_closed"];
@@ -13,8 +13,9 @@ export function show(main, me, refresh) {
   again = refresh;
   found.body = h("tbody");
   found.total = h("span", { class: "soft" });
+  found.pager = pager(refresh);
   put(main, h("div", { class: "head" }, h("h1", {}, "Sessions"), found.total),
-    h("section", { class: "card flush" }, h("table", { class: "data" }, h("caption", { class: "visually-hidden" }, "Sessions"), h("thead", {}, h("tr", {}, HEADS.map((text) => h("th", { scope: "col" }, text)), admin ? h("th", {}, h("span", { class: "visually-hidden" }, "Act")) : null)), found.body)));
+    h("section", { class: "card flush" }, h("table", { class: "data" }, h("caption", { class: "visually-hidden" }, "Sessions"), h("thead", {}, h("tr", {}, HEADS.map((text) => h("th", { scope: "col" }, text)), admin ? h("th", {}, h("span", { class: "visually-hidden" }, "Act")) : null)), found.body), found.pager.node));
 }
 
 function close(each) {
@@ -37,7 +38,8 @@ function cell(at, ...children) {
 }
 
 export async function refresh() {
-  const answer = await get("sessions");
+  const answer = await get("sessions", { limit: 50, ...found.pager.query() });
+  found.pager.turned(answer.next);
   found.total.textContent = answer.total === 1 ? "1 open" : `${count(answer.total)} open`;
   put(found.body, answer.sessions.length ? answer.sessions.map((each) => h("tr", { "data-name": each.id },
     cell(0, h("span", {}, each.label ?? "–"), h("span", { class: "sub mono" }, each.id)),
@@ -45,7 +47,7 @@ export async function refresh() {
     cell(2, count(each.leases), h("span", { class: "sub mono" }, each.names.join(", ") + (each.leases > each.names.length ? ", …" : ""))),
     cell(3, count(each.waiting)),
     cell(4, moment(each.opened)),
-    cell(5, timeLeft(each.id, each.left), h("span", { class: "sub" }, `of ${duration(each.ttl)}`)),
+    cell(5, timeLeft(each.id, each.left, each.ttl), h("span", { class: "sub" }, `of ${duration(each.ttl)}`)),
     admin ? h("td", {}, h("button", { type: "button", "data-key": each.id, onclick: () => close(each) }, "Close")) : null))
     : h("tr", {}, h("td", { class: "empty", colspan: 7 }, "No session is open.")));
 }
