@@ -196,6 +196,20 @@ def test_a_run_that_is_cancelled_twice_leaves_no_term_behind(first: int) -> None
         asyncio.run(cancelled_twice(first, second))
 
 
+def test_a_run_that_is_interrupted_when_it_was_just_elected_leaves_no_term_behind(
+    private_server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with Locks(private_server.url, ttl=60) as locks:
+        leader = locks.leader("leading")
+        monkeypatch.setattr(leader, "_govern", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            leader.run(print)
+        wait_for(lambda: leader.current() is None, what="the term to be given back")
+
+
 def test_a_client_that_is_closed_while_somebody_observes_ends_that(private_server: RunningServer) -> None:
     with Locks(private_server.url) as locks:
         leader, looked = locks.leader("leading"), threading.Event()

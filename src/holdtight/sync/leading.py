@@ -186,6 +186,9 @@ class Leader(PublicLeader, BlockingOnly):
                 if again and not self._stopped():
                     self._pause(seconds)
         finally:
+            self._term, term = None, self._term
+            if term is not None:  # an interrupt came before its block, or at its end
+                term.forsake()
             self._campaigner, campaigner = None, self._campaigner
             if campaigner is not None:
                 campaigner.close()
