@@ -53,7 +53,7 @@ class AsyncTerm(leading.TermLike, AsyncLease):
         """
         self.check()
         client = self.lock.client
-        await client.run(leading.proclaim(client.place, self.name, self.tenure.owner, label), self.name)
+        await client.run(leading.proclaim(client.place, self.name, self.tenure, label), self.name)
 
 
 class AsyncLeader(PublicLeader, AsyncOnly):
@@ -217,13 +217,12 @@ class AsyncLeader(PublicLeader, AsyncOnly):
         done, result = False, None
         try:
             leading.watch_overrun(term, self._grace, lambda: done, on_overrun)
-            with suppress(LeaseLost):
+            try:
                 async with term:
-                    try:
-                        result = await fn(term)
-                    except LeaseLost:
-                        if not term.lost:
-                            raise
+                    result = await fn(term)
+            except LeaseLost:
+                if not term.lost:  # that of another lock
+                    raise
         except Exception as error:
             if on_error == "raise":
                 raise

@@ -93,19 +93,20 @@ def leadership(info: LockInfo) -> Leadership | None:
     return Leadership(who.fence or 0, who.owner, who.host, who.pid, who.label, who.since)
 
 
-def proclaim(place: Any, name: str, owner: bytes, label: object) -> Plan[None]:
+def proclaim(place: Any, name: str, tenure: Any, label: object) -> Plan[None]:
     text = check_label(label) or ""
     place.check_supports("proclaim", name)
     failures = 0
     while True:
         try:
-            said = yield place.proclaim_step(name, owner, text)
+            said = yield place.proclaim_step(name, tenure.owner, text)
         except LinkDown:
             failures += 1
             if failures >= MOST_TRIES:
                 raise
             continue
         if isinstance(said, LossReason):
+            tenure.lose(said)
             raise LeaseLost.because(name, said)
         if not isinstance(said, Late):
             return
