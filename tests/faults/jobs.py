@@ -88,7 +88,7 @@ def flight_program(url: str, number: str) -> None:
 
 
 def leading_program(url: str, path: str, on_overrun: Any = "log") -> None:
-    """Leads, and writes when `check()` has passed: before and after, on a clock that all processes share."""
+    """Leads, and writes each time at which it began a `check()` that passed, on a clock that all processes share."""
     with Locks(url) as locks:
         leader = locks.leader("leading", ttl=1.5, grace=0.4)
         signal.signal(signal.SIGTERM, lambda *_: leader.stop())

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdtight import Locks, LossReason, NotSupported, current_lease
+from holdtight import AsyncLocks, Locks, LossReason, NotSupported, current_lease
 from holdtight.recipes.leading import OVERRUN_EXIT
 from holdtight.stores.times import TAIL_MS
 from tests.faults.clients import COLOURS, Client, OpenClient, start
@@ -170,6 +170,44 @@ def test_a_signal_handler_stops_a_leader_of_asyncio(private_server: RunningServe
     assert child.wait() == 0, child.errors
     with Locks(private_server.url) as locks:
         assert locks.leader("leading").current() is None
+
+
+async def cancelled_twice(first: int, second: int) -> None:
+    """After so many turns of the loop, and so many later."""
+
+    async def work(term: Any) -> None:
+        await asyncio.sleep(60)
+
+    async with AsyncLocks(f"memory://cancelled-{first}-{second}") as locks:
+        run = asyncio.create_task(locks.leader("leading").run(work))
+        for turns in (first, second):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            run.cancel()
+        await asyncio.wait([run])
+        with pytest.raises(asyncio.CancelledError):
+            run.result()
+        assert not (await locks.inspect("leading")).locked
+
+
+@pytest.mark.parametrize("first", range(8))
+def test_a_run_that_is_cancelled_twice_leaves_no_term_behind(first: int) -> None:
+    for second in range(5):
+        asyncio.run(cancelled_twice(first, second))
+
+
+def test_a_run_that_is_interrupted_when_it_was_just_elected_leaves_no_term_behind(
+    private_server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with Locks(private_server.url, ttl=60) as locks:
+        leader = locks.leader("leading")
+        monkeypatch.setattr(leader, "_govern", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            leader.run(print)
+        wait_for(lambda: leader.current() is None, what="the term to be given back")
 
 
 def test_a_client_that_is_closed_while_somebody_observes_ends_that(private_server: RunningServer) -> None:

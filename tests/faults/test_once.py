@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdtight import AsyncLocks, Locks, NotSupported, Run, Skipped, Unavailable
+from holdtight import AsyncLocks, LeaseLost, Locks, NotSupported, Run, Skipped, Unavailable
 from holdtight.stores.redis import script
 from holdtight.stores.redis.records import BEGIN, END
-from tests.faults.clients import Client, OpenClient, asks
+from tests.faults.clients import Client, OpenClient, asks, start
 from tests.faults.jobs import fleet_member, once_program
 from tests.faults.quorum import StartNodes
 from tests.support.processes import Child, StartChild, wait_for
@@ -93,6 +93,12 @@ def test_killed_between_any_two_requests(
         def job() -> None:
             ran.append(1)
 
+        if point == "before the end":
+            with locks.lock("job", wait=20):
+                run = job.last()
+                assert run is not None
+                assert (run.state, run.pid, run.seconds) == ("failed", child.pid, None)
+                assert "its lease ended before the run did" in str(run.error)
         got = job()
         assert ran == ([] if counts else [1])
         assert isinstance(got, Skipped) is counts
@@ -165,6 +171,24 @@ async def cancelled(proxy: Proxy, point: str, policy: Any) -> None:
         assert ran == [1] * started
         assert isinstance(await job(), Skipped) is started
         assert ran == [1]
+
+
+def test_a_lock_that_is_lost_before_the_record_runs_nothing(
+    private_server: RunningServer, proxy: Proxy, open_client: OpenClient
+) -> None:
+    client, ran = open_client(proxy.url), list[int]()
+    job = made(client, lambda: ran.append(1))
+    client.call(client.locks.lock("other").locked)  # so that it is connected
+    held = proxy.hold_request(asks(BEGIN))
+    call = start(lambda: client.call(job))
+    held.wait()
+    with Locks(private_server.url) as others:
+        others.force_release("job", reason="test")
+    held.release()
+    with pytest.raises(LeaseLost):
+        call.result(30)
+    assert ran == []
+    assert client.call(job.last) is None
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["silent", "cut"])

@@ -7,13 +7,15 @@ below the number of commits that succeeded.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import sqlite3
+import sys
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import psycopg
 import pymysql  # type: ignore[import-untyped]
@@ -23,7 +25,7 @@ from holdtight.fencing import SqlGuard
 from tests.fencing.databases import Database, MariaDB, Postgres, Sqlite, execute
 from tests.support.processes import Child, spawn
 
-__all__ = ["MODES", "Outcome", "campaign", "work"]
+__all__ = ["MODES", "Crew", "Outcome", "work"]
 
 WORKERS = 6
 TTL = 0.15
@@ -48,13 +50,13 @@ class Outcome(NamedTuple):
 
 
 class Worker:
-    """In a process of its own."""
+    """What one process does with one database."""
 
-    def __init__(self, url: str, kind: str, folder: str, level: str, mode: str, pauses: str) -> None:
-        self.locks, self.mode, self.guard = Locks(url, ttl=TTL), mode, SqlGuard()
+    def __init__(self, locks: Locks, kind: str, folder: str, level: str, mode: str, pauses: int) -> None:
+        self.locks, self.mode, self.guard = locks, mode, SqlGuard()
         self.database = CLASSES[kind].at(folder)
         self.level, self.connection = level, self.database.connect(level)
-        self.pauses, self.commits, self.refused = int(pauses), 0, 0
+        self.pauses, self.commits, self.refused = pauses, 0, 0
 
     def run(self) -> None:
         while self.pauses:
@@ -71,7 +73,6 @@ class Worker:
             except LockTimeout:
                 pass
         self.connection.close()
-        self.locks.close()
         print("done", self.commits, self.refused, flush=True)
 
     def again(self) -> None:
@@ -115,42 +116,63 @@ class Worker:
         self.connection.commit()
 
     def guarded(self, lease: Any, at: str) -> None:
-        with self.guard.under(lease, self.connection):
+        """In a transaction of `under`, which looks at the lease before it commits, or in one that only claims."""
+        if random.random() < 0.5:
+            with self.guard.under(lease, self.connection):
+                self.add(at)
+        else:
+            self.guard.claim(self.connection, lease)
             self.add(at)
+            self.connection.commit()
 
 
-def work(*args: str) -> None:
-    Worker(*args).run()
+def work(url: str) -> None:
+    """Plays what each line says."""
+    with Locks(url, ttl=TTL) as locks:
+        for line in sys.stdin:
+            Worker(locks, *json.loads(line)).run()
 
 
-def campaign(url: str, database: Database, level: str, mode: str, pauses: int) -> Outcome:
-    """So many pauses in all."""
-    database.execute("UPDATE stock SET units = 0")
-    database.execute("DELETE FROM holdtight_fence")
-    if mode.startswith("checked"):
-        database.execute("INSERT INTO holdtight_fence VALUES ('counter', 0, 0)")
-    results: list[tuple[int, int]] = []
-    each = str(-(-pauses // WORKERS))
+class Crew:
+    """Six processes that work on one database after another."""
 
-    def attend(child: Child) -> None:
-        while (line := child.wait_line(within=120)) == "pause":
-            state = os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-            assert state is not None
-            time.sleep(random.uniform(*PAUSES))
-            child.resume()
-        _, commits, refused = line.split()
-        results.append((int(commits), int(refused)))
+    def __init__(self, url: str) -> None:
+        self._children = [spawn(work, url) for _ in range(WORKERS)]
 
-    args = (url, database.name, str(database.folder), level, mode, each)
-    children = [spawn(work, *args) for _ in range(WORKERS)]
-    threads = [threading.Thread(target=attend, args=(child,)) for child in children]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for child in children:
-        child.close()
-    assert len(results) == WORKERS
-    commits, refused = (sum(numbers) for numbers in zip(*results, strict=True))
-    [[counter]] = database.execute("SELECT units FROM stock WHERE id = 1")
-    return Outcome(commits, int(counter), WORKERS * int(each), refused)
+    def play(self, database: Database, level: str, mode: str, pauses: int) -> Outcome:
+        """With so many pauses in all."""
+        database.execute("UPDATE stock SET units = 0")
+        database.execute("DELETE FROM holdtight_fence")
+        if mode.startswith("checked"):
+            database.execute("INSERT INTO holdtight_fence VALUES ('counter', 0, 0)")
+        each = -(-pauses // WORKERS)
+        results: list[tuple[int, int]] = []
+        order = json.dumps([database.name, str(database.folder), level, mode, each])
+        threads = [threading.Thread(target=_attend, args=(child, order, results)) for child in self._children]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(results) == WORKERS
+        commits, refused = (sum(numbers) for numbers in zip(*results, strict=True))
+        [[counter]] = database.execute("SELECT units FROM stock WHERE id = 1")
+        return Outcome(commits, int(counter), WORKERS * each, refused)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for child in self._children:
+            child.close()
+
+
+def _attend(child: Child, order: str, results: list[tuple[int, int]]) -> None:
+    """Lets the child go on whenever it has stopped itself, until it is done."""
+    child.send(order)
+    while (line := child.wait_line(within=120)) == "pause":
+        state = os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        assert state is not None
+        time.sleep(random.uniform(*PAUSES))
+        child.resume()
+    _, commits, refused = line.split()
+    results.append((int(commits), int(refused)))

@@ -1,11 +1,12 @@
 """`single_flight`: one call computes, the others get what it has computed."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 import holdtight
-from holdtight import FlightFailed, LockTimeout, Peek
+from holdtight import FlightFailed, LockTimeout, Peek, Profile
 from holdtight.events import RefreshFailed
 from tests.scenarios.reports import Report
 from tests.scenarios.world import World
@@ -166,6 +167,7 @@ async def test_what_the_codec_refuses_is_a_failure_to_all(world: World) -> None:
         (object(), {}, "not JSON serializable"),
         ("x" * 200, {"max_size": 100}, "202 bytes"),
         ("text", {"codec": "bytes"}, "takes bytes"),
+        (float("nan"), {}, "not JSON compliant"),
     ]
     for number, (value, options, said) in enumerate(refused):
         job = Report(world, error_ttl=600, **options)
@@ -174,6 +176,17 @@ async def test_what_the_codec_refuses_is_a_failure_to_all(world: World) -> None:
             with pytest.raises(FlightFailed, match=said):
                 await job.report(number)
         assert job.computed == 1
+
+
+async def test_a_computation_that_only_makes_an_object_has_failed(world: World) -> None:
+    async def makes() -> Any:
+        return (each for each in "")
+
+    flight = world.client.single_flight("report:1", ttl=60, error_ttl=0)
+    for call in (flight(makes), partial(flight.get_or_create, makes)):
+        with pytest.raises(TypeError, match="returned a generator under the lock"):
+            await call()
+    assert not (await world.client.inspect("report:1")).locked
 
 
 async def test_codecs(world: World) -> None:
@@ -228,6 +241,14 @@ async def test_the_wait_ends_with_a_timeout(world: World) -> None:
     for client in (world.client, world.locks()):
         with pytest.raises(LockTimeout, match="'report:7'"):
             await Report(world, client, wait="50ms").report(7)
+    client = world.locks(profiles={"report:*": Profile(wait="50ms")})
+
+    @client.single_flight("report:{id}", ttl=60)
+    async def report(id: int) -> None:
+        raise AssertionError("another computes")
+
+    with pytest.raises(LockTimeout, match="'report:7'"):
+        await report(7)
     one.go = True
     await actor.result()
 
@@ -246,7 +267,7 @@ async def test_without_the_server_it_is_computed_and_not_stored(world: World) ->
 async def test_wrong_options_show_at_decoration(world: World) -> None:
     for wrong in (
         {"ttl": 0}, {"ttl": "9999h"}, {"stale": -1}, {"refresh": "never"}, {"codec": "xml"}, {"max_size": 0},
-        {"lease_ttl": 0}, {"error_ttl": "x"}, {"negative": {OSError: 0}},
+        {"lease_ttl": 0}, {"ttl": "8000h", "stale": "8000h"}, {"error_ttl": "x"}, {"negative": {OSError: 0}},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"\w"):
             world.client.single_flight("x", **{"ttl": 60, **wrong})  # type: ignore[arg-type]

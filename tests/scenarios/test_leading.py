@@ -63,6 +63,11 @@ async def test_a_term_counts_as_lost_before_its_lease_ends(world: World) -> None
     await plain.release()
     with pytest.raises(ValueError, match="grace"):
         world.client.leader("poller", ttl=10, grace=5)
+    usual = await world.client.leader("poller", ttl=10).campaign()
+    plain = await world.client.lock("other", ttl=10).acquire()
+    assert 1.5 < plain.remaining() - usual.remaining() < 2.5, "a fifth of the ttl"
+    await usual.release()
+    await plain.release()
 
 
 class Work:
@@ -141,6 +146,44 @@ async def test_work_that_raises_ends_run_or_is_tried_again(world: World) -> None
     for wrong in ({"pause": -1}, {"on_error": "x"}, {"on_overrun": "x"}):
         with pytest.raises(ValueError, match=r"\w"):
             await work.leader.run(work.poll, **wrong)
+
+
+async def test_the_loss_of_another_lease_ends_run(world: World) -> None:
+    leader: Any = world.client.leader("poller")
+
+    async def work(term: Any) -> None:
+        raise LeaseLost.because("other", LossReason.FORCED)
+
+    with pytest.raises(LeaseLost, match="other"):
+        await leader.run(work)
+    assert await leader.current() is None
+
+
+async def test_a_term_that_was_forced_proclaims_nothing_and_is_lost(world: World) -> None:
+    world.forced_ms = 60_000
+    leader: Any = world.client.leader("poller", label="one")
+
+    async def lead() -> None:
+        async with leader as term:
+            await world.client.force_release("poller", reason="test")
+            with pytest.raises(LeaseLost):
+                await term.proclaim("two")
+            assert term.lost
+
+    with pytest.raises(LeaseLost):
+        await lead()
+    assert await leader.current() is None
+
+
+async def test_a_leader_runs_once_at_a_time(world: World) -> None:
+    work = Work(world)
+    actor = world.start(work.leader.run(work.poll))
+    await world.until(lambda: work.inside)
+    with pytest.raises(RuntimeError, match="runs already"):
+        await work.leader.run(work.poll)
+    work.leader.stop()
+    await actor.result()
+    assert len(work.fences) == 1
 
 
 @pytest.mark.takes_time

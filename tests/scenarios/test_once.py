@@ -93,8 +93,10 @@ async def test_calls_that_overlap_are_skipped_and_say_who_runs(world: World) -> 
         for asking in (other, job):
             skipped = await asking.bill("acme")
             assert (skipped.why, skipped.holder.pid) == ("running", os.getpid())
+            assert skipped.since == skipped.holder.since is not None
         if job is second:
-            assert (await job.bill.last("acme")).state == "running"
+            run = await job.bill.last("acme")
+            assert (run.state, run.label, run.seconds, run.error) == ("running", "second", None, None)
         job.go = True
         assert await actor.result() == "billed acme"
     assert await first.bill("acme") == "billed acme", "without a record, only calls that overlap are skipped"
@@ -131,6 +133,32 @@ async def test_what_a_skip_does(world: World) -> None:
     assert caught.value.skipped.why == "done"
     assert (caught.value.code, caught.value.name) == ("JOB_SKIPPED", "billing:acme")
     assert await Job(world, at_least=60, on_skip=lambda skipped: skipped.why.upper()).bill("acme") == "DONE"
+    if not world.blocking:
+
+        async def told(skipped: Skipped) -> str:
+            return f"told {skipped.why}"
+
+        assert await Job(world, at_least=60, on_skip=told).bill("acme") == "told done"
+
+
+class Later:
+    def __await__(self) -> Any:
+        raise AssertionError("nobody awaits it")
+
+
+@pytest.mark.parametrize("options", [{}, {"at_least": 60, "after_failure": "retry"}], ids=["no record", "a record"])
+async def test_a_body_that_only_makes_an_object_has_failed(world: World, options: Any) -> None:
+    for made, said in (((each for each in ""), "a generator"), (Later(), "an awaitable")):
+
+        async def makes(made: Any = made) -> Any:
+            return made
+
+        job = world.client.once("job", **options)(makes)
+        with pytest.raises(TypeError, match=f"returned {said} under the lock"):
+            await job()
+        assert not (await world.client.inspect("job")).locked
+        if options:
+            assert (await job.last()).state == "failed"  # type: ignore[union-attr]
 
 
 async def test_waiting_stands_in_line_and_then_decides_by_the_record(world: World) -> None:

@@ -53,7 +53,7 @@ class AsyncTerm(leading.TermLike, AsyncLease):
         """
         self.check()
         client = self.lock.client
-        await client.run(leading.proclaim(client.place, self.name, self.tenure.owner, label), self.name)
+        await client.run(leading.proclaim(client.place, self.name, self.tenure, label), self.name)
 
 
 class AsyncLeader(PublicLeader, AsyncOnly):
@@ -143,7 +143,9 @@ class AsyncLeader(PublicLeader, AsyncOnly):
                 1 s.
             on_error: what an exception of `fn` does. "raise" resigns and raises it here; "campaign" resigns, logs it,
                 and campaigns again. Default "raise".
-            on_overrun: for the blocking `Leader.run`. It has no effect here, where `fn` is cancelled.
+            on_overrun: what to do if `fn` still runs when the lease ends, since it blocks the loop or goes on when it
+                is cancelled. "log" logs an error; "exit" ends the process at once, with code 76 and without cleaning
+                up. Default "log".
 
         Raises what `fn` raises, unless `on_error` says otherwise; RuntimeError if this leader runs already, or the
         client is closed; TypeError or ValueError for what is not allowed. A server that cannot be reached raises
@@ -199,7 +201,8 @@ class AsyncLeader(PublicLeader, AsyncOnly):
             await asyncio.wait([task])
         except asyncio.CancelledError:
             task.cancel()
-            await asyncio.wait([task])
+            if not task.done():  # a second cancellation may come meanwhile, but no term any more
+                await asyncio.wait([task])
             if not task.cancelled() and task.exception() is None and isinstance(task.result(), AsyncTerm):
                 await task.result().release()
             raise
@@ -214,13 +217,12 @@ class AsyncLeader(PublicLeader, AsyncOnly):
         done, result = False, None
         try:
             leading.watch_overrun(term, self._grace, lambda: done, on_overrun)
-            with suppress(LeaseLost):
+            try:
                 async with term:
-                    try:
-                        result = await fn(term)
-                    except LeaseLost:
-                        if not term.lost:
-                            raise
+                    result = await fn(term)
+            except LeaseLost:
+                if not term.lost:  # that of another lock
+                    raise
         except Exception as error:
             if on_error == "raise":
                 raise

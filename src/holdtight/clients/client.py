@@ -312,6 +312,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
     def twin(self, settings: Settings | None = None) -> Any:
         """Another client with the same events, and the same settings unless others are given."""
         made = type(self).__new__(type(self))
+        made.unpickled = True  # no warning if an interrupt drops it: no code of the user can close it
         made._open(settings or self.settings)
         made.events = self.events
         made.place.share_events(self.events)

@@ -93,11 +93,12 @@ def leadership(info: LockInfo) -> Leadership | None:
     return Leadership(who.fence or 0, who.owner, who.host, who.pid, who.label, who.since)
 
 
-def proclaim(place: Any, name: str, owner: bytes, label: object) -> Plan[None]:
+def proclaim(place: Any, name: str, tenure: Any, label: object) -> Plan[None]:
     text = check_label(label) or ""
     place.check_supports("proclaim", name)
-    said = yield from asked_in_time(lambda: place.proclaim_step(name, owner, text))
+    said = yield from asked_in_time(lambda: place.proclaim_step(name, tenure.owner, text))
     if isinstance(said, LossReason):
+        tenure.lose(said)
         raise LeaseLost.because(name, said)
 
 

@@ -61,7 +61,7 @@ class Term(leading.TermLike, Lease):
         """
         self.check()
         client = self.lock.client
-        client.run(leading.proclaim(client.place, self.name, self.tenure.owner, label), self.name)
+        client.run(leading.proclaim(client.place, self.name, self.tenure, label), self.name)
 
 
 class Leader(PublicLeader, BlockingOnly):
@@ -186,6 +186,9 @@ class Leader(PublicLeader, BlockingOnly):
                 if again and not self._stopped():
                     self._pause(seconds)
         finally:
+            term, self._term = self._term, None
+            if term is not None:  # an interrupt came before its block, or at its end
+                term.forsake()
             self._campaigner, campaigner = None, self._campaigner
             if campaigner is not None:
                 campaigner.close()
@@ -223,12 +226,12 @@ class Leader(PublicLeader, BlockingOnly):
         done, result = False, None
         try:
             leading.watch_overrun(term, self._grace, lambda: done, on_overrun)
-            with suppress(LeaseLost), term:
-                try:
+            try:
+                with term:
                     result = fn(term)
-                except LeaseLost:
-                    if not term.lost:
-                        raise
+            except LeaseLost:
+                if not term.lost:  # that of another lock
+                    raise
         except Exception as error:
             if on_error == "raise":
                 raise
