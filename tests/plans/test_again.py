@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ def test_requests_that_are_always_late_end() -> None:
 
 def test_a_label_that_is_always_late_ends() -> None:
     with pytest.raises(LinkDown, match=CLOCKS_DISAGREE):
-        play(proclaim(Asked(), "poller", b"owner", "host"), *[Late()] * MOST_LATE)
+        play(proclaim(Asked(), "poller", SimpleNamespace(owner=b"owner"), "host"), *[Late()] * MOST_LATE)
 
 
 def test_a_read_is_repeated_once_if_its_connection_had_died() -> None:

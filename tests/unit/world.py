@@ -9,7 +9,7 @@ import pytest
 
 from holdtight import Lease, Locks
 from holdtight.base.runtime import Runtime
-from holdtight.clients import client
+from holdtight.clients import loading
 from holdtight.events import Event
 from holdtight.grants.tenure import Tenure
 from tests.unit.keeping import Still
@@ -26,7 +26,7 @@ class World:
         self.seen: list[Event] = []
         self.keeper = Still()
         runtime = Runtime(lambda: self.now, self.keeper, lambda function, *args: function(*args))
-        monkeypatch.setattr(client, "runtime_of", lambda settings: runtime)
+        monkeypatch.setattr(loading, "runtime_of", lambda settings: runtime)
         self.locks = Locks("redis://127.0.0.1:1", namespace="tenure")
         self.locks.client.lead = 0.0
         self.locks.events.subscribe(self.seen.append)

@@ -51,7 +51,7 @@ for i = 7, #A, 3 do
     local score, held = call('ZSCORE', holders, owner), call('HGET', waiters, 'h' .. owner)
     if score and held then ends, fence = score - now, HELD_FENCE_OF(held) end
   end
-  if ends > 0 then found[#found + 1] = {owner = owner, argument = i, ends = ends, fence = fence} end
+  if ends > 0 then found[#found + 1] = {owner = owner, argument = i, alarm = A[i + 1], ends = ends, fence = fence} end
 end
 if reply then
   if records then reply[#reply + 1] = tell(repeated) end
@@ -135,7 +135,7 @@ end
 call('XADD', audit, 'MAXLEN', '~', 1000, '*', 'id', id, 'at', string.format('%.0f', now_us), 'fence', fence, 'next', next,
   'holders', '[' .. table.concat(texts, ',') .. ']', 'about', about, unpack(fields))
 call('PEXPIRE', audit, AUDIT_MS)
-for i = 1, #found do redis.pcall('PUBLISH', A[found[i].argument + 1], 'k' .. found[i].owner) end
+for i = 1, #found do redis.pcall('PUBLISH', found[i].alarm, 'k' .. found[i].owner) end
 if votes == '1' and stored == 0 then
   local watchers = main .. WATCHERS
   local some = call('ZRANGEBYSCORE', watchers, '(' .. now, '+inf', 'LIMIT', 0, 3)
