@@ -11,7 +11,8 @@ import pytest
 
 from holdtight import LossReason, QuorumNotReached
 from holdtight.grants.lease import BaseLease
-from tests.faults.clients import Client, OpenClient, release_lost, start
+from holdtight.stores.redis.quorum_store import RESIGN
+from tests.faults.clients import Client, OpenClient, asks, release_lost, start
 from tests.faults.quorum import Nodes, Side, StartNodes, votes_of, warm
 from tests.support.leases import renewed
 from tests.support.processes import wait_for
@@ -352,3 +353,17 @@ def test_a_server_under_two_names_has_one_vote(start_nodes: StartNodes, open_cli
     nodes.servers[0].restart()  # a restarted server is still one server
     with pytest.raises(QuorumNotReached, match="the same server as redis://"):
         client.acquire("a", wait=1)
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+def test_a_release_whose_connections_all_break_is_sent_again(nodes: Nodes, open_client: OpenClient, lost: str) -> None:
+    """As when the password of a user changes: the servers end all connections at the same time."""
+    with Side(nodes) as side:
+        client = open_client(side.urls, ttl=30)
+        warm(client, nodes)
+        lease = client.acquire("a", wait=5)
+        wait_for(lambda: all(votes_of(nodes, "a")))
+        for proxy in side.proxies:
+            (proxy.swallow_request if lost == "request" else proxy.swallow_reply)(asks(RESIGN), cut=True)
+        client.release(lease)
+        wait_for(lambda: not any(votes_of(nodes, "a")))

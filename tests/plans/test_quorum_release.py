@@ -7,7 +7,7 @@ from typing import Any
 
 from holdtight.base.plan import LinkDown, NoQuorum
 from holdtight.base.values import Denied, LossReason
-from holdtight.core.quorum import release
+from holdtight.core.quorum_ending import release
 from tests.plans.election import NAMES, NO, ScriptedClaim
 from tests.plans.scripted import OWNER, SENT, Clock, Named, Run
 
@@ -52,6 +52,30 @@ def test_a_release_on_fewer_than_a_majority_was_of_a_lock_that_was_not_held() ->
 
 
 def test_a_release_that_too_few_nodes_heard_of_is_told() -> None:
-    run = giving_back().answer([1, 1, SENT, SENT, LinkDown("gone", sent=False)])
+    refused = LinkDown("refused", sent=False)
+    run = giving_back().answer([1, 1, refused, refused, refused])
     assert isinstance(run.error, NoQuorum)
     assert run.error.nodes["node-0"] == "released"
+
+
+def test_nodes_whose_connections_broke_are_asked_once_more() -> None:
+    run = giving_back().answer([1, 1, SENT, SENT, LinkDown("refused", sent=False)])
+    again = run.fans()
+    assert [step is not None for step in again.steps] == [False, False, True, True, False]
+    assert again.certain([None, None, 1, None, None]), "two had released it before"
+    assert run.answer([None, None, 1, None, None]).result is None
+    assert run.error is None
+
+
+def test_not_ours_after_a_broken_connection_means_that_the_first_request_went_through() -> None:
+    assert giving_back().answer([SENT] * 5).answer([NO, NO, NO, None, None]).result is None
+    forced = Denied(None, 0.0, forced=True)
+    assert giving_back().answer([SENT] * 5).answer([forced] * 5).result is LossReason.FORCED
+
+
+def test_nodes_are_asked_twice_at_most_and_silent_ones_once() -> None:
+    run = giving_back().answer([SENT] * 5).answer([SENT] * 5)
+    assert isinstance(run.error, NoQuorum)
+    silent = LinkDown("it did not answer in time", sent=True, silent=True)
+    run = giving_back().answer([1, 1, silent, silent, silent])
+    assert isinstance(run.error, NoQuorum)

@@ -33,13 +33,13 @@ class Broadcast:
     __slots__ = (
         "_no",
         "_requests",
-        "_step_for",
         "_timer",
         "_too_many",
         "_transport",
         "enough",
         "over",
         "replies",
+        "step_for",
         "wanted",
         "yes",
     )
@@ -55,7 +55,7 @@ class Broadcast:
     ) -> None:
         self._transport = transport
         self._requests = requests
-        self._step_for = step_for
+        self.step_for = step_for
         self.enough = enough
         self._too_many = too_many
         self.yes = self._no = 0
@@ -90,7 +90,7 @@ class Broadcast:
     def told(self, index: int, connection: "NodeConnection", reply: Any, *, again: bool = True) -> None:
         """Handles every reply but the usual yes on the first request."""
         if isinstance(reply, hiredis.ReplyError):
-            step = self._step_for(index)
+            step = self.step_for(index)
             # Do not repeat a vote that no caller waits for: its undo may have run already.
             wanted = step.undo or (self.wanted and not self.over.done())
             if is_unknown(reply) and again and connection.alive and wanted:
@@ -102,7 +102,7 @@ class Broadcast:
         self._count(index, reply)
 
     def failed(self, index: int, connection: "NodeConnection", error: LinkDown) -> None:
-        transport, step = self._transport, self._step_for(index)
+        transport, step = self._transport, self.step_for(index)
         transport.breakers[index].failed_once(transport.place.clock(), str(error), connection)
         self._leave_undone(index, step)
         self._count(index, error)
@@ -140,7 +140,7 @@ class Broadcast:
     def _lose_patience(self) -> None:
         for index, reply in enumerate(self.replies):
             if reply is None:
-                self.replies[index] = LinkDown(NO_ANSWER, sent=True)
+                self.replies[index] = LinkDown(NO_ANSWER, sent=True, silent=True)
         self.end(self)
 
 

@@ -212,7 +212,7 @@ class _Asking:
         for index, step in enumerate(self._fan.steps):
             if step is not None and self.answers[index] is None:
                 slow = "connecting took too long" if index in self._unsent else NO_ANSWER
-                self.answers[index] = LinkDown(slow, sent=index not in self._unsent)
+                self.answers[index] = LinkDown(slow, sent=index not in self._unsent, silent=True)
         if not self.over.done():
             self.over.set_result(None)
 

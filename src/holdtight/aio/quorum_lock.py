@@ -13,7 +13,8 @@ from holdtight.base.identity import Identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.clients.quorum_lock import QuorumLockMixin
 from holdtight.core.contend import acquire, patience
-from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
+from holdtight.core.quorum import Round, renew
+from holdtight.core.quorum_ending import RELEASE_SECONDS, release, release_after
 from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
 from holdtight.stores.redis.quorum_store import RESIGN, QuorumClaim, voted
@@ -165,9 +166,12 @@ class AsyncQuorumLock(QuorumLockMixin, AsyncLock):
         held, majority = cast(QuorumTenure, tenure), self.quorum_claim.majority
         reason = None
         if first != 1:
+            answers = self.quorum_claim.read_releases(first.replies)
+            plan = release_after(answers, held.place.names, majority, first.step_for)
             try:
-                reason = judge_release(self.quorum_claim.read_releases(first.replies), held.place.names, majority)
-            except LinkDown as error:
+                with self._driver() as driver:
+                    reason = await driver.run(plan)
+            except (LinkDown, ServerSaid) as error:
                 raise self.not_released(held, error) from error
         self.released(held, reason)
 

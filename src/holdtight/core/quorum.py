@@ -28,7 +28,6 @@ from holdtight.base.values import (
     Grant,
     Guarded,
     Late,
-    LossReason,
     Owner,
     Queued,
     Withdrawn,
@@ -40,20 +39,15 @@ if TYPE_CHECKING:
     from holdtight.core.contend import Answer, Asking
 
 __all__ = [
-    "RELEASE_SECONDS",
     "Poll",
     "Round",
     "VotingClaim",
     "all_answered",
     "deadline_of",
-    "judge_release",
-    "release",
-    "release_steps",
     "renew",
     "say",
 ]
 
-RELEASE_SECONDS = 2.0
 NOBODY: Owner = b""
 """In place of a waiter to ring: used by renewals."""
 MOST_LATE = 3
@@ -294,69 +288,6 @@ def say(answer: Any) -> str:
 def deadline_of(good_until: Sequence[float], majority: int) -> float:
     """The moment until which a majority keeps its votes."""
     return sorted(good_until, reverse=True)[majority - 1]
-
-
-# Release.
-
-
-def release(
-    prepared: VotingClaim,
-    names: Sequence[str],
-    owner: Owner,
-    *,
-    holding: set[int],
-    markers: dict[int, int],
-    connections: Sequence[Any],
-) -> Plan[LossReason | None]:
-    """Takes the votes back on all nodes. Returns None if the lock was ours, else why it was not.
-
-    `holding` has the nodes that may have our vote. `markers` has those where a request of ours may still arrive, on
-    the connection that `connections` has for the node, if any. Raises NoQuorum if too few nodes answer to tell.
-    """
-    steps = release_steps(prepared, owner, holding, markers, connections)
-    asked = [index for index, step in enumerate(steps) if step is not None]
-    majority = prepared.majority
-
-    def certain(answers: list[Any]) -> bool:
-        ours = sum([each.__class__ is int for each in answers])
-        return ours >= majority or all(answers[index] is not None for index in asked)
-
-    answers: list[Any] = yield Fan(steps, certain, list, RELEASE_SECONDS, after=connections)
-    return judge_release(answers, names, majority)
-
-
-def release_steps(
-    prepared: VotingClaim, owner: Owner, holding: set[int], markers: dict[int, int], connections: Sequence[Any]
-) -> list[Step | None]:
-    steps: list[Step | None] = [None] * prepared.count
-    plain = prepared.resign_step(owner)
-    for index in holding:
-        steps[index] = plain
-    for index, marker in markers.items():
-        same_connection = connections[index] is not None
-        steps[index] = prepared.resign_step(owner, marker) if same_connection else prepared.withdraw_step(owner, marker)
-    return steps
-
-
-def judge_release(answers: list[Any], names: Sequence[str], majority: int) -> LossReason | None:
-    """`answers` has None for a node that was not asked."""
-    ours = sum([each.__class__ is int for each in answers])
-    if ours >= majority:
-        return None
-    unheard = sum(1 for each in answers if isinstance(each, LinkDown | ServerSaid))
-    if ours + unheard < majority:
-        if any(isinstance(each, Denied) and each.forced for each in answers):
-            return LossReason.FORCED
-        taken = any(isinstance(each, Denied) and each.holder for each in answers)
-        return LossReason.TAKEN if taken else LossReason.EXPIRED
-    nodes = {name: _told(each) for name, each in zip(names, answers, strict=True)}
-    raise NoQuorum(nodes, majority, answered=False)
-
-
-def _told(answer: Any) -> str:
-    if answer.__class__ is int:
-        return "released"
-    return "was not held there" if answer is None else say(answer)
 
 
 # A renewal that a caller waits for. The keeper renews node by node: see grants/quorum_tenure.py.

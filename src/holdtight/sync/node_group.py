@@ -237,7 +237,7 @@ class NodeGroup:
             if left <= 0:
                 for index, answer in enumerate(answers):
                     if answer is None:
-                        answers[index] = LinkDown(NO_ANSWER, sent=True)
+                        answers[index] = LinkDown(NO_ANSWER, sent=True, silent=True)
                 return False
 
     def _poll(self, seconds: float) -> list[tuple[int, int]]:

@@ -144,7 +144,7 @@ class FanDriver(PlanRunner):
         for index, step in enumerate(fan.steps):
             if step is not None and answers[index] is None:
                 slow = "connecting took too long" if index in unsent else NO_ANSWER
-                answers[index] = LinkDown(slow, sent=index not in unsent)
+                answers[index] = LinkDown(slow, sent=index not in unsent, silent=True)
 
     # Waiting.
 

@@ -10,7 +10,8 @@ from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.clients.quorum_lock import QuorumLockMixin
 from holdtight.config.settings import Settings
 from holdtight.core.contend import acquire, patience
-from holdtight.core.quorum import RELEASE_SECONDS, Round, judge_release, release, renew
+from holdtight.core.quorum import Round, renew
+from holdtight.core.quorum_ending import RELEASE_SECONDS, release, release_after
 from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.quorum_tenure import QuorumTenure
 from holdtight.grants.tenure import Tenure
@@ -201,9 +202,12 @@ class QuorumLock(QuorumLockMixin, Lock):
             return
         reason = None
         if broadcast.answers.count(1) < majority:
+            answers = prepared.read_releases(broadcast.answers)
+            plan = release_after(answers, tenure.place.names, majority, broadcast.step_for)
             try:
-                reason = judge_release(prepared.read_releases(broadcast.answers), tenure.place.names, majority)
-            except LinkDown as error:
+                with FanDriver(locks.groups) as driver:
+                    reason = driver.run(plan)
+            except (LinkDown, ServerSaid) as error:
                 raise self.not_released(tenure, error) from error
         self.released(tenure, reason)
 
