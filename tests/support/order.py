@@ -2,7 +2,8 @@
 
 Tests about time take most of the time and are few; no more than some of them run at once (see alone.py). In the order
 of the folders, a few workers would get them all, and the others would run out of work. So these tests are spread
-evenly over the list, file by file.
+evenly over the list, file by file. Those of the lock service come first among them: some start a browser and take
+half a minute, and one that begins last keeps one worker busy while the others have nothing left to do.
 
 Every worker that plays a test with a topology or a cluster must form its own. So the tests with a topology stay
 together at the head of the first worker's part, and those with a cluster at the head of the second one's. Tests that
@@ -27,10 +28,12 @@ T = TypeVar("T")
 
 
 def in_good_order(items: Sequence[pytest.Item], workers: int = 1) -> list[pytest.Item]:
-    parts: dict[str, list[pytest.Item]] = {"alone": [], "topology": [], "cluster": [], "demanding": [], "others": []}
+    parts: dict[str, list[pytest.Item]] = {
+        each: [] for each in ("alone", "topology", "cluster", "service", "demanding", "others")
+    }
     for item in items:
         parts[_part(item)].append(item)
-    rest = spread(parts["demanding"], parts["others"], lambda item: item.path)
+    rest = spread(parts["service"] + parts["demanding"], parts["others"], lambda item: item.path)
     return in_parts(parts["alone"] + parts["topology"], parts["cluster"], rest, workers)
 
 
@@ -43,6 +46,8 @@ def _part(item: pytest.Item) -> str:
         return "cluster"
     if played_on is SENTINEL or ("topology" in folders and "topology_of" in fixtures):
         return "topology"
+    if "service" in folders:
+        return "service"
     return "demanding" if DEMANDING.intersection(folders) else "others"
 
 
