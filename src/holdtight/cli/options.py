@@ -137,8 +137,9 @@ def _read_urls(context: click.Context, param: click.Parameter, value: str | None
         raise click.BadParameter(f"{value} has no URL", context, param)
 
 
-def common(command: F) -> F:
-    """Adds the options of all verbs. They may stand before the verb and after it."""
+def common(command: F, *, target: str = "The server; several make a quorum.", connects: bool = True) -> F:
+    """Adds the options of all verbs. They may stand before the verb and after it. `target` is the help of --url. The
+    help of a verb that connects to nothing leaves out what is about the connection."""
     for option in (
         click.option(
             "-v",
@@ -169,6 +170,7 @@ def common(command: F) -> F:
             metavar="D",
             expose_value=False,
             callback=_keep("timeout"),
+            hidden=not connects,
             help="How long connecting may take (2s); an answer may take 2s more.",
         ),
         click.option(
@@ -176,6 +178,7 @@ def common(command: F) -> F:
             metavar="NS",
             expose_value=False,
             callback=_keep("namespace"),
+            hidden=not connects,
             help="The prefix of all keys (ht).",
         ),
         click.option(
@@ -183,6 +186,7 @@ def common(command: F) -> F:
             metavar="FILE",
             expose_value=False,
             callback=_read_urls,
+            hidden=not connects,
             help="Read the URLs from a file, so that no password shows in `ps`.",
         ),
         click.option(
@@ -191,7 +195,8 @@ def common(command: F) -> F:
             multiple=True,
             expose_value=False,
             callback=_add_urls,
-            help="The server; several make a quorum. Else $HOLDTIGHT_URL, $REDIS_URL.",
+            hidden=not connects,
+            help=f"{target} Else $HOLDTIGHT_URL, $REDIS_URL.",
         ),
     ):
         command = option(command)

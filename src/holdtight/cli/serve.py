@@ -1,5 +1,6 @@
 """Verbs of the lock service: `serve` and `token`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ Examples:
 @click.option("--tls-key", metavar="FILE", help="Its key.")
 @click.option("--trust-proxy", metavar="IPS", help="Believe X-Forwarded-For and -Proto of these addresses.")
 @click.option("--open", is_flag=True, default=None, help="Without tokens: callers of this machine may do all.")
-@common
+@partial(common, target="The server, or the Sentinels of one.")
 @click.pass_context
 def serve(context: click.Context, /, config: str | None, **given: Any) -> int:
     """Serve locks over HTTP, and a page that shows them.
@@ -82,7 +83,7 @@ def _read(path: str) -> dict[str, Any]:
 @click.option("--prefix", metavar="P", multiple=True, help="Only names that start with it; repeatable.")
 @click.option("--file", metavar="F", required=True, help="The token file; made if need be.")
 @click.argument("name")
-@common
+@partial(common, connects=False)
 def token(name: str, role: str, prefix: tuple[str, ...], file: str) -> int:
     """Make a token called NAME, and print it once: the file keeps its hash only."""
     from holdtight.server.tokens import add_token
