@@ -223,9 +223,12 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
 
     def terms_of(self, options: Options) -> LockTerms:
         """The same object for equal options, so that many names share it."""
-        from holdtight.clients.terms import LockTerms
+        found: LockTerms | None = self._terms.get(options)
+        if found is None:
+            from holdtight.clients.terms import LockTerms
 
-        return self._terms.get(options) or self._terms.put(options, LockTerms(self, options))
+            found = self._terms.put(options, LockTerms(self, options))
+        return found
 
     def _rwlock(self, name: str, given: Mapping[str, Any]) -> Any:
         """Returns the same object for the same arguments, as `lock` does."""
