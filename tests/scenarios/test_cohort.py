@@ -16,7 +16,7 @@ from holdtight import (
     QueueFull,
 )
 from holdtight.clients.cohort_line import WINDOW
-from holdtight.events import Acquired, Event, Released, Waited
+from holdtight.events import Acquired, Event, Failed, Released, Waited
 from holdtight.stores.times import FENCES
 from tests.scenarios.cohorts import FEW, all_wait_for, done, others_wait
 from tests.scenarios.colours import bare
@@ -311,6 +311,7 @@ async def test_events_name_each_lease_of_a_batch(world: World) -> None:
 @pytest.mark.usefixtures("wide")
 async def test_closing_the_client_refuses_the_members(world: World) -> None:
     client = world.locks()
+    heard = world.listen(client)
     lock, served = world.lock(of=client), list[AsyncLease]()
     lease = await lock.acquire()
     actors = await all_wait_for(world, lock, 3, served)
@@ -318,6 +319,7 @@ async def test_closing_the_client_refuses_the_members(world: World) -> None:
     for actor in actors:
         with pytest.raises(RuntimeError, match="is closed"):
             await actor.result(within=3)
+    assert [event.reason for event in heard if isinstance(event, Failed)] == ["error"] * 3
     await lease.release()
     assert served == []
 

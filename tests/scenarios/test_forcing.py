@@ -25,6 +25,7 @@ async def forced(client: AsyncLocks, name: str = "thing", **options: Any) -> Aud
     return record
 
 
+@pytest.mark.no_cohort("the server knows the last fence of the range")
 async def test_the_holder_loses_it_and_a_record_says_who_did_it_and_why(world: World) -> None:
     lease = await world.lock(label="nightly").acquire()
     operator = world.locks()
@@ -124,6 +125,7 @@ async def test_the_body_of_a_block_is_left_with_the_loss(world: World) -> None:
     assert raised.value.reason is LossReason.FORCED
 
 
+@pytest.mark.no_cohort("the server knows the last fence of the range")
 async def test_every_force_is_told_to_subscribers_of_the_client_that_did_it(world: World) -> None:
     lease = await world.lock().acquire()
     operator = world.locks()

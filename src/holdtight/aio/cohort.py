@@ -64,12 +64,10 @@ class AsyncCohortLock(CohortPart, AsyncLock):
         self.line_key = key_of(name, terms)
 
     async def _attempt(self, wait: float | None, who: Identity, or_none: bool) -> AsyncLease | None:
-        if self.stands_alone(wait, who):
-            return await super()._attempt(wait, who, or_none)
         locks, terms = self._locks, self.terms
+        if locks.closed or self.stands_alone(wait, who):
+            return await super()._attempt(wait, who, or_none)
         clock = terms.clock
-        if locks.closed:
-            locks.check_open()
         transport = locks.transport()
         deliver = transport.deliver
         started = clock()
@@ -97,13 +95,13 @@ class AsyncCohortLock(CohortPart, AsyncLock):
                     await lease.tell(locks.report_turn, lease.tenure, started)
                 return lease
             self.give_up(member, deliver)
+            locks.check_open()
         except BaseException as error:
             self.give_up(member, deliver)
             if not asks:
                 self.report_left(member, wait, error)
             raise
         self.waits_no_more(member)
-        locks.check_open()
         return await self._now(wait, started, who)
 
     async def _now(self, wait: float | None, started: float, who: Identity) -> AsyncLease | None:

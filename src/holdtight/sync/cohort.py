@@ -61,12 +61,10 @@ class CohortLock(CohortPart, Lock):
         self.line_key = key_of(name, terms)
 
     def _attempt(self, wait: float | None, who: Identity, or_none: bool, in_block: bool) -> Lease | None:
-        if self.stands_alone(wait, who) or running_loop() is not None:
-            return super()._attempt(wait, who, or_none, False)
         locks, terms = self._locks, self.terms
+        if locks.closed or self.stands_alone(wait, who) or running_loop() is not None:
+            return super()._attempt(wait, who, or_none, False)
         clock = terms.clock
-        if locks.closed:
-            locks.check_open()
         started = clock()
         member, asks = Sleeping(started, terms.runtime, who), False
         try:
@@ -85,13 +83,13 @@ class CohortLock(CohortPart, Lock):
             if news is not None and news is not CLOSED and now < news.sent + terms.valid:
                 return self._handed(member, news, now, who, in_block)
             self.give_up(member, terms.tell)
+            locks.check_open()
         except BaseException as error:
             self.give_up(member, terms.tell)
             if not asks:
                 self.report_left(member, wait, error)
             raise
         self.waits_no_more(member)
-        locks.check_open()
         return self._now(wait, started, who)
 
     def _now(self, wait: float | None, started: float, who: Identity) -> Lease | None:
