@@ -175,7 +175,8 @@ class Driver(PlanRunner):
                 self._stand(park, link)
             return self._transport.park(link, park.owner, park.until)
         except LinkDown:
-            self._drop_link()
+            if not self._transport.closed:  # a link that `close` woke reads no more, but the undo goes out on it
+                self._drop_link()
             raise
 
     def _stand(self, park: Park, link: Link) -> None:

@@ -207,13 +207,12 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         plan. In all other cases a plan continues from here."""
         transport, store, clock = self._locks.transport, self._locks.store, self.terms.clock
         since = sent = clock()
-        answer: Answer | None
         until = since + min(TOUCH_SECONDS, queued.look)
         try:
             bell = transport.park(link, owner, until if wait is None else min(until, started + wait))
             if bell is None or bell.look is not None:
                 look = max(0.0, since + queued.look - clock())
-                answer = queued._replace(look=min(look, bell.look) if bell and bell.look is not None else look)
+                answer: Answer | None = queued._replace(look=min(look, bell.look) if bell and bell.look is not None else look)
             else:
                 sent = clock()
                 longest = self.terms.patience
@@ -224,9 +223,11 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
                 request = b"%b%b$16\r\n%016d\r\n$24\r\n%b\r\n" % (head, link.inbox_word, limit, owner)
                 answer = self._understood(link.call(request, longest), sent)
         except LinkDown as down:
-            transport.lose(link, down)
             down.sent = True  # at least the attempt that queued us has been sent
             asking = self.asking(owner, wait, started, who, or_none=False)
+            if transport.closed:  # a link that `close` woke reads no more, but the undo goes out on it
+                return self._slowly(asking, who, link, down, marker_for(limit), since)
+            transport.lose(link, down)
             return self._slowly(asking, who, first=down, limit=marker_for(limit), in_line_since=since)
         except BaseException as error:
             self.abandon(link, self.asking(owner, wait, started, or_none=False), limit, error, queued=True)
