@@ -48,6 +48,8 @@ boottime: Clock = functools.partial(time.clock_gettime, CLOCK_ID)
 """Seconds on a clock that keeps running while the machine is suspended."""
 
 LONGEST_NAP = 3600.0
+NEVER = float("inf")
+"""A moment that does not come."""
 
 
 class Sleeper:
@@ -61,6 +63,8 @@ class Sleeper:
 
     def sleep(self, until: float) -> Any:
         """Returns the value passed to `wake`, or None once `until` has passed."""
+        if until == NEVER:
+            return self._woken.get()
         while True:
             left = until - self._clock()
             try:
