@@ -4,7 +4,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from holdtight.aio.awaiting import gives_a_lease
+from holdtight.aio.awaiting import gives_a_lease, gives_an_answer
 from holdtight.aio.connection import Connection
 from holdtight.aio.degraded import without_the_server
 from holdtight.aio.driver import Driver
@@ -384,6 +384,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
 
     # Inspecting.
 
+    @gives_an_answer
     async def locked(self) -> bool:
         """Whether the lock is held at this moment. Raises Unavailable."""
         return (await self.inspect()).locked
