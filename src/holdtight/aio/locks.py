@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from holdtight.base.clock import Backoff, Drift
     from holdtight.base.operations import AuditRecord, Finding
     from holdtight.base.values import LockInfo
-    from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
+    from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, SemaphoreOptions, Target
     from holdtight.config.profiles import Profile, Unset
 
 __all__ = ["AsyncLocks"]
@@ -273,7 +273,7 @@ class AsyncLocks(BaseLocks["AsyncLock"], AsyncJobs, PerLoop, AsyncOnly):
         name: str,
         *,
         permits: int,
-        **options: Unpack[LockOptions],
+        **options: Unpack[SemaphoreOptions],
     ) -> AsyncSemaphore:
         """Returns a semaphore: at most `permits` are held at a time. Every request brings its own limit; the server
         stores none. The options are those of `lock`, except `reentrant`.

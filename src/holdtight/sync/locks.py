@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdtight.base.operations import AuditRecord, Finding
     from holdtight.base.plan import Plan
     from holdtight.base.values import LockInfo
-    from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
+    from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, SemaphoreOptions, Target
     from holdtight.config.profiles import Profile, Unset
     from holdtight.sync.driver import Driver
     from holdtight.sync.kinds import ReadWriteLock, Semaphore
@@ -217,7 +217,7 @@ class Locks(BaseLocks["Lock"], Jobs, BlockingOnly):
         name: str,
         *,
         permits: int,
-        **options: Unpack[LockOptions],
+        **options: Unpack[SemaphoreOptions],
     ) -> Semaphore:
         """Returns a semaphore: at most `permits` are held at a time. Every request brings its own limit; the server
         stores none. The options are those of `lock`, except `reentrant`.
