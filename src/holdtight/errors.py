@@ -116,7 +116,7 @@ class LockTimeout(LockError, TimeoutError):
 
 
 class LeaseLost(LockError):
-    """The lease is no longer ours: the work that it protected may be running elsewhere."""
+    """The lease is no longer ours: the work that it protected may be running elsewhere. `reason` says why."""
 
     code = "WATCHDOG_RENEWAL_FAILED"
     reason: LossReason | None = None
@@ -286,11 +286,12 @@ class ScriptError(LockError):
 
 
 class DeadlockDetected(LockError):
-    """The wait would never end: the holder waits, directly or through others, for us."""
+    """The wait would never end: the holder waits, directly or through others, for us. `cycle` has the names of the
+    locks in the circle, `members` what each member holds and waits for."""
 
     code = "DEADLOCK"
     cycle: tuple[str, ...] = ()
-    """The names around the cycle; the first, which we hold, is also the last."""
+    """The first, which we hold, is also the last."""
     members: tuple[Member, ...] = ()
     """Each member's held lock and awaited lock, beginning with the one that got this error; empty if it is alone."""
 
@@ -349,13 +350,11 @@ class StaleFence(LockError):
     @classmethod
     def below(cls, name: str, fence: int, highest: int) -> "StaleFence":
         """For the code that guards the resource: refuses a write with `fence`, since `highest` has been seen."""
-        said = (
+        return cls(
             f"lock {name!r}: fence {fence} is stale, {highest} has been at the resource. Nothing was written: the lock "
+            "has another holder by now. Give up this work; acquire the lock again and read afresh before you write.",
+            name=name,
         )
-        advice = (
-            "has another holder by now. Give up this work; acquire the lock again and read afresh before you write."
-        )
-        return cls(said + advice, name=name)
 
 
 class NotSupported(LockError):

@@ -49,7 +49,7 @@ class AsyncTerm(leading.TermLike, AsyncLease):
         await self.release()
 
     async def proclaim(self, label: str) -> None:
-        """Changes the label that `current()` and `inspect()` show. Raises LeaseLost, Unavailable; NotSupported on a
+        """Changes the `label` that `current()` and `inspect()` show. Raises LeaseLost, Unavailable; NotSupported on a
         quorum.
         """
         self.check()

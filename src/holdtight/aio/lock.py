@@ -63,11 +63,14 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
 
     @gives_a_lease
     async def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncLease:
-        """Returns a lease. Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, or
-        RuntimeError on a closed client.
+        """Returns a lease; `wait` is how long to wait for it, and the lock's own `wait` if it is left out.
 
-        Raises DeadlockDetected at once if this task holds the lock in a block. If it holds the lock through
-        `acquire()`, another task may release that, so this call waits, and logs it after `deadlock_after` seconds.
+        Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, RuntimeError on a closed
+        client.
+
+        Raises DeadlockDetected at once if this task holds the lock in a block, LockTimeout with `wait=0`. If it holds
+        the lock through `acquire()`, another task may release that, so this call waits, and logs it after
+        `deadlock_after` seconds.
         """
         if unknown:
             raise unknown_options("acquire", unknown, ("wait",))
