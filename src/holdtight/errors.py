@@ -74,7 +74,7 @@ class LockError(Exception):
 
     @property
     def message(self) -> str:
-        """The text alone; `str()` adds where to read more."""
+        """The text alone, with names as they are. `str()` is ASCII, and adds where to read more."""
         return super().__str__()
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class LockError(Exception):
         return error_dict(self)
 
     def __str__(self) -> str:
-        return pointed(self.message, self.code)
+        return pointed(self.message, self.code).encode("ascii", "backslashreplace").decode()
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.args, self.__dict__.copy()))
