@@ -214,6 +214,12 @@ HABITS: list[tuple[str, type[Exception], str]] = [
     ('locks.rwlock("a", timeout=5)', TypeError, "ttl="),
     ('locks.rwlock("a").read(timeout=5)', TypeError, "ttl="),
     ('locks.semaphore("a", permits=2, limit=2)', TypeError, "permits="),
+    ('locks.semaphore("a", permits=2, permit=3)', TypeError, "do you mean permits="),
+    (
+        'locks.semaphore("a", permits=2, colour="red")',
+        TypeError,
+        "it has permits=, ttl=, wait=, renew=, max_hold=, label=",
+    ),
     ('locks.multi("a", "b", blocking_timeout=5)', TypeError, "wait="),
     ('locks.lock("a").acquire(timeout=5)', TypeError, "wait="),
     ('locks.lock("a").acquire(blocking=False)', TypeError, "try_acquire()"),
