@@ -13,6 +13,7 @@ from typing import Any
 
 import holdtight
 from holdtight import embedded, errors, events, fencing, history, metrics, testing, tracing, tuning
+from holdtight.config import url
 
 PAGE = Path(__file__).with_name("reference.md")
 INTRODUCTION = """\
@@ -21,7 +22,7 @@ INTRODUCTION = """\
 Made from the docstrings by `make docs`: edit those. Every example runs in the tests; in them, `locks` is
 `Locks("memory://")`. `AsyncLocks` and its locks and leases have the same methods: those that talk to a server are
 awaited, blocks are `async with`. In examples of guards, `conn` is a connection of `sqlite3` to a database with a table
-`sku`.
+`sku`, and `dsn` what psycopg connects to; `client` is a client of redis-py and `url` its server, with a key `stock:1`.
 
 Durations are seconds as a number, a `timedelta`, or a text: `"250ms"`, `"5s"`, `"2m"`, `"1h"` (`holdtight.Duration`).
 """
@@ -45,7 +46,28 @@ TARGETS = """\
 | the twins of these in valkey-py | the same |
 
 [docs/topologies.md](topologies.md) says what each of them promises.
-"""
+
+### Parameters of a URL
+
+After `?`, joined by `&`, percent-encoded: `rediss://db.example:6379/0?ssl_ca_certs=/etc/ca.pem&client_name=shop`. In a
+URL of several hosts they hold for all of them. Those that begin with `ssl_` need a URL with TLS; `tls=` replaces them.
+
+| parameter | meaning |
+| --- | --- |
+| `db` | the number of the database, where the path has none. Default 0. |
+| `username`, `password` | the login, where the URL has none before its host. Default: no login. |
+| `client_name` | the name of the connections in CLIENT LIST, in printable ASCII. Default: with pid and thread. |
+| `protocol` | 2 or 3: the newest version of the protocol to speak. Default 3; servers that know only 2 get that. |
+| `ssl_ca_certs`, `ssl_ca_path`, `ssl_ca_data` | file, folder or text of authorities to trust. Default: the system's. |
+| `ssl_certfile`, `ssl_keyfile`, `ssl_password` | the client's certificate, its key, its password. Default: none. |
+| `ssl_cert_reqs` | whether the server's certificate is checked: `required`, `optional` or `none`. Default `required`. |
+| `ssl_check_hostname` | whether that certificate must be for the host of the URL: `true` or `false`. Default `true`. |
+| `ssl_min_version` | the oldest version allowed: `TLSv1.2` or `TLSv1.3`. Default: that of Python's `ssl`. |
+| `ssl_ciphers` | the ciphers allowed, as OpenSSL lists them. Default: those of Python's `ssl`. |
+| `ssl_include_verify_flags`, `ssl_exclude_verify_flags` | names of `ssl.VerifyFlags` to set, to clear. Default: none. |
+
+Without effect, because URLs of other clients have them: IGNORED. Any other parameter is a ValueError.
+""".replace("IGNORED", ", ".join(f"`{each}`" for each in sorted(url.IGNORED)))
 
 OPTIONS_OF_LOCKS = "The options are those of `Locks`; `max_connections` and `spin` have no effect.\n\n"
 
@@ -173,7 +195,9 @@ def modules() -> Iterator[str]:
 
 
 def of_events() -> Iterator[str]:
-    yield f"## Events\n\nFrom `holdtight.events`. {said(events)}\n\n{said(events.Events.subscribe)}"
+    yield f"## Events\n\nFrom `holdtight.events`. {said(events)}\n\n{said(events.Event)}"
+    yield f"`as_dict()` of an event: {said(events.Event.as_dict)}"
+    yield f"### `locks.events.subscribe{signature(events.Events.subscribe)}`\n\n{said(events.Events.subscribe)}"
     for name in events.__all__:
         cls = getattr(events, name)
         if not dataclasses.is_dataclass(cls) or cls is events.Event:
@@ -185,13 +209,16 @@ def of_events() -> Iterator[str]:
 def of_errors() -> Iterator[str]:
     yield (
         "## Errors\n\nFrom `holdtight` and `holdtight.errors`. All have `code`, `name`, `message`, `holder`, `waited`, "
-        "`nodes`; they pickle. `python -m holdtight explain CODE` prints what to do about one."
+        "`nodes`, and `as_dict()`, which `json.dumps` takes; they pickle. `python -m holdtight explain CODE` says what "
+        "to do about one."
     )
-    rows = ["| error | code | also a | meaning |", "| --- | --- | --- | --- |"]
+    rows = ["| error | code | also a | also has | meaning |", "| --- | --- | --- | --- | --- |"]
     for name in errors.__all__:
         cls = getattr(errors, name)
         bases = ", ".join(f"`{base.__name__}`" for base in cls.__bases__)
-        rows.append(f"| `{name}` | {f'`{cls.code}`' if cls.code else ''} | {bases} | {' '.join(said(cls).split())} |")
+        code = f"`{cls.code}`" if cls.code else ""
+        own = ", ".join(f"`{each}`" for each in inspect.get_annotations(cls) if each != "code")
+        rows.append(f"| `{name}` | {code} | {bases} | {own} | {' '.join(said(cls).split())} |")
     yield "\n".join(rows)
 
 

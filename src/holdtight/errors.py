@@ -74,7 +74,7 @@ class LockError(Exception):
 
     @property
     def message(self) -> str:
-        """The text alone; `str()` adds where to read more."""
+        """The text alone, with names as they are. `str()` is ASCII, and adds where to read more."""
         return super().__str__()
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class LockError(Exception):
         return error_dict(self)
 
     def __str__(self) -> str:
-        return pointed(self.message, self.code)
+        return pointed(self.message, self.code).encode("ascii", "backslashreplace").decode()
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.args, self.__dict__.copy()))
@@ -116,7 +116,7 @@ class LockTimeout(LockError, TimeoutError):
 
 
 class LeaseLost(LockError):
-    """The lease is no longer ours: the work that it protected may be running elsewhere."""
+    """The lease is no longer ours: the work that it protected may be running elsewhere. `reason` says why."""
 
     code = "WATCHDOG_RENEWAL_FAILED"
     reason: LossReason | None = None
@@ -286,11 +286,12 @@ class ScriptError(LockError):
 
 
 class DeadlockDetected(LockError):
-    """The wait would never end: the holder waits, directly or through others, for us."""
+    """The wait would never end: the holder waits, directly or through others, for us. `cycle` has the names of the
+    locks in the circle, `members` what each member holds and waits for."""
 
     code = "DEADLOCK"
     cycle: tuple[str, ...] = ()
-    """The names around the cycle; the first, which we hold, is also the last."""
+    """The first, which we hold, is also the last."""
     members: tuple[Member, ...] = ()
     """Each member's held lock and awaited lock, beginning with the one that got this error; empty if it is alone."""
 
@@ -349,13 +350,11 @@ class StaleFence(LockError):
     @classmethod
     def below(cls, name: str, fence: int, highest: int) -> "StaleFence":
         """For the code that guards the resource: refuses a write with `fence`, since `highest` has been seen."""
-        said = (
+        return cls(
             f"lock {name!r}: fence {fence} is stale, {highest} has been at the resource. Nothing was written: the lock "
+            "has another holder by now. Give up this work; acquire the lock again and read afresh before you write.",
+            name=name,
         )
-        advice = (
-            "has another holder by now. Give up this work; acquire the lock again and read afresh before you write."
-        )
-        return cls(said + advice, name=name)
 
 
 class NotSupported(LockError):

@@ -1,4 +1,4 @@
-"""A typed stream of lock events; logs, metrics and traces build on it.
+"""A typed stream of lock events; logs, metrics and traces build on it. `locks.events.subscribe(function)` listens.
 
 Subscribers are plain functions. They are called inline in the thread that acquired or released, or in the
 callback thread for what the keeper notices. Their errors are logged and change nothing. Other exceptions, such as

@@ -56,6 +56,14 @@ def test_a_held_lock_is_75_or_what_was_asked_for_and_names_the_holder(cli: Cli, 
     assert quietly.errors == ""
 
 
+def test_an_error_has_the_name_as_it_was_given(cli: Cli, locks: Locks) -> None:
+    with locks.lock("größe"):
+        run = cli("run", "-n", "größe", "--", "true", PYTHONIOENCODING="utf-8")
+        assert run.wait() == 75
+    assert "lock 'größe' not acquired" in run.errors
+    assert run.errors.endswith("See: python -m holdtight explain LOCK_TIMEOUT\n")
+
+
 def test_three_runs_take_turns_in_the_order_in_which_they_came(cli: Cli, locks: Locks) -> None:
     with locks.lock("nightly") as lease:
         runs = []

@@ -36,3 +36,16 @@ def test_the_packages_that_ci_installs_are_those_that_are_named() -> None:
     (packages,) = re.findall(r"^packages=\((.*)\)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     (named,) = re.findall(r"^`\.ci/run` installs Debian packages.*?(?=^It starts|It starts)", PAGE, re.M | re.DOTALL)
     assert set(packages.split()) <= set(re.findall(r"`([\w.-]+)`", named))
+
+
+def test_every_list_of_files_to_touch_ends_with_the_reference_and_the_changelog() -> None:
+    section = PAGE.partition("\n## To add …\n")[2].partition("\n## ")[0]
+    lists = re.split(r"(?m)^\*\*An? [\w ]+\*\*$", section)[1:]
+    assert len(lists) == 3
+    for each in lists:
+        assert re.search(r"(?m)^\d\. `make docs`.*\n\d\. .*`CHANGELOG\.md`\.$", each)
+
+
+def test_the_pythons_that_make_tries_are_those_that_are_named() -> None:
+    (tried,) = re.findall(r"(?m)^FURTHER := (.*)$", (ROOT / "Makefile").read_text())
+    assert f"from {tried.split()[0]} to {tried.split()[-1]} " in PAGE

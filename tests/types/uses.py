@@ -61,10 +61,24 @@ Locks(drift=0.01)  # wrong
 Locks(credentials=5)  # wrong
 Locks(profiles={"orders:*": {"ttl": 10}})  # wrong
 Locks(max_connections="five")  # wrong
-AsyncLocks(42)  # wrong
+Locks(label=5)  # wrong
+Locks(max_ttl=None)  # wrong
 AsyncLocks(spin=False)
+AsyncLocks(42)  # wrong
+AsyncLocks([1, 2, 3])  # wrong
+AsyncLocks(ttl=None)  # wrong
+AsyncLocks(wait=object())  # wrong
+AsyncLocks(on_unavailable="panic")  # wrong
+AsyncLocks(timeout=5)  # wrong
+AsyncLocks(drift=0.01)  # wrong
+AsyncLocks(label=5)  # wrong
+AsyncLocks(credentials=5)  # wrong
+AsyncLocks(profiles={"orders:*": {"ttl": 10}})  # wrong
+AsyncLocks(max_connections="five")  # wrong
 Profile(ttl=None)  # wrong
 Profile(renew="yes")  # wrong
+Profile(max_hold=object())  # wrong
+Profile(label=5)  # wrong
 
 
 def open_client(target: Target, ttl: Duration) -> Locks:
@@ -81,18 +95,28 @@ locks.lock(42)  # wrong
 locks.lock("order:42", ttl=None)  # wrong
 locks.lock("order:42", wait=object())  # wrong
 locks.lock("order:42", renew="no")  # wrong
+locks.lock("order:42", reentrant="yes")  # wrong
+locks.lock("order:42", max_hold=object())  # wrong
+locks.lock("order:42", label=5)  # wrong
 locks.lock("order:42", timeout=5)  # wrong
 locks.lock("order:42", 5)  # wrong
 locks.rwlock("book", ttl=5).read(wait=1)
 locks.rwlock("book", ttl=None)  # wrong
 locks.rwlock("book").read(ttl=None)  # wrong
 locks.rwlock("book").write(timeout=5)  # wrong
+locks.rwlock("book", max_hold=object())  # wrong
+locks.rwlock("book", label=5)  # wrong
 locks.semaphore("seats", permits=3, label="x").acquire(2, wait=0)
 locks.semaphore("seats")  # wrong
 locks.semaphore("seats", permits="three")  # wrong
+locks.semaphore("seats", permits=3, max_hold=object())  # wrong
+locks.semaphore("seats", permits=3, label=5)  # wrong
+locks.semaphore("seats", permits=3, reentrant=True)  # wrong
 locks.multi("a", lock, locks.multi("b", "c"), wait=3)
 locks.multi(1)  # wrong
 locks.multi("a", ttl=None)  # wrong
+locks.multi("a", max_hold=object())  # wrong
+locks.multi("a", label=5)  # wrong
 assert_type(locks.inspect("order:42"), LockInfo)
 assert_type(locks.list("order:*"), Iterator[LockInfo])
 assert_type(locks.force_release("order:42", reason="it hangs", by="ops", owner=None), AuditRecord | None)
@@ -104,6 +128,7 @@ locks.force_release("order:42", "it hangs")  # wrong
 locks.audit("10")  # wrong
 assert_type(locks.adopt("text", ttl=5), Lease)
 locks.adopt("text", ttl=None)  # wrong
+locks.adopt("text", label=5)  # wrong
 
 with locks.lock("order:42") as lease:
     assert_type(lease, Lease)
@@ -157,10 +182,40 @@ async def asynchronous() -> None:
         pass
     async with alocks.rwlock("book").write(ttl=5) as lease:
         await lease.downgrade()
+    await alocks.semaphore("seats", permits=3, label="x").acquire(2, wait=0)
+    async with alocks.multi("a", alock, alocks.multi("b", "c"), wait=3) as lease:
+        pass
+    assert_type(await alock.locked(), bool)
     await alock.acquire(timeout=3)  # wrong
+    await alock.acquire(3)  # wrong
     alock.acquire().fence  # wrong
+    (await alock.try_acquire()).fence  # wrong
     await alock.release()  # wrong
+    await lease.extend(5)  # wrong
+    alocks.lock(42)  # wrong
+    alocks.lock("order:42", 5)  # wrong
     alocks.lock("order:42", ttl=None)  # wrong
+    alocks.lock("order:42", wait=object())  # wrong
+    alocks.lock("order:42", renew="no")  # wrong
+    alocks.lock("order:42", reentrant="yes")  # wrong
+    alocks.lock("order:42", max_hold=object())  # wrong
+    alocks.lock("order:42", label=5)  # wrong
+    alocks.lock("order:42", timeout=5)  # wrong
+    alocks.rwlock("book", ttl=None)  # wrong
+    alocks.rwlock("book").read(ttl=None)  # wrong
+    alocks.rwlock("book").write(timeout=5)  # wrong
+    alocks.semaphore("seats")  # wrong
+    alocks.semaphore("seats", permits="three")  # wrong
+    alocks.semaphore("seats", permits=3, reentrant=True)  # wrong
+    alocks.multi(1)  # wrong
+    alocks.multi("a", ttl=None)  # wrong
+    alocks.multi(lock)  # wrong
+    alocks.list(1)  # wrong
+    await alocks.adopt("text", ttl=None)  # wrong
+    await alocks.adopt("text", label=5)  # wrong
+    await alocks.force_release("order:42")  # wrong
+    await alocks.force_release("order:42", "it hangs")  # wrong
+    await alocks.audit("10")  # wrong
     with alock:  # wrong
         pass
     async with lock:  # wrong

@@ -76,21 +76,20 @@ def shown(of: object) -> set[str]:
 @pytest.mark.parametrize("target", ["memory://", ["redis://a", "redis://b", "redis://c"]], ids=["server", "quorum"])
 def test_completion_shows_the_public_verbs_and_nothing_else(client: Any, end: str, target: Any) -> None:
     locks = client(target)
-    assert shown(locks) == CLIENT | {end}
-    assert shown(locks.lock("a")) == LOCK
-    assert shown(locks.multi("a", "b")) == LOCK
-    assert shown(locks.rwlock("a")) == READ_WRITE
-    assert shown(locks.rwlock("a").read()) == LOCK
-    if target == "memory://":
-        assert shown(locks.semaphore("s", permits=1)) == LOCK
-    for each in (locks, locks.lock("a"), locks.multi("a", "b"), locks.rwlock("a")):
-        for name in shown(each):
-            getattr(each, name)
-    assert "__class__" in dir(locks)  # what tools look for is still there
-    if client is Locks:
-        locks.close()
-    else:
-        locks.discard()
+    try:
+        assert shown(locks) == CLIENT | {end}
+        assert shown(locks.lock("a")) == LOCK
+        assert shown(locks.multi("a", "b")) == LOCK
+        assert shown(locks.rwlock("a")) == READ_WRITE
+        assert shown(locks.rwlock("a").read()) == LOCK
+        if target == "memory://":
+            assert shown(locks.semaphore("s", permits=1)) == LOCK
+        for each in (locks, locks.lock("a"), locks.multi("a", "b"), locks.rwlock("a")):
+            for name in shown(each):
+                getattr(each, name)
+        assert "__class__" in dir(locks)  # what tools look for is still there
+    finally:
+        locks.close() if client is Locks else locks.discard()
 
 
 KINDS: list[Any] = [
@@ -172,6 +171,28 @@ def test_completion_of_the_package() -> None:
         getattr(holdtight, name)
 
 
+@pytest.mark.parametrize("of", [Locks, AsyncLocks, *(getattr(holdtight, name) for name in ("Lock", "AsyncLock"))])
+def test_an_internal_word_that_completion_shows_is_seen(of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of, "public", (*of.public, "after_fork"))
+    colour, end = (AsyncLocks, "aclose") if of.__name__.startswith("Async") else (Locks, "close")
+    with pytest.raises(AssertionError, match="after_fork"):
+        test_completion_shows_the_public_verbs_and_nothing_else(colour, end, "memory://")
+
+
+@pytest.mark.parametrize("kind", ["Lease", "AsyncLease"])
+def test_a_verb_that_completion_of_leases_leaves_out_is_seen(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = getattr(holdtight, kind)
+    monkeypatch.setattr(of, "public", tuple(name for name in of.public if name != "renew"))
+    with pytest.raises(AssertionError, match="renew"):
+        test_completion_of_leases(lambda locks: locks.lock("a"))
+
+
+def test_a_module_that_completion_of_the_package_shows_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holdtight, "__all__", [*holdtight.__all__, "keeper"])
+    with pytest.raises(AssertionError, match="keeper"):
+        test_completion_of_the_package()
+
+
 HABITS: list[tuple[str, type[Exception], str]] = [
     ('Locks("memory://", timeout=5)', TypeError, "connect_timeout="),
     ('Locks(url="memory://")', TypeError, "first argument"),
@@ -193,6 +214,12 @@ HABITS: list[tuple[str, type[Exception], str]] = [
     ('locks.rwlock("a", timeout=5)', TypeError, "ttl="),
     ('locks.rwlock("a").read(timeout=5)', TypeError, "ttl="),
     ('locks.semaphore("a", permits=2, limit=2)', TypeError, "permits="),
+    ('locks.semaphore("a", permits=2, permit=3)', TypeError, "do you mean permits="),
+    (
+        'locks.semaphore("a", permits=2, colour="red")',
+        TypeError,
+        "it has permits=, ttl=, wait=, renew=, max_hold=, label=",
+    ),
     ('locks.multi("a", "b", blocking_timeout=5)', TypeError, "wait="),
     ('locks.lock("a").acquire(timeout=5)', TypeError, "wait="),
     ('locks.lock("a").acquire(blocking=False)', TypeError, "try_acquire()"),
@@ -223,6 +250,7 @@ HABITS: list[tuple[str, type[Exception], str]] = [
     ('locks.leader("a").campaign(timeout=5)', TypeError, "wait="),
     ('locks.leader("a").campaign(blocking=False)', TypeError, "wait=0"),
     ('locks.leader("a").run(print, pauze=5)', TypeError, "do you mean pause="),
+    ('locks.leader("a").run(print, timeout=5)', TypeError, "belong to the leader"),
     ('locks.leader("a").is_leader()', AttributeError, "term.lost"),
     ('locks.leader("a").release()', AttributeError, "leader.stop()"),
     ('alocks.leader("a", timeout=5)', TypeError, "ttl="),
@@ -242,6 +270,25 @@ HABITS: list[tuple[str, type[Exception], str]] = [
     ("lease.token", AttributeError, "lease.fence"),
     ('locks.acquire("a")', AttributeError, "locks.lock(name).acquire()"),
     ('locks.release("a")', AttributeError, "with locks.lock(name)"),
+    # Of asyncio; what is awaited is in AWAITED.
+    ('AsyncLocks("memory://", timeout=5)', TypeError, "connect_timeout="),
+    ('alocks.lock("a", timeout=5)', TypeError, "ttl="),
+    ('alocks.lock("a", blocking_timeout=5)', TypeError, "wait="),
+    ('alocks.lock("a", wiat=5)', TypeError, "do you mean wait="),
+    ('alocks.lock("a", ttl=30_000_000)', ValueError, "in seconds"),
+    ('alocks.rwlock("a", expire=5)', TypeError, "ttl="),
+    ('alocks.rwlock("a").read(timeout=5)', TypeError, "ttl="),
+    ('alocks.rwlock("a").acquire()', AttributeError, ".read()"),
+    ('alocks.semaphore("a", permits=2, limit=2)', TypeError, "permits="),
+    ('alocks.multi("a", "b", blocking_timeout=5)', TypeError, "wait="),
+    ('alocks.multi(["a", "b"])', TypeError, "multi(*names)"),
+    ('alocks.multi("a", "b").release()', AttributeError, "lease.release()"),
+    ('alocks.lock("a").hold(timeout=5)', TypeError, "wait="),
+    ('alocks.lock("a").release()', AttributeError, "lease.release()"),
+    ('alocks.lock("a").extend(5)', AttributeError, "lease.renew(ttl)"),
+    ('alocks.lock("a").owned()', AttributeError, "lease.check()"),
+    ('alocks.acquire("a")', AttributeError, "locks.lock(name).acquire()"),
+    ("alocks.lock(print)", TypeError, '@locks.lock("name")'),
 ]
 
 
@@ -258,15 +305,30 @@ def test_a_habit_from_elsewhere_is_told_the_word_that_is_meant_here(
     assert hint in str(raised.value)
 
 
-def test_words_that_a_coroutine_does_not_have_are_told_when_it_is_awaited() -> None:
+AWAITED: list[tuple[str, str]] = [
+    ('locks.lock("a").acquire(timeout=5)', "wait="),
+    ('locks.lock("a").acquire(blocking=False)', "try_acquire()"),
+    ('locks.lock("a").acquire(ttl=5)', "belongs to the lock"),
+    ('locks.semaphore("a", permits=2).acquire(2, timeout=5)', "wait="),
+    ('locks.multi("a", "b").acquire(blocking_timeout=5)', "wait="),
+    ('locks.adopt("text", timeout=5)', "ttl="),
+    ("lease.renew(timeout=5)", "never adds"),
+    ("lease.renew(additional_time=5)", "never adds"),
+    ("lease.detach(timeout=5)", "for adopting"),
+    ('locks.leader("b").campaign(timeout=5)', "wait="),
+    ('locks.leader("b").run("text", pauze=5)', "do you mean pause="),
+    ('locks.leader("b").run("text", ttl=5)', "belong to the leader"),
+]
+
+
+@pytest.mark.parametrize(("typed", "hint"), AWAITED, ids=[typed for typed, _ in AWAITED])
+def test_words_that_a_coroutine_does_not_have_are_told_when_it_is_awaited(typed: str, hint: str) -> None:
     async def main() -> None:
-        wrong: dict[str, Any] = {"timeout": 5}
-        async with AsyncLocks("memory://") as locks, locks.lock("a") as lease:
-            leader = locks.leader("b")
-            for call in (lease.renew, lease.detach, locks.adopt, leader.campaign, leader.run):
-                given = ("text",) if call in (locks.adopt, leader.run) else ()
-                with pytest.raises(TypeError, match=r"ttl=|wait=|never adds|for adopting"):
-                    await call(*given, **wrong)
+        async with AsyncLocks("memory://") as locks, locks.lock("held") as lease:
+            call = eval(typed, {"locks": locks, "lease": lease})
+            with pytest.raises(TypeError) as raised:
+                await call
+            assert hint in str(raised.value)
 
     asyncio.run(main())
 

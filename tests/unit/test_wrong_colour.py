@@ -95,6 +95,47 @@ def test_a_forgotten_await_is_told_where_the_lease_is_used(call: Callable[[Async
     in_loop(test)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_forgotten_await_is_told_where_the_term_is_used() -> None:
+    async def test(locks: AsyncLocks) -> None:
+        leader: Any = locks.leader("a")
+        for attribute in ("fence", "release", "proclaim", "resign", "since"):
+            with pytest.raises(AttributeError, match=rf"'term = await \.\.\.campaign\(.*term\.{attribute}$"):
+                getattr(leader.campaign(), attribute)
+        with pytest.raises(TypeError, match=r"'async with await \.\.\.campaign\(\.\.\.\) as term'$"):
+            async with leader.campaign():
+                raise AssertionError
+        gc.collect()
+        term = await leader.campaign()
+        await term.resign()
+
+    in_loop(test)
+
+
+ANSWERS: list[Callable[[AsyncLocks], Coroutine[Any, Any, Any]]] = [
+    lambda locks: locks.lock("a").locked(),
+    lambda locks: locks.rwlock("a").locked(),
+    lambda locks: locks.rwlock("a").read().locked(),
+    lambda locks: locks.semaphore("s", permits=2).locked(),
+    lambda locks: locks.multi("a", "b").locked(),
+    lambda locks: locks.leader("a").current(),
+    lambda locks: locks.leader("a").contenders(),
+]
+
+
+@pytest.mark.parametrize("call", ANSWERS)
+@pytest.mark.filterwarnings("error")
+def test_an_answer_that_is_not_awaited_is_neither_yes_nor_no(call: Callable[[AsyncLocks], Any]) -> None:
+    async def test(locks: AsyncLocks) -> None:
+        for ask in (bool, lambda answer: not answer, lambda answer: answer and None):
+            with pytest.raises(TypeError, match=r"^\w+\(\) was not awaited.*write 'if await \.\.\.\w+\(\.\.\.\)'$"):
+                ask(call(locks))
+        gc.collect()
+        assert not await call(locks)
+
+    in_loop(test)
+
+
 def test_a_call_whose_result_nobody_uses_is_warned_of_by_python() -> None:
     async def test(locks: AsyncLocks) -> None:
         with pytest.warns(RuntimeWarning, match=r"coroutine 'AsyncLock.acquire' was never awaited"):

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from holdtight.aio.awaiting import gives_a_lease
+from holdtight.aio.awaiting import gives_a_lease, gives_an_answer
 from holdtight.aio.hold import AsyncHold
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.lock import AsyncLock
@@ -32,6 +32,7 @@ class AsyncReadWriteLock(BaseReadWriteLock[AsyncLock]):
 
     __slots__ = ()
 
+    @gives_an_answer
     async def locked(self) -> bool:
         """Whether it is held at this moment, for reading or for writing. Raises Unavailable."""
         return await self._read.locked()

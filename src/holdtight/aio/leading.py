@@ -6,6 +6,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from holdtight.aio.awaiting import gives_a_term, gives_an_answer
 from holdtight.aio.lease import AsyncLease
 from holdtight.aio.local_flights import finish
 from holdtight.base.callbacks import get_logger
@@ -48,7 +49,7 @@ class AsyncTerm(leading.TermLike, AsyncLease):
         await self.release()
 
     async def proclaim(self, label: str) -> None:
-        """Changes the label that `current()` and `inspect()` show. Raises LeaseLost, Unavailable; NotSupported on a
+        """Changes the `label` that `current()` and `inspect()` show. Raises LeaseLost, Unavailable; NotSupported on a
         quorum.
         """
         self.check()
@@ -99,6 +100,7 @@ class AsyncLeader(PublicLeader, AsyncOnly):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} ttl={self._options.ttl:g}>"
 
+    @gives_a_term
     async def campaign(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncTerm:
         """Waits to be elected, and returns the term. `wait` is how long, and the leader's own `wait` if it is left out.
 
@@ -253,11 +255,13 @@ class AsyncLeader(PublicLeader, AsyncOnly):
 
     # Looking.
 
+    @gives_an_answer
     async def current(self) -> Leadership | None:
         """The current leader, as a `Leadership`; None if there is none. A hint: it may be over when you read it. Raises
         Unavailable."""
         return leading.leadership(await self._locks.inspect(self._name))
 
+    @gives_an_answer
     async def contenders(self) -> tuple[Waiter, ...]:
         """The candidates that wait to lead, in order, without the leader. Each is a `Waiter`. Raises Unavailable."""
         waiters: tuple[Waiter, ...] = (await self._locks.inspect(self._name)).waiters

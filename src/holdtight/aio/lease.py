@@ -60,7 +60,7 @@ class AsyncLease(BaseLease, AsyncOnly):
         return Block(self, task)
 
     async def wait_lost(self, timeout: "Duration | None" = None) -> bool:
-        """Waits until the lease is lost (True), or until the timeout or its release (False)."""
+        """Waits until the lease is lost (True), or until it is released or `timeout` is over (False)."""
         limit = wait_seconds(timeout, "timeout")
         if self.lost:
             return True

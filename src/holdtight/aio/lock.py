@@ -4,7 +4,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from holdtight.aio.awaiting import gives_a_lease
+from holdtight.aio.awaiting import gives_a_lease, gives_an_answer
 from holdtight.aio.connection import Connection
 from holdtight.aio.degraded import without_the_server
 from holdtight.aio.driver import Driver
@@ -63,11 +63,14 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
 
     @gives_a_lease
     async def acquire(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> AsyncLease:
-        """Returns a lease. Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, or
-        RuntimeError on a closed client.
+        """Returns a lease; `wait` is how long to wait for it, and the lock's own `wait` if it is left out.
 
-        Raises DeadlockDetected at once if this task holds the lock in a block. If it holds the lock through
-        `acquire()`, another task may release that, so this call waits, and logs it after `deadlock_after` seconds.
+        Raises LockTimeout when the wait ends, Unavailable, DeadlockDetected, QueueFull, RuntimeError on a closed
+        client.
+
+        Raises DeadlockDetected at once if this task holds the lock in a block, LockTimeout with `wait=0`. If it holds
+        the lock through `acquire()`, another task may release that, so this call waits, and logs it after
+        `deadlock_after` seconds.
         """
         if unknown:
             raise unknown_options("acquire", unknown, ("wait",))
@@ -384,6 +387,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
 
     # Inspecting.
 
+    @gives_an_answer
     async def locked(self) -> bool:
         """Whether the lock is held at this moment. Raises Unavailable."""
         return (await self.inspect()).locked

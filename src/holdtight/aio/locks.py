@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from holdtight.base.clock import Backoff, Drift
     from holdtight.base.operations import AuditRecord, Finding
     from holdtight.base.values import LockInfo
-    from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
+    from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, SemaphoreOptions, Target
     from holdtight.config.profiles import Profile, Unset
 
 __all__ = ["AsyncLocks"]
@@ -261,22 +261,16 @@ class AsyncLocks(BaseLocks["AsyncLock"], AsyncJobs, PerLoop, AsyncOnly):
 
     def rwlock(self, name: str, **options: Unpack[LockOptions]) -> AsyncReadWriteLock:
         """Returns a read-write lock: its `.read()` and its `.write()` each return a lock. Readers share it, a writer
-        excludes all others; first come, first served. The options are those of `lock`, and the defaults of both.
+        excludes all others; first come, first served. The options, those of `lock` without `cohort`, hold for both.
 
         Raises TypeError or ValueError for a name or option that is not allowed.
         """
         made: AsyncReadWriteLock = self._rwlock(name, options)
         return made
 
-    def semaphore(
-        self,
-        name: str,
-        *,
-        permits: int,
-        **options: Unpack[LockOptions],
-    ) -> AsyncSemaphore:
+    def semaphore(self, name: str, *, permits: int, **options: Unpack[SemaphoreOptions]) -> AsyncSemaphore:
         """Returns a semaphore: at most `permits` are held at a time. Every request brings its own limit; the server
-        stores none. The options are those of `lock`, except `reentrant`.
+        stores none. The options are those of `lock` without `reentrant` and `cohort`.
 
         Raises TypeError or ValueError for a name or option that is not allowed, NotSupported on a quorum.
         """
@@ -289,7 +283,8 @@ class AsyncLocks(BaseLocks["AsyncLock"], AsyncJobs, PerLoop, AsyncOnly):
         **options: Unpack[LockOptions],
     ) -> AsyncMulti:
         """Returns several locks as one: all or nothing, always taken in one order, so that two of them never wait for
-        each other. `wait` is for all of them together; the other options are for parts given by name.
+        each other. `wait` is for all of them together; the other options, those of `lock` without `cohort`, are for
+        parts given by name.
 
         Raises TypeError or ValueError for a part or option that is not allowed.
         """

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from holdtight.aio.awaiting import gives_a_lease
+from holdtight.aio.awaiting import gives_a_lease, gives_an_answer
 from holdtight.aio.hold import AsyncHold, Decorator
 from holdtight.aio.lease import AsyncLease, Block, end_block
 from holdtight.aio.lock import AsyncLock
@@ -219,6 +219,7 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator, AsyncOnly):
 
     # Inspecting.
 
+    @gives_an_answer
     async def locked(self) -> bool:
         """Whether any part is held at this moment. Raises Unavailable."""
         return (await self.inspect()).locked

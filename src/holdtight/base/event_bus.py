@@ -51,8 +51,20 @@ class Events:
         self.active = self.loud or self.record is not None
 
     def subscribe(self, function: "Callable[[Event], object]") -> Callable[[], None]:
-        """Calls `function` with every later event. Returns a function that ends the subscription. Raises TypeError if
-        `function` is not callable."""
+        """Calls `function` with every later event of this client. Returns a function that ends the subscription.
+        Raises TypeError if `function` is not callable.
+
+        Example:
+            >>> from holdtight.events import Acquired
+            >>> def tell(event):
+            ...     if isinstance(event, Acquired):
+            ...         print("acquired", event.name)
+            >>> end = locks.events.subscribe(tell)
+            >>> with locks.lock("order:42"):
+            ...     pass
+            acquired order:42
+            >>> end()
+        """
         if not callable(function):
             raise TypeError(f"a subscriber must be callable, not {type(function).__name__}")
 

@@ -82,6 +82,12 @@ _CAMPAIGN = {
     "blocking": "wait=0 does not wait, and raises LockTimeout",
     "ttl": "ttl= belongs to the leader: locks.leader(name, ttl=...)",
 }
+_RUN = {
+    **dict.fromkeys(
+        ("timeout", "ttl", "wait", "label"), "ttl=, wait= and label= belong to the leader: locks.leader(name, ttl=...)"
+    ),
+    "interval": "pause= is how long it waits between two terms",
+}
 _DETACHED = "ttl= is the time for adopting"
 _OF_A_CALL = {"timeout": _WAIT, "ttl": "ttl= belongs to the lock: locks.lock(name, ttl=...)"}
 _OF_A_CLIENT = {
@@ -113,6 +119,7 @@ _OF: dict[str, dict[str, str]] = {
     "acquire": _OF_A_CALL,
     "hold": _OF_A_CALL,
     "campaign": _CAMPAIGN,
+    "run": _RUN,
     "once": _ONCE,
     "single_flight": _FLIGHT,
     "leader": _LEADER,

@@ -27,6 +27,12 @@ class AuditRecord(NamedTuple):
         reason: why.
         host: the machine that asked for it.
         pid: the process there.
+
+    Example:
+        >>> text = locks.lock("payout").acquire().detach()
+        >>> record = locks.force_release("payout", reason="nobody adopts it", by="ops")
+        >>> record.action, record.by, len(record.holders)
+        ('force_release', 'ops', 1)
     """
 
     id: str

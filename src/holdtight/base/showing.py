@@ -1,7 +1,7 @@
 """What people and programs read of values, events and errors: tables, log lines, plain dictionaries.
 
-Loaded with the first client (see clients/loading.py), not with the package. All output is ASCII, so that
-every terminal and every log file can show it.
+Loaded with the first client (see clients/loading.py), not with the package. A table is ASCII, so that every
+terminal can show it; log lines and dictionaries have names as they are.
 """
 
 import enum

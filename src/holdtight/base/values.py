@@ -46,7 +46,13 @@ LISTED = 500
 
 
 class Kind(enum.Enum):
-    """What a lease holds."""
+    """What a lease holds.
+
+    Example:
+        >>> with locks.rwlock("book").read() as lease:
+        ...     lease.kind.name
+        'SHARED'
+    """
 
     EXCLUSIVE = "exclusive"
     """Also the kind of `rwlock(name).write()`."""
@@ -73,7 +79,12 @@ _KINDS = {
 
 
 class LossReason(enum.Enum):
-    """Why a lease was lost. Final once set."""
+    """Why a lease was lost. Final once set.
+
+    Example:
+        >>> LossReason.FORCED.text
+        'an operator released it by force'
+    """
 
     EXPIRED = "expired"
     TAKEN = "taken"
@@ -180,6 +191,11 @@ class Holder(NamedTuple):
         n: the number of permits, of a semaphore.
         waits_for: the name of the lock that its thread or task waits for while it holds this one in a block; None if it
             waits for none, or has waited for less than `deadlock_after`. Not known on a quorum.
+
+    Example:
+        >>> with locks.lock("order:42", label="checkout"):
+        ...     locks.inspect("order:42").holders[0].label
+        'checkout'
     """
 
     owner: str
@@ -192,7 +208,6 @@ class Holder(NamedTuple):
     entered: int | None = None
     kind: Kind = Kind.EXCLUSIVE
     n: int = 1
-    """The number of permits, for a semaphore."""
     waits_for: str | None = None
 
     def __str__(self) -> str:
@@ -219,6 +234,10 @@ class Waiter(NamedTuple):
         since: when it began to wait, in seconds of the server's time of day; None if that is not known.
         kind: what it waits for: to write, to read, or permits.
         n: the number of permits, of a semaphore.
+
+    Example:
+        >>> [waiter.label for waiter in locks.inspect("order:42").waiters]
+        []
     """
 
     owner: str
@@ -227,7 +246,6 @@ class Waiter(NamedTuple):
     label: str | None = None
     since: float | None = None
     kind: Kind = Kind.EXCLUSIVE
-    """What it waits for: to write, to read, or permits."""
     n: int = 1
 
     def as_dict(self) -> dict[str, Any]:
@@ -247,6 +265,12 @@ class LockInfo(NamedTuple):
         fence: the last fence that was given under this name, if the server still knows it.
         nodes: on a quorum, each node's answer, and whether its restart guard keeps it from voting.
         holding: the number of all holders.
+
+    Example:
+        >>> with locks.lock("order:42"):
+        ...     info = locks.inspect("order:42")
+        >>> info.locked, info.holding, info.waiting
+        (True, 1, 0)
     """
 
     name: str
@@ -256,7 +280,6 @@ class LockInfo(NamedTuple):
     waiting: int = 0
     fence: int | None = None
     nodes: dict[str, str] | None = None
-    """On a quorum: each node's answer, and whether its restart guard keeps it from voting."""
     holding: int = 0
 
     @property

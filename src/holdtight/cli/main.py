@@ -11,7 +11,7 @@ import click
 
 from holdtight import LockError, __version__
 from holdtight.cli.exits import LOST, NOT_ACQUIRED, OURS, USAGE, exit_code
-from holdtight.cli.options import Common, common, tell
+from holdtight.cli.options import Common, common, tell, text_of
 
 __all__ = ["run_cli"]
 
@@ -110,7 +110,7 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
         settings.json = settings.json or "--json" in words[: words.index("--") if "--" in words else None]
         return _failed(settings, "USAGE", error.format_message() + _hint(error), USAGE)
     except LockError as error:
-        return _failed(settings, error.code, str(error), exit_code(error), error)
+        return _failed(settings, error.code, text_of(error), exit_code(error), error)
     except (TypeError, ValueError) as error:
         return _failed(settings, "USAGE", str(error), USAGE, error)
     except Exception as error:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from holdtight import Locks
+from holdtight import LockError, Locks
 from holdtight.base.clock import seconds
+from holdtight.base.error_texts import pointed
 from holdtight.cli.printing import plain, print_json
 
-__all__ = ["DURATION", "Common", "Duration", "common", "of", "say", "tell", "usage"]
+__all__ = ["DURATION", "Common", "Duration", "common", "of", "say", "tell", "text_of", "usage"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,6 +88,11 @@ def say(text: str, error: str | None = None) -> None:
     common = of(click.get_current_context())
     if not common.quiet:
         tell(text, error, as_json=common.json)
+
+
+def text_of(error: Exception) -> str:
+    """What `str(error)` says, but with names as they are: click finds an encoding that the terminal takes."""
+    return pointed(error.message, error.code) if isinstance(error, LockError) else str(error)
 
 
 def tell(text: str, error: str | None, *, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from holdtight import Lease, LeaseLost, LockError, Locks, NotOwner, Unavailable
 from holdtight.cli.child import Child, Guardian, Terminal
 from holdtight.cli.exits import LOST, NOT_ACQUIRED, exit_code
 from holdtight.cli.names import NAME
-from holdtight.cli.options import DURATION, common, of, say, usage
+from holdtight.cli.options import DURATION, common, of, say, text_of, usage
 from holdtight.cli.running import Ended, Running, Signals, end_by
 
 __all__ = ["lead", "run", "sem"]
@@ -249,7 +249,7 @@ def _under(
                 _cancel(child, guardian)
                 if not isinstance(error, LockError) or exit_code(error) != NOT_ACQUIRED:
                     raise
-                say(str(error), error.code)
+                say(text_of(error), error.code)
                 return End(conflict_exit_code)
             running = Running(
                 lease,
@@ -315,7 +315,7 @@ def _released(lease: Lease, running: Running, status: int, on_lost: str) -> End:
         if on_lost == "warn":
             return End(status)
         if not running.lost:
-            say(str(error), error.code)
+            say(text_of(error), error.code)
         return End(LOST, lost)
     except LockError as error:
         say(NOT_GIVEN_BACK.format(error), error.code)

@@ -13,7 +13,7 @@ import click
 
 from holdtight import LockError
 from holdtight.cli.board import Board
-from holdtight.cli.options import Duration, common, of
+from holdtight.cli.options import Duration, common, of, text_of
 from holdtight.cli.printing import plain
 from holdtight.cli.rows import SORTS, Row, aligned, cell, duration, table_of
 
@@ -117,7 +117,7 @@ class Screen:
                 self._message = ""
             self._unread = max(0, self._unread - 1)
         except LockError as error:
-            self._message = str(error)
+            self._message = text_of(error)
 
     # Keys. Each returns False to end.
 
@@ -163,7 +163,7 @@ class Screen:
             record = self._locks.force_release(name, reason=self._typed)
             self._message = f"{name!r} is not held" if record is None else f"{name!r} released, fence {record.fence}"
         except (LockError, ValueError) as error:
-            self._message = str(error)
+            self._message = text_of(error)
 
     @property
     def _selected(self) -> Row | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 from holdtight.config import targets
 
-__all__ = ["Credentials", "Duration", "LockOptions", "OnUnavailable", "Target"]
+__all__ = ["Credentials", "Duration", "LockOptions", "OnUnavailable", "SemaphoreOptions", "Target"]
 
 if TYPE_CHECKING:
     from holdtight.base.clock import Duration
@@ -42,13 +42,18 @@ Credentials: TypeAlias = _Login | Callable[[], _Login | Awaitable[_Login]]
 OnUnavailable: TypeAlias = Literal["raise", "local", "open"]
 
 
-class LockOptions(TypedDict, total=False):
-    """The options of every kind of lock. Options that are not given come from the name's profile, then from the
-    client."""
+class SemaphoreOptions(TypedDict, total=False):
+    """The options of a semaphore, as of every kind of lock. Options that are not given come from the name's profile,
+    then from the client."""
 
     ttl: Duration
     wait: Duration | None
-    reentrant: bool
     renew: bool
     max_hold: Duration | None
     label: str | None
+
+
+class LockOptions(SemaphoreOptions, total=False):
+    """The options of a lock that its holder can enter again."""
+
+    reentrant: bool

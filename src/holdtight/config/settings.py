@@ -320,7 +320,8 @@ class Options(NamedTuple):
             raise refusals.cohort_of(call)
         unknown = [word for word in given if word not in LOCK_OPTIONS]
         if unknown:
-            raise unknown_options(call, unknown)
+            of_it = ("permits", *(word for word in LOCK_OPTIONS if word != "reentrant"))
+            raise unknown_options(call, unknown, of_it if call == "semaphore" else LOCK_OPTIONS)
 
     def asking_for(self, n: object) -> "Options":
         """Returns the same options with `n` permits."""

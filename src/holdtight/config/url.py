@@ -42,13 +42,13 @@ ACCEPTED = (
 _TLS_SCHEME = {"redis": False, "valkey": False, "rediss": True, "valkeys": True}
 
 # URL parameters: supported; supported with TLS only; known from other clients and ignored.
-_PLAIN = {"db", "username", "password", "client_name", "protocol"}
-_TLS = {
+PLAIN = {"db", "username", "password", "client_name", "protocol"}
+OF_TLS = {
     *("ssl_cert_reqs", "ssl_check_hostname", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_certfile"),
     *("ssl_keyfile", "ssl_password", "ssl_min_version", "ssl_ciphers"),
     *("ssl_include_verify_flags", "ssl_exclude_verify_flags"),
 }
-_IGNORED = {
+IGNORED = {
     *("timeout", "socket_timeout", "socket_connect_timeout", "socket_keepalive", "socket_read_size"),
     *("max_connections", "health_check_interval", "retry_on_timeout", "retry_on_error"),
     *("decode_responses", "encoding", "encoding_errors", "legacy_responses", "lib_name", "lib_version"),
@@ -180,11 +180,11 @@ def _query(text: str, where: str) -> dict[str, str]:
     except ValueError:
         raise ValueError(f"{where}: what follows '?' must be name=value pairs joined by '&'") from None
     for name, value in pairs:
-        if name not in _PLAIN | _TLS | _IGNORED:
+        if name not in PLAIN | OF_TLS | IGNORED:
             shown = f" {name!r}" if re.fullmatch(r"\w{1,40}", name) else ""
             raise ValueError(
-                f"{where}: unknown parameter{shown}; accepted are {', '.join(sorted(_PLAIN | _TLS))}, "
-                f"and without effect {', '.join(sorted(_IGNORED))}"
+                f"{where}: unknown parameter{shown}; accepted are {', '.join(sorted(PLAIN | OF_TLS))}, "
+                f"and without effect {', '.join(sorted(IGNORED))}"
             )
         if name in query:
             raise ValueError(f"{where}: parameter {name!r} is given twice")
@@ -214,8 +214,8 @@ def _sentinel(parts: _Url, tls: bool, where: str) -> Sentinel:
 
 
 def _from_url(parts: _Url, db: str, tls: bool, where: str, host: str, port: int) -> Address:
-    settings: dict[str, object] = {name: parts.query[name] for name in parts.query.keys() - _IGNORED}
-    if not tls and (misplaced := sorted(settings.keys() & _TLS)):
+    settings: dict[str, object] = {name: parts.query[name] for name in parts.query.keys() - IGNORED}
+    if not tls and (misplaced := sorted(settings.keys() & OF_TLS)):
         raise ValueError(f"{where}: {misplaced[0]} needs TLS: write rediss:// or valkeys://")
     if db and settings.setdefault("db", db) != db:
         raise ValueError(f"{where}: two different databases, one in the path and one as db=")

@@ -46,11 +46,17 @@ class AsyncSqlGuard(BaseGuard):
     AsyncConnection, one of asyncpg, or SQLAlchemy's AsyncEngine, AsyncConnection or AsyncSession.
 
     Example:
+        >>> from psycopg import AsyncConnection
         >>> from holdtight.fencing import AsyncSqlGuard
         >>> guard = AsyncSqlGuard()
-        >>> async def sell(conn):
-        ...     async with locks.lock("sku:1") as lease, guard.under(lease, conn) as tx:
-        ...         await tx.execute("UPDATE sku SET stock = stock - 1 WHERE id = 1")
+        >>> async def sell():
+        ...     async with AsyncLocks("memory://") as locks, await AsyncConnection.connect(dsn) as conn:
+        ...         await guard.create(conn)
+        ...         async with locks.lock("sku:1") as lease, guard.under(lease, conn) as tx:
+        ...             rows = await tx.execute("UPDATE sku SET stock = stock - 1 WHERE id = 1 RETURNING stock")
+        ...             return await rows.fetchone()
+        >>> asyncio.run(sell())
+        (9,)
     """
 
     async def create(self, conn: Any) -> None:

@@ -103,12 +103,13 @@ class RedisGuard(_BaseGuard):
 
     Example:
         >>> from holdtight.fencing import RedisGuard
-        >>> def sell(client):
-        ...     guard = RedisGuard(client)
-        ...     with locks.lock("sku:1") as lease:
-        ...         guard.claim(lease)
-        ...         left = int(client.get("stock:1"))
-        ...         guard.write(lease, ("SET", "stock:1", left - 1), ("RPUSH", "sold", "sku:1"))
+        >>> guard = RedisGuard(client)
+        >>> with locks.lock("sku:1") as lease:
+        ...     guard.claim(lease)
+        ...     left = int(client.get("stock:1"))
+        ...     _ = guard.write(lease, ("SET", "stock:1", left - 1), ("RPUSH", "sold", "sku:1"))
+        >>> client.get("stock:1"), client.llen("sold")
+        (b'9', 1)
     """
 
     @overload
@@ -119,6 +120,13 @@ class RedisGuard(_BaseGuard):
         """Raises the stored fence to this one. Claim before you read. Takes a `lease`, or a name and its `fence`.
 
         Raises StaleFence if a higher one is stored, NotSupported for a reader's, a semaphore's or a degraded lease.
+
+        Example:
+            >>> guard.claim("sku:1", 7)
+            >>> guard.claim("sku:1", 6)
+            Traceback (most recent call last):
+                ...
+            holdtight.errors.StaleFence: ...
         """
         claims = claims_of(lease, fence)
         try:
@@ -131,18 +139,35 @@ class RedisGuard(_BaseGuard):
         server gave them. The second word of each command is a key. A command that fails ends the step there: what was
         written before it stays.
 
-        Raises StaleFence if a higher fence is stored, WrongTransaction if `claim` was not called."""
+        Raises StaleFence if a higher fence is stored, WrongTransaction if `claim` was not called.
+
+        Example:
+            >>> with locks.lock("sku:1") as lease:
+            ...     guard.claim(lease)
+            ...     guard.write(lease, ("DECR", "stock:1"), ("RPUSH", "sold", "sku:1"))
+            [9, 1]
+        """
         claims = claims_of(lease)
         keys, args = self._to_write(claims, commands)
         return self._written(claims, self._write(keys=keys, args=args))
 
     def seen(self, name: str) -> int | None:
-        """The highest fence that has claimed this name, or None."""
+        """The highest fence that has claimed this name, or None.
+
+        Example:
+            >>> guard.seen("sku:2") is None
+            True
+        """
         found = self.client.get(self._keys([(name, 0)])[0])
         return None if found is None else int(found)
 
     def prune(self, older_than: "Duration") -> int:
-        """Removes the names whose last grant is `older_than` that, and returns how many: see `SqlGuard.prune`."""
+        """Removes the names whose last grant is `older_than` that, and returns how many: see `SqlGuard.prune`.
+
+        Example:
+            >>> guard.prune(older_than="720h")
+            0
+        """
         limit, removed = _limit(older_than), 0
         for key in self.client.scan_iter(match=self._pattern(), count=BATCH):
             removed += self._prune(keys=[key], args=[limit])
@@ -153,13 +178,18 @@ class AsyncRedisGuard(_BaseGuard):
     """As `RedisGuard`, for asyncio: `client` is one of `redis.asyncio` or `valkey.asyncio`.
 
     Example:
+        >>> from redis.asyncio import Redis
         >>> from holdtight.fencing import AsyncRedisGuard
-        >>> async def sell(client):
-        ...     guard = AsyncRedisGuard(client)
-        ...     async with locks.lock("sku:1") as lease:
-        ...         await guard.claim(lease)
-        ...         left = int(await client.get("stock:1"))
-        ...         await guard.write(lease, ("SET", "stock:1", left - 1))
+        >>> async def sell():
+        ...     async with AsyncLocks("memory://") as locks, Redis.from_url(url) as client:
+        ...         guard = AsyncRedisGuard(client)
+        ...         async with locks.lock("sku:1") as lease:
+        ...             await guard.claim(lease)
+        ...             left = int(await client.get("stock:1"))
+        ...             await guard.write(lease, ("SET", "stock:1", left - 1))
+        ...         return int(await client.get("stock:1"))
+        >>> asyncio.run(sell())
+        9
     """
 
     @overload

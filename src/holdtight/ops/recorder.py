@@ -248,5 +248,11 @@ def recorder_of(events: Events) -> Recorder:
 
 
 def flush() -> None:
-    """Counts at once what has happened so far, instead of within half a second."""
+    """Hands over what has happened so far at once, instead of within half a second: to metrics, traces and history
+    alike. The same in `holdtight.metrics`, `holdtight.tracing` and `holdtight.history`.
+
+    Example:
+        >>> from holdtight import metrics
+        >>> metrics.flush()
+    """
     meter.count()

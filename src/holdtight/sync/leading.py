@@ -50,7 +50,7 @@ class Term(leading.TermLike, Lease):
         self.release()
 
     def proclaim(self, label: str) -> None:
-        """Changes the label that `current()` and `inspect()` show. Raises LeaseLost, Unavailable; NotSupported on a
+        """Changes the `label` that `current()` and `inspect()` show. Raises LeaseLost, Unavailable; NotSupported on a
         quorum.
 
         Example:

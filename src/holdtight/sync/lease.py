@@ -60,7 +60,7 @@ class Lease(BaseLease, BlockingOnly):
             raise
 
     def wait_lost(self, timeout: "Duration | None" = None) -> bool:
-        """Blocks until the lease is lost (True), or until the timeout or its release (False).
+        """Blocks until the lease is lost (True), or until it is released or `timeout` is over (False).
 
         Example:
             >>> with locks.lock("order:42") as lease:

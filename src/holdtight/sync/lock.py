@@ -367,9 +367,8 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             raise
 
     def hold(self, *, wait: "Duration | Unset | None" = UNSET, **unknown: "Never") -> Hold:
-        """A single-use context manager that carries its lease: one thread may enter it, another exit.
-
-        Entering raises as `acquire`.
+        """A single-use context manager that carries its lease: one thread may enter it, another exit. `wait` as for
+        `acquire`; entering raises as `acquire`.
 
         Example:
             >>> with locks.lock("order:42").hold(wait=5) as lease:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdtight.base.operations import AuditRecord, Finding
     from holdtight.base.plan import Plan
     from holdtight.base.values import LockInfo
-    from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, Target
+    from holdtight.config.options import Credentials, Duration, LockOptions, OnUnavailable, SemaphoreOptions, Target
     from holdtight.config.profiles import Profile, Unset
     from holdtight.sync.driver import Driver
     from holdtight.sync.kinds import ReadWriteLock, Semaphore
@@ -198,7 +198,7 @@ class Locks(BaseLocks["Lock"], Jobs, BlockingOnly):
 
     def rwlock(self, name: str, **options: Unpack[LockOptions]) -> ReadWriteLock:
         """Returns a read-write lock: its `.read()` and its `.write()` each return a lock. Readers share it, a writer
-        excludes all others; first come, first served. The options are those of `lock`, and the defaults of both.
+        excludes all others; first come, first served. The options, those of `lock` without `cohort`, hold for both.
 
         Raises TypeError or ValueError for a name or option that is not allowed.
 
@@ -212,15 +212,9 @@ class Locks(BaseLocks["Lock"], Jobs, BlockingOnly):
         made: ReadWriteLock = self._rwlock(name, options)
         return made
 
-    def semaphore(
-        self,
-        name: str,
-        *,
-        permits: int,
-        **options: Unpack[LockOptions],
-    ) -> Semaphore:
+    def semaphore(self, name: str, *, permits: int, **options: Unpack[SemaphoreOptions]) -> Semaphore:
         """Returns a semaphore: at most `permits` are held at a time. Every request brings its own limit; the server
-        stores none. The options are those of `lock`, except `reentrant`.
+        stores none. The options are those of `lock` without `reentrant` and `cohort`.
 
         Raises TypeError or ValueError for a name or option that is not allowed, NotSupported on a quorum.
 
@@ -239,7 +233,8 @@ class Locks(BaseLocks["Lock"], Jobs, BlockingOnly):
         **options: Unpack[LockOptions],
     ) -> Multi:
         """Returns several locks as one: all or nothing, always taken in one order, so that two of them never wait for
-        each other. `wait` is for all of them together; the other options are for parts given by name.
+        each other. `wait` is for all of them together; the other options, those of `lock` without `cohort`, are for
+        parts given by name.
 
         Raises TypeError or ValueError for a part or option that is not allowed.
 
@@ -322,7 +317,7 @@ class Locks(BaseLocks["Lock"], Jobs, BlockingOnly):
         Raises Unavailable, NotPermitted; TypeError or ValueError for an argument that is not allowed.
 
         Example:
-            >>> [record.reason for record in locks.audit(1, name="nightly")]
+            >>> [record.reason for record in locks.audit(1, name="payroll")]
             []
         """
         return self.run(self._audit(limit, name), name or "")

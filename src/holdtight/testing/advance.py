@@ -46,26 +46,56 @@ class Clock:
         process.tell_of_fork(self)
 
     def now(self) -> float:
-        """Seconds since the clock was made."""
+        """Seconds since the clock was made.
+
+        Example:
+            >>> clock = Clock()
+            >>> _ = clock.advance("1m")
+            >>> clock.now()
+            60.0
+        """
         return self._us / 1e6
 
     def store(self, name: str = "") -> Memory:
-        """A store on this clock, as target of a client: `Locks(clock.store())`. There is one store per name."""
+        """A store on this clock, as target of a client: `Locks(clock.store())`. There is one store per `name`.
+
+        Example:
+            >>> clock = Clock()
+            >>> with Locks(clock.store("a")) as one, Locks(clock.store("b")) as other, one.lock("order:42"):
+            ...     one.lock("order:42").locked(), other.lock("order:42").locked()
+            (True, False)
+        """
         return Memory(name, self)
 
     @property
     def waiting(self) -> int:
-        """The number of threads and tasks that wait on this clock: for a lock, or in `wait_lost`."""
+        """The number of threads and tasks that wait on this clock: for a lock, or in `wait_lost`.
+
+        Example:
+            >>> Clock().waiting
+            0
+        """
         return len(self.runtime.waiters)
 
     def until_waiting(self, count: int = 1, *, within: Duration = 10) -> None:
         """Blocks until `count` threads and tasks wait on this clock. Raises AssertionError after `within`, in real
-        time."""
+        time.
+
+        Example:
+            >>> import threading
+            >>> clock = Clock()
+            >>> with Locks(clock.store()) as locks, locks.lock("order:42") as lease:
+            ...     thread = threading.Thread(target=lambda: lease.wait_lost(timeout=60))
+            ...     thread.start()
+            ...     clock.until_waiting(1)
+            ...     _ = clock.advance("61s")
+            ...     thread.join()
+        """
         if not self.runtime.waiters.until(count, seconds(within, "within")):
             raise AssertionError(f"{self.waiting} threads and tasks wait on the clock after {within} s, not {count}")
 
     def advance(self, duration: Duration) -> "Advance":
-        """Advances the clock, and does all work that becomes due, in the order of time.
+        """Advances the clock by `duration`, and does all work that becomes due, in the order of time.
 
         Renewals, losses, timeouts and retries of waiters each happen at their own time. A woken thread runs until it
         waits on the clock again, ends, or waits for something else; all callbacks have run when this returns.
@@ -73,6 +103,13 @@ class Clock:
         If an event loop runs in this thread, await the result: woken tasks then run at their own time. Without `await`
         the clock advances as far as it can without them, which is all the way if no task has to run; otherwise it stops
         there, and a RuntimeWarning says so.
+
+        Example:
+            >>> clock = Clock()
+            >>> with Locks(clock.store(), ttl=10) as locks, locks.lock("order:42") as lease:
+            ...     _ = clock.advance("1h")
+            ...     lease.lost
+            False
         """
         under_way = self._unfinished() if self._unfinished is not None else None
         if under_way is not None and not under_way.done:

@@ -17,7 +17,7 @@ PATIENCE = 2.0
 
 
 def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
-    """Takes a lease away from its holder, as if the keeper had found it lost for that reason.
+    """Takes a `lease` away from its holder, as if the keeper had found it lost for that `reason`.
 
     The lease is really gone: the server gives the lock to the next waiter, if there is one. With TAKEN the lock is held
     in any case, if necessary by a made-up owner for the lease's ttl. The holder is told in the usual ways. A lease on
