@@ -67,8 +67,8 @@ class Transport:
         connection = self.ready()
         if connection is not None:
             return connection
-        if self.place.at_once:
-            return self._connect_at_once(timeout)
+        if self.place.in_process:
+            return self._connect_in_process(timeout)
         connecting = self.begin_connecting()
         self.wanted += 1
         try:
@@ -90,7 +90,7 @@ class Transport:
             self._connecting = self._start_connecting()
         return self._connecting
 
-    def _connect_at_once(self, timeout: float) -> Connection:
+    def _connect_in_process(self, timeout: float) -> Connection:
         from holdtight.aio.memory_connection import LocalConnection
 
         self.connection = LocalConnection(self.place.open(timeout), self.loop, self.place.runtime)

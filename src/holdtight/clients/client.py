@@ -95,7 +95,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
 
     def _watch(self, let_go: Callable[[], object], advice: str) -> None:
         """Closes the connections when a client is garbage-collected without having been closed."""
-        if not self.place.at_once:
+        if not self.place.in_process:
             from holdtight.grants.leak_warning import watch_client
 
             self._finalizer = watch_client(self, self._places(), let_go, "" if self.unpickled else advice)

@@ -121,7 +121,7 @@ class KeeperConnection(Recording, Probing):
         Opening one needs the GIL repeatedly, which busy threads may not release in time."""
         if self._link is not None or self._connecting or now < self._connect_at:
             return
-        spare = None if self.place.at_once else self.place.spare()
+        spare = None if self.place.in_process else self.place.spare()
         if spare is None:
             self._connect()
             return
@@ -207,7 +207,7 @@ class KeeperConnection(Recording, Probing):
         except LinkDown as down:
             self._fail(down.cause, now)
             return
-        if self.place.at_once:
+        if self.place.in_process:
             self.ready(now)
         elif self._writing is not bool(self._outgoing):
             self._writing = bool(self._outgoing)
@@ -300,7 +300,7 @@ class KeeperConnection(Recording, Probing):
         self._keeper.settled(charge, well=False, sent=now, now=now)
 
     def _connect(self) -> None:
-        if self.place.at_once:
+        if self.place.in_process:
             self._link = self.place.open(CONNECT_SECONDS)
             self._heed(self._link)
             return
@@ -390,7 +390,7 @@ class KeeperConnection(Recording, Probing):
 
     def _close(self) -> None:
         if self._link is not None:
-            if not self.place.at_once:
+            if not self.place.in_process:
                 self._keeper.unregister(self.fd)
             self._link.close()
             self._link = None

@@ -9,7 +9,7 @@ Above it: claims, owners, grants, fences, verdicts, holders. Below it: bytes, ke
 - A `Store` prepares claims; a `Prepared` claim makes requests as Steps and reads their replies.
 - A `Link` is one connection.
 
-The layers above treat all places alike, with two exceptions. A place that answers `at_once` needs no thread to connect
+The layers above treat all places alike, with two exceptions. A place that answers `in_process` needs no thread to connect
 and has nothing to poll. A place's `topology` chooses the modules that acquire and release there.
 """
 
@@ -206,7 +206,7 @@ class Pausing(Protocol):
 class Place:
     """One server as one client of this process uses it, and the clock that applies there."""
 
-    at_once = False
+    in_process = False
     """True if links open and answer without waiting."""
     topology: Topology = "server"
     """Chooses the modules above that acquire and release here."""
@@ -315,7 +315,7 @@ class Place:
     @property
     def examining(self) -> Any:
         """The requests behind `doctor`; None for a place that has nothing to be examined."""
-        if self.at_once:
+        if self.in_process:
             return None
         from holdtight.stores.redis.examining import Examining
 

@@ -78,7 +78,7 @@ stores = Stores(micros)
 class MemoryPlace(Place):
     """A store in this process."""
 
-    at_once = True
+    in_process = True
 
     def __init__(self, target: Memory, client: Client, runtime: "Runtime") -> None:
         super().__init__(client, runtime, target.display())
