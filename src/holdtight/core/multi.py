@@ -7,7 +7,7 @@ from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step
 from holdtight.base.values import Grant, Owner
 from holdtight.core.acks import Acknowledging, acknowledged, longest_wait
 
-__all__ = ["Several", "at_once"]
+__all__ = ["Several", "in_one_script"]
 
 
 class Several(Protocol):
@@ -23,7 +23,7 @@ class Several(Protocol):
     def arrival_limit(self, now: float) -> int: ...
 
 
-def at_once(
+def in_one_script(
     several: Several, owner: Owner, *, clock: Callable[[], float], acks: Acknowledging | None = None
 ) -> Plan[list[Grant] | None]:
     """Returns a grant for each name, or None if they must be taken one by one. Undoes an unanswered request for every
