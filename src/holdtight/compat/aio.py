@@ -143,7 +143,7 @@ class AsyncLock(BaseLock):
             if text is not None:
                 if not await self._run(sign(plain, held, text)):
                     held = None
-                    raise self._expired_at_once()
+                    raise self._expired_while_acquired()
                 held = self._signed(plain, held, text)
             if keep:
                 self.local.keep(held, who)

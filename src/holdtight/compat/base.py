@@ -272,7 +272,7 @@ class BaseLock:
             LockTimeout,
         )
 
-    def _expired_at_once(self) -> Exception:
+    def _expired_while_acquired(self) -> Exception:
         return self._error(
             "LockError", f"lock {self.name!r} expired while it was being acquired: use a longer timeout", ClockDrift
         )

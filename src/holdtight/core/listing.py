@@ -19,7 +19,7 @@ from holdtight.core.nodes import ask_all, too_few
 
 __all__ = ["Listing", "QuorumListing", "literal_prefix"]
 
-AT_ONCE = 25
+INSPECTIONS = 25
 """How many names one write inspects by script: half a millisecond of the server's time."""
 GLANCES = 100
 """How many names one write reads plainly, which takes half as long."""
@@ -132,8 +132,8 @@ class Listing(BaseListing):
                     rest.append(name)
                 elif info.holders:
                     infos.append(info)
-        for at in range(0, len(rest), AT_ONCE):
-            steps = [self._survey.inspect_step(name) for name in rest[at : at + AT_ONCE]]
+        for at in range(0, len(rest), INSPECTIONS):
+            steps = [self._survey.inspect_step(name) for name in rest[at : at + INSPECTIONS]]
             said = yield from read_again(Batch(steps))
             infos += [each for each in said if isinstance(each, LockInfo) and (each.holders or each.waiters)]
         return infos

@@ -57,7 +57,7 @@ class State:
         """Whether the transaction has failed, so that COMMIT would silently roll back."""
         return False
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         """Whether each statement is a transaction of its own now."""
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ class SqliteLink(Link):
     def is_open(self) -> bool:
         return bool(self.raw.in_transaction)
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         if self.raw.in_transaction:
             return False
         mode = getattr(self.raw, "autocommit", -1)  # Python 3.12; -1: isolation_level decides, as before
@@ -144,7 +144,7 @@ class PsycopgState(State):
     def is_broken(self) -> bool:
         return bool(self.raw.info.transaction_status == IN_ERROR)
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         return bool(self.raw.autocommit) and not self.is_open()
 
 
@@ -217,7 +217,7 @@ class MySqlLink(Link):
             return False
         return True
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         return bool(self.raw.get_autocommit()) and not self.is_open()
 
     def begin(self) -> None:
@@ -250,7 +250,7 @@ class DjangoLink(Link):
     def is_broken(self) -> bool:
         return bool(self.raw.needs_rollback)
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         return bool(self.raw.get_autocommit()) and not self.raw.in_atomic_block
 
     def begin(self) -> None:

@@ -45,7 +45,7 @@ class ConnectionLink(Link):
         if self.dialect == "postgresql" and not hasattr(self.driver(), "info"):
             self.run("SELECT 1", ())  # asyncpg: see AsyncpgLink
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         driver = self.driver()
         if self.dialect == "sqlite":
             return driver.isolation_level is None and not driver.in_transaction

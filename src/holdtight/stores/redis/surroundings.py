@@ -57,14 +57,14 @@ class LookAround:
     def _look(self) -> None:
         try:
             given = getattr(self._target, "sentinels", ())
-            self._at_once([partial(self._look_at_sentinel, each) for each in given])
+            self._side_by_side([partial(self._look_at_sentinel, each) for each in given])
             known = self._known.union(where for seen in self.sentinels for where in seen.replicas)
-            self._at_once([partial(self._look_at_replica, *where) for where in sorted(known)])
+            self._side_by_side([partial(self._look_at_replica, *where) for where in sorted(known)])
         finally:
             self.done = True
 
     @staticmethod
-    def _at_once(jobs: Sequence[Callable[[], None]]) -> None:
+    def _side_by_side(jobs: Sequence[Callable[[], None]]) -> None:
         threads: list[threading.Thread] = []
         for job in jobs:
             try:
