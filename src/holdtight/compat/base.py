@@ -151,7 +151,7 @@ class BaseLock:
         if held.late:
             keeper().ask(DeferredUndo(self._access.place, plain.undo_step(held.owner, until=held.late)))
         signed = Held.chosen(text, held.until)
-        signed.expiry, signed.open = held.expiry, held.open
+        signed.expiry, signed.unanswered = held.expiry, held.unanswered
         return signed
 
     def _mine(self, verb: str) -> Held:
@@ -215,7 +215,7 @@ class BaseLock:
         elif cover is not None:
             held.giving = True
             until = boottime() + PATIENCE + GRACE
-            if len(held.open) <= (0 if held.covered else 1):
+            if len(held.unanswered) <= (0 if held.covered else 1):
                 keeper().ask(DeferredUndo(place, plain.undo_step(cover, until=until)))
             else:  # the lock must not be free before every open request has arrived, or can no longer arrive
                 keeper().at(until, lambda _: keeper().ask(DeferredUndo(place, plain.undo_step(cover))))

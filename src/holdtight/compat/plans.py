@@ -1,6 +1,6 @@
 """The drop-in's plans, except for the wait loop, which is that of `core/contend`.
 
-A write request without an answer may still arrive, until its arrival limit. Until then it stays in `Held.open`: no
+A write request without an answer may still arrive, until its arrival limit. Until then it stays in `Held.unanswered`: no
 expiry is set that it would act on, and a lock with a text that other callers may choose is not released.
 """
 
@@ -65,7 +65,7 @@ def ask(plain: Plain, held: Held, make: Callable[[], Step], known: int | None) -
 
 
 def _keep_step(plain: Plain, held: Held, ms: int, mode: str, known: int | None) -> Step:
-    avoid = {each.known for each in held.open if each.known is not None}
+    avoid = {each.known for each in held.unanswered if each.known is not None}
     return plain.keep_step(held.owner, ms, mode, known, avoid)
 
 
@@ -85,7 +85,7 @@ def prolong(plain: Plain, held: Held, seconds: float, mode: str) -> Plan[int]:
                 if not told.now and mode == "add":
                     ms, mode = told.expiry + ms, "replace"  # without the server's time: sets the sum
                 continue
-            if abs(told.expiry - known - ms) > SLACK_MS * (1 + len(held.open)):
+            if abs(told.expiry - known - ms) > SLACK_MS * (1 + len(held.unanswered)):
                 raise failed  # another client changed it too: it is unknown whether the time was added
         held.expiry, held.until = told.expiry if told.now else None, told.until
         return 1

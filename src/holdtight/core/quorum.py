@@ -92,7 +92,7 @@ class Round:
     def granted(self) -> dict[int, Grant]:
         return {index: each for index, each in enumerate(self.answers) if each.__class__ is Grant}
 
-    def open(self) -> dict[int, int]:
+    def unanswered(self) -> dict[int, int]:
         """Nodes that may have voted for us without our knowledge, or may still do so."""
         return {index: self.limits[index] for index, each in enumerate(self.answers) if _may_come(each)}
 
@@ -240,11 +240,11 @@ class Poll:
         current = self.round
         if current is None:
             return True
-        granted, open_ = current.granted(), current.open()
+        granted, unanswered = current.granted(), current.unanswered()
         steps: list[Step | None] = [None] * self._prepared.count
         for index in granted:
             steps[index] = self._prepared.withdraw_step(current.owner, 0)
-        for index, limit in open_.items():
+        for index, limit in unanswered.items():
             steps[index] = step = self._prepared.withdraw_step(current.owner, 0)
             step.otherwise = self._prepared.withdraw_step(current.owner, limit)
         if not any(steps):
