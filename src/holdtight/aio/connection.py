@@ -81,7 +81,7 @@ class Connection:
 
     def ask_all(self, requests: Sequence[bytes], patience: float) -> "asyncio.Future[list[Any]]":
         """Sends all requests in one write. The future ends with all their replies, or with LinkDown."""
-        several = _Several(self._new_future(), len(requests))
+        several = _RepliesOfOneWrite(self._new_future(), len(requests))
         deadline = self._clock() + patience
         if not self.add(several, b"".join(requests), deadline):
             several.set_exception(LinkDown("the connection is closed", sent=False))
@@ -292,7 +292,7 @@ class Connection:
         self._link.abandon()
 
 
-class _Several:
+class _RepliesOfOneWrite:
     """Stands in line for several replies, and makes one result of them."""
 
     __slots__ = ("_found", "_replies", "future")
