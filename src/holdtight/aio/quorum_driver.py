@@ -142,7 +142,7 @@ class FanDriver(PlanRunner):
         raise TypeError("a plan on a quorum asks all nodes or none")
 
     async def _fan(self, fan: Fan) -> Any:
-        asking = _Asking(self._transport, fan)
+        asking = _FanUnderWay(self._transport, fan)
         asking.start()
         over = asking.over
         if not over.done():
@@ -181,7 +181,7 @@ class FanDriver(PlanRunner):
         return bell
 
 
-class _Asking:
+class _FanUnderWay:
     """One Fan under way."""
 
     def __init__(self, transport: QuorumTransport, fan: Fan) -> None:
