@@ -16,7 +16,7 @@ from holdtight.base.plan import Bell
 from holdtight.base.values import Owner
 from holdtight.stores.client import Client
 from holdtight.stores.memory.server import Hear, Server
-from holdtight.stores.redis.handshake import Session, greet
+from holdtight.stores.redis.handshake import Handshake, greet
 from holdtight.stores.redis.link import bell_in
 from holdtight.stores.redis.resp import bulk
 
@@ -140,5 +140,5 @@ def open_link(server: Server, client: Client, runtime: "Runtime") -> Link:
                 [[] if argv[0] == b"SUBSCRIBE" else server.execute(argv) for argv in requests_in(request)]
             )
     except StopIteration as stop:
-        session: Session = stop.value
-    return Link(server, session.inbox, runtime)
+        handshake: Handshake = stop.value
+    return Link(server, handshake.inbox, runtime)

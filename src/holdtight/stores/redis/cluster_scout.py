@@ -21,7 +21,7 @@ from holdtight.base.callbacks import report
 from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.stores.redis.connect import greeted
-from holdtight.stores.redis.handshake import Greeting, Session
+from holdtight.stores.redis.handshake import Greeting, Handshake
 from holdtight.stores.redis.link import Link
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.rounds import Rounds
@@ -59,7 +59,7 @@ def greet_node(login: "Login | None", name: str | None) -> Greeting:
     answers = yield command("HELLO", 3, *auth, "SETNAME", name or f"holdtight-{os.getpid()}-scout"), 1
     if isinstance(answers[0], hiredis.ReplyError):
         raise ServerSaid(str(answers[0]))
-    return Session(3, b"")
+    return Handshake(3, b"")
 
 
 def agreed_on(told: dict[Endpoint, Table]) -> Table:

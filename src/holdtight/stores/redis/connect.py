@@ -12,7 +12,7 @@ from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown
 from holdtight.stores.client import Client
 from holdtight.stores.redis.failures import broken, unopened
-from holdtight.stores.redis.handshake import Greeting, Session, greet, inbox_word
+from holdtight.stores.redis.handshake import Greeting, Handshake, greet, inbox_word
 from holdtight.stores.redis.link import Link
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def open_link(
         )
 
     link = greeted(address, greeting, timeout, tls, dialling=dialling, link_type=link_type)
-    link.inbox = link.session.inbox
-    link.inbox_word = inbox_word(client, link.session.inbox, link.session.run)
+    link.inbox = link.handshake.inbox
+    link.inbox_word = inbox_word(client, link.handshake.inbox, link.handshake.run)
     return link
 
 
@@ -122,9 +122,9 @@ def greeted(
                 link.send(request)
                 answers = _answers(link, count, until)
         except StopIteration as stop:
-            session: Session = stop.value
+            handshake: Handshake = stop.value
         link.owed = 0
-        link.session = session
+        link.handshake = handshake
         link.set_timeout(USUAL_TIMEOUT)
         dialling.made()
         return link

@@ -28,7 +28,7 @@ from holdtight.base.plan import Bell, LinkDown
 from holdtight.base.process import abandon_descriptor, tell_of_fork
 from holdtight.base.values import OWNER_SIZE, Owner
 from holdtight.stores.redis.failures import broken, cause_of, closed_by_server, is_silence, is_tls_wait
-from holdtight.stores.redis.handshake import Session
+from holdtight.stores.redis.handshake import Handshake
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.second_reply import NOTHING, SecondReply
 from holdtight.stores.redis.spin import LinkSpinWait, SpinWait
@@ -94,7 +94,7 @@ class Link(SecondReply):
         "inbox",
         "inbox_word",
         "second_spin_wait",
-        "session",
+        "handshake",
         "sock",
         "spin_wait",
     )
@@ -121,7 +121,7 @@ class Link(SecondReply):
         self.second_spin_wait: SpinWait | None = None
         """For the second reply of `call_twice`, which takes longer: the replicas give it."""
         self.owed = 0
-        self.session = Session(2, b"")
+        self.handshake = Handshake(2, b"")
         self.inbox = b""
         self.inbox_word = bulk(b"")
         tell_of_fork(self)  # every link: while a thread uses a link, no pool knows it

@@ -39,7 +39,7 @@ class NodePlace(RedisPlace):
     def _open(self, timeout: float) -> Link:
         """Refuses a server that another node already reached: under two names, one server would have two votes."""
         link = super()._open(timeout)
-        run = link.session.run
+        run = link.handshake.run
         if run and run != self._run:
             other = self._runs.setdefault(run, self)
             if other is not self:

@@ -168,7 +168,7 @@ class Scout(Rounds):
         return min(times)
 
     def _all_ring(self) -> bool:
-        return all(each.link is None or each.link.session.protocol == 3 for each in self._sentinels)
+        return all(each.link is None or each.link.handshake.protocol == 3 for each in self._sentinels)
 
     def _advance(self, now: float) -> None:
         if self._nudge_at and now >= self._nudge_at:

@@ -77,7 +77,7 @@ class RedisPlace(Place):
 
     def keeps(self, link: object) -> None:
         if isinstance(link, Link):
-            self.kept_run = link.session.run
+            self.kept_run = link.handshake.run
 
     def open(self, timeout: float) -> Link:
         try:

@@ -17,7 +17,7 @@ from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import start_thread
 from holdtight.errors import quotable
 from holdtight.stores.redis.connect import greeted
-from holdtight.stores.redis.handshake import Greeting, Session
+from holdtight.stores.redis.handshake import Greeting, Handshake
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.watched_sentinel import PROMOTED, SWITCHED, Master, read_answer
 
@@ -86,7 +86,7 @@ class LookAround:
             if auth and isinstance(answers[0], _Error):
                 raise ServerSaid(str(answers[0]))
             replies.extend(answers[-len(requests) :])
-            return Session(2, b"")
+            return Handshake(2, b"")
 
         try:
             greeted(address, greeting, PATIENCE, self._tls_for(address)).close()
