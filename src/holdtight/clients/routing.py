@@ -8,7 +8,7 @@ from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.clients.lock import BaseLock, restore_lock
 from holdtight.core.contend import Answer
 from holdtight.stores.redis.cluster import ClusterPlace
-from holdtight.stores.redis.cluster_node import NodePlace
+from holdtight.stores.redis.cluster_node import ClusterNodePlace
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.slots import first_key, redirection, sharded, slot_of_request
 
@@ -26,7 +26,7 @@ class Home:
     """What a client keeps for one server of a cluster. To a lock it looks like a client of that server; everything that
     is not about the server is the client's own."""
 
-    def __init__(self, locks: "weakref.ref[Any]", settings: "Settings", node: NodePlace) -> None:
+    def __init__(self, locks: "weakref.ref[Any]", settings: "Settings", node: ClusterNodePlace) -> None:
         self._real = locks  # the place has the homes, and must not keep the client alive
         self.node = node
         self.client = node.client
@@ -109,6 +109,6 @@ def record_is_missing(key: bytes, error: LinkDown | ServerSaid) -> bool:
     return b"{" not in key and not (isinstance(error, ServerSaid) and error.word == "NOPERM")
 
 
-def any_node(cluster: ClusterPlace) -> NodePlace:
+def any_node(cluster: ClusterPlace) -> ClusterNodePlace:
     """For a request without a key that any server can answer."""
     return next(iter(cluster.masters()), cluster.nowhere)

@@ -1,7 +1,7 @@
-"""The place of a cluster: it routes, and is never connected to. Each server is a NodePlace with its own connections,
+"""The place of a cluster: it routes, and is never connected to. Each server is a ClusterNodePlace with its own connections,
 its own estimate of the server's time, and its own connection of the keeper's, so that a dead one delays nobody else.
 
-`nodes_at` has the NodePlace of each slot, and `homes` what a client keeps for it. Both lists stay; their entries change
+`nodes_at` has the ClusterNodePlace of each slot, and `homes` what a client keeps for it. Both lists stay; their entries change
 when a slot moves. A request finds its server by its slot each time it is sent (decision 0022).
 """
 
@@ -15,7 +15,7 @@ from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.cluster_acks import ClusterAcks
-from holdtight.stores.redis.cluster_node import NodePlace, Nowhere
+from holdtight.stores.redis.cluster_node import ClusterNodePlace, Nowhere
 from holdtight.stores.redis.cluster_scout import ClusterScout
 from holdtight.stores.redis.cluster_store import ClusterStore
 from holdtight.stores.redis.link import Link
@@ -65,17 +65,17 @@ class ClusterPlace(Place):
         self.cluster = self
         self.record_slot = slot_of(keys.client_record(client.namespace, client.id))
         self._changing = threading.RLock()  # re-entrant: a signal handler may lock while its thread has it
-        self._known: dict[Endpoint, NodePlace] = {}
+        self._known: dict[Endpoint, ClusterNodePlace] = {}
         self._others: set[Endpoint] = set()
-        self._masters: set[NodePlace] = set()
+        self._masters: set[ClusterNodePlace] = set()
         """According to what the scout learned last."""
-        self._new_home: Callable[[NodePlace], Any] = lambda node: None
+        self._new_home: Callable[[ClusterNodePlace], Any] = lambda node: None
         self.wide: dict[Owner, float] = {}
         """Owners whose next renewal names all keys, as the main key alone did not tell enough; and since when."""
         self._hops: dict[Any, tuple[int, float]] = {}
         self._moved_at: dict[int, float] = {}
         self.nowhere = Nowhere(self, (target.seeds[0].host, target.seeds[0].port))
-        self.nodes_at: list[NodePlace] = [self.nowhere] * SLOTS
+        self.nodes_at: list[ClusterNodePlace] = [self.nowhere] * SLOTS
         self.homes: list[Any] = [None] * SLOTS
         self.scout = ClusterScout(self)
         self.store = ClusterStore(
@@ -83,7 +83,7 @@ class ClusterPlace(Place):
         )
         load_sharded()
 
-    def furnish(self, new_home: Callable[[NodePlace], Any]) -> None:
+    def furnish(self, new_home: Callable[[ClusterNodePlace], Any]) -> None:
         """`new_home` makes what the client keeps for each server."""
         self._new_home = new_home
         self.nowhere.home = new_home(self.nowhere)
@@ -105,11 +105,11 @@ class ClusterPlace(Place):
 
     # Where things are.
 
-    def all_nodes(self) -> "list[NodePlace]":
+    def all_nodes(self) -> "list[ClusterNodePlace]":
         with self._changing:
             return [*self._known.values(), self.nowhere]
 
-    def masters(self) -> "list[NodePlace]":
+    def masters(self) -> "list[ClusterNodePlace]":
         with self._changing:
             return [node for node in self._known.values() if node.serves]
 
@@ -119,18 +119,18 @@ class ClusterPlace(Place):
         found = [node.up for node in self.masters() if node.up is not None]
         return all(found) if found else None
 
-    def node(self, where: Endpoint) -> NodePlace:
+    def node(self, where: Endpoint) -> ClusterNodePlace:
         """The place of a server, made when it is first heard of."""
         with self._changing:
             found = self._known.get(where)
             if found is None:
-                found = NodePlace(self, where)
+                found = ClusterNodePlace(self, where)
                 found.home = self._new_home(found)
                 self._known[where] = found
             found.serves = True
             return found
 
-    def redirected_to(self, found: Redirection) -> NodePlace:
+    def redirected_to(self, found: Redirection) -> ClusterNodePlace:
         node = self.node(found.where)
         if found.asking:
             node.arriving_until = boottime() + ARRIVING_SECONDS
@@ -146,10 +146,10 @@ class ClusterPlace(Place):
             charge.home = slot
         return self.nodes_at[slot]
 
-    def at(self, slot: int) -> NodePlace:
+    def at(self, slot: int) -> ClusterNodePlace:
         return self.nodes_at[slot]
 
-    def of_name(self, name: str) -> NodePlace:
+    def of_name(self, name: str) -> ClusterNodePlace:
         return self.nodes_at[slot_of(keys.main_key(self.client.namespace, name))]
 
     def may_hop(self, charge: Any) -> bool:
@@ -174,7 +174,7 @@ class ClusterPlace(Place):
 
     # What is learned.
 
-    def follow(self, said: str, asked: NodePlace) -> NodePlace | None:
+    def follow(self, said: str, asked: ClusterNodePlace) -> ClusterNodePlace | None:
         """From MOVED: that slot is elsewhere now. All others are looked up soon."""
         found = redirection(said, asked.where[0])
         if found is None or found.asking:
@@ -188,7 +188,7 @@ class ClusterPlace(Place):
         self.scout.doubt()
         return node
 
-    def refused_to_ring(self, said: str, node: NodePlace) -> None:
+    def refused_to_ring(self, said: str, node: ClusterNodePlace) -> None:
         """A server does not let us listen to a channel: the slot is elsewhere, or waiters must poll."""
         node.doubt(said)
         if "NOPERM" in said or "unknown command" in said.lower():
@@ -234,7 +234,10 @@ class ClusterPlace(Place):
             node.home.drop_idle()  # also what callers have given back since the last time
 
     def _changed(
-        self, gone: set[NodePlace], replaced: set[tuple[NodePlace, NodePlace]], masters: set[NodePlace]
+        self,
+        gone: set[ClusterNodePlace],
+        replaced: set[tuple[ClusterNodePlace, ClusterNodePlace]],
+        masters: set[ClusterNodePlace],
     ) -> None:
         """`masters` are those before."""
         for node in gone:
@@ -251,7 +254,7 @@ class ClusterPlace(Place):
             if old in gone and new not in masters:
                 self.tell_failover(old.display, new.display)
 
-    def _nudge(self, gone: set[NodePlace]) -> None:
+    def _nudge(self, gone: set[ClusterNodePlace]) -> None:
         for place in {self, *self.all_nodes(), *gone}:  # callers pause at the server that they asked last
             for transport in list(place.pausing):
                 transport.nudge()

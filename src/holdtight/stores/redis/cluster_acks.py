@@ -14,7 +14,7 @@ from holdtight.stores.redis.slots import SLOTS, slot_of
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.cluster import ClusterPlace
-    from holdtight.stores.redis.cluster_node import NodePlace
+    from holdtight.stores.redis.cluster_node import ClusterNodePlace
 
 __all__ = ["ClusterAcks", "NodeAcks"]
 
@@ -37,7 +37,7 @@ class ClusterAcks(WaitForReplicas):
 
 
 class NodeAcks(WaitForReplicas):
-    def __init__(self, node: "NodePlace", needed: int) -> None:
+    def __init__(self, node: "ClusterNodePlace", needed: int) -> None:
         super().__init__(node.client.namespace, needed)
         self._node = node
         self._keys = [b""] * MARKS

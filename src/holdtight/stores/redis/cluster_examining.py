@@ -13,7 +13,7 @@ from holdtight.stores.redis.slots import ASKING, slot_of
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.cluster import ClusterPlace
-    from holdtight.stores.redis.cluster_node import NodePlace
+    from holdtight.stores.redis.cluster_node import ClusterNodePlace
 
 __all__ = ["NodeExamining", "OpenSlots"]
 
@@ -27,7 +27,7 @@ class OpenSlots(NamedTuple):
 class NodeExamining(Examining):
     """Requests without a key say which server they are for; all others go where their key is."""
 
-    def __init__(self, node: "NodePlace") -> None:
+    def __init__(self, node: "ClusterNodePlace") -> None:
         super().__init__(node.client)
         self._node = node
 

@@ -14,7 +14,7 @@ from holdtight.stores.redis.link import NOTHING
 from holdtight.stores.redis.resp import command
 
 if TYPE_CHECKING:
-    from holdtight.stores.redis.cluster_node import NodePlace
+    from holdtight.stores.redis.cluster_node import ClusterNodePlace
 
 __all__ = ["MOST_CHANNELS", "ClusterLink"]
 
@@ -30,7 +30,7 @@ class ClusterLink(FollowedLink):
 
     __slots__ = ("_plainly", "channels", "node")
 
-    node: "NodePlace"
+    node: "ClusterNodePlace"
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)

@@ -21,14 +21,14 @@ from holdtight.stores.redis.store import Store
 if TYPE_CHECKING:
     from holdtight.stores.redis.cluster import ClusterPlace
 
-__all__ = ["NodePlace", "Nowhere"]
+__all__ = ["ClusterNodePlace", "Nowhere"]
 
 _DOUBTFUL = ("CLUSTERDOWN", "MASTERDOWN", "LOADING", "NOREPLICAS", "UNBLOCKED", "READONLY")
 _NO_INBOX = b"$0\r\n\r\n"
 PROBE_SECONDS = 0.5
 
 
-class NodePlace(RedisPlace):
+class ClusterNodePlace(RedisPlace):
     """One server of a cluster, while it has slots."""
 
     client: Client
@@ -172,7 +172,7 @@ class NodePlace(RedisPlace):
         return self.cluster.of(charge), b""
 
 
-class Nowhere(NodePlace):
+class Nowhere(ClusterNodePlace):
     """Stands for the server of a slot that none is known to serve. To connect is to ask the cluster."""
 
     def open(self, timeout: float) -> Link:

@@ -16,7 +16,7 @@ from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.cluster import ClusterPlace
-    from holdtight.stores.redis.cluster_node import NodePlace
+    from holdtight.stores.redis.cluster_node import ClusterNodePlace
 
 __all__ = ["ClusterForcing", "ClusterSurvey"]
 
@@ -28,8 +28,8 @@ class ClusterSurvey(Survey):
     def __init__(self, cluster: "ClusterPlace") -> None:
         super().__init__(cluster.client.namespace)
         self._cluster = cluster
-        self._servers: list[NodePlace] = []
-        self._served: list[NodePlace] = []
+        self._servers: list[ClusterNodePlace] = []
+        self._served: list[ClusterNodePlace] = []
         """Which server had each slot when the first one was asked."""
         self._failed: dict[str, str] = {}
         """Why a server could not be asked."""
