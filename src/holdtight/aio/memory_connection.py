@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from holdtight.aio.connection import Connection
 from holdtight.base.plan import LinkDown
-from holdtight.stores.memory.link import Link
+from holdtight.stores.memory.link import MemoryLink
 from holdtight.stores.redis.link import bell_in
 
 __all__ = ["LocalConnection"]
@@ -28,7 +28,7 @@ class LocalConnection(Connection):
         def hear(message: bytes) -> None:
             runtime.call_soon(loop, ring, message)
 
-        cast(Link, self._link).listen(hear)
+        cast(MemoryLink, self._link).listen(hear)
 
     def _detach(self) -> None: ...
 

@@ -25,8 +25,7 @@ from holdtight.base.wake_pipe import WakePipe
 from holdtight.errors import quotable
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
-from holdtight.stores.redis.link import Link as SocketLink
-from holdtight.stores.redis.link import bell_for
+from holdtight.stores.redis.link import SocketLink, bell_for
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS
 from holdtight.stores.redis.script import is_unknown, with_script_body
 

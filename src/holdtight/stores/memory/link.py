@@ -23,7 +23,7 @@ from holdtight.stores.redis.resp import bulk
 if TYPE_CHECKING:
     from holdtight.base.runtime import Runtime
 
-__all__ = ["Link", "open_link"]
+__all__ = ["MemoryLink", "open_link"]
 
 _Reader = hiredis.Reader
 
@@ -38,7 +38,7 @@ def requests_in(data: bytes) -> list[list[bytes]]:
     return found
 
 
-class Link:
+class MemoryLink:
     """One connection after its handshake."""
 
     _heeded = b""
@@ -129,7 +129,7 @@ class Link:
             self.close()
 
 
-def open_link(server: Server, client: Client, runtime: "Runtime") -> Link:
+def open_link(server: Server, client: Client, runtime: "Runtime") -> MemoryLink:
     """Runs the usual handshake: writes our record and learns the server's time."""
     greeting = greet(client, user=None, password=None, db=0, name=None, protocol=3)
     request, _ = next(greeting)
@@ -141,4 +141,4 @@ def open_link(server: Server, client: Client, runtime: "Runtime") -> Link:
             )
     except StopIteration as stop:
         handshake: Handshake = stop.value
-    return Link(server, handshake.inbox, runtime)
+    return MemoryLink(server, handshake.inbox, runtime)

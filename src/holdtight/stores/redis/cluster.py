@@ -18,7 +18,7 @@ from holdtight.stores.redis.cluster_acks import ClusterAcks
 from holdtight.stores.redis.cluster_node import ClusterNodePlace, Nowhere
 from holdtight.stores.redis.cluster_scout import ClusterScout
 from holdtight.stores.redis.cluster_store import ClusterStore
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.slots import (
     SLOTS,
     Endpoint,
@@ -306,5 +306,5 @@ class ClusterPlace(Place):
     def flight_values(self, name: str) -> Any:
         return self.of_name(name).flight_values(name)
 
-    def open(self, timeout: float) -> Link:
+    def open(self, timeout: float) -> SocketLink:
         raise AssertionError("a cluster has no connection of its own")

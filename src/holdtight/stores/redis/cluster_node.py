@@ -12,7 +12,7 @@ from holdtight.stores.client import Client, NodeClient
 from holdtight.stores.redis.cluster_acks import NodeAcks
 from holdtight.stores.redis.cluster_link import ClusterLink
 from holdtight.stores.redis.connect import Dialling, open_link
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.single import RedisPlace
 from holdtight.stores.redis.slots import ASKING, Endpoint, redirection
@@ -73,14 +73,14 @@ class ClusterNodePlace(RedisPlace):
     def record_is_idle(self) -> bool:
         return self.cluster.record_is_idle
 
-    def _open(self, timeout: float) -> Link:
+    def _open(self, timeout: float) -> SocketLink:
         try:
             return self._connect(timeout)
         except LinkDown:
             self.cluster.scout.doubt()
             raise
 
-    def _connect(self, timeout: float) -> Link:
+    def _connect(self, timeout: float) -> SocketLink:
         address = self.cluster.target.at(*self.where)
         dialling = Dialling()
         with self._links_lock:
@@ -175,6 +175,6 @@ class ClusterNodePlace(RedisPlace):
 class Nowhere(ClusterNodePlace):
     """Stands for the server of a slot that none is known to serve. To connect is to ask the cluster."""
 
-    def open(self, timeout: float) -> Link:
+    def open(self, timeout: float) -> SocketLink:
         self.cluster.scout.ask(boottime() + timeout)
         raise LinkDown("no server of the cluster has that slot", sent=False)

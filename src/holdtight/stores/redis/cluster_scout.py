@@ -22,7 +22,7 @@ from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.stores.redis.connect import greeted
 from holdtight.stores.redis.handshake import Greeting, Handshake
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.rounds import Rounds
 from holdtight.stores.redis.slots import SLOTS, Endpoint, read_slots
@@ -89,7 +89,7 @@ class _Watched:
     """One node: its connection, and whether a thread asks it at the moment."""
 
     def __init__(self) -> None:
-        self.link: Link | None = None
+        self.link: SocketLink | None = None
         self.busy = False
         self.answer: tuple[Table, set[Endpoint]] | LinkDown | ServerSaid | None = None
 

@@ -13,7 +13,7 @@ from holdtight.base.plan import LinkDown
 from holdtight.stores.client import Client
 from holdtight.stores.redis.failures import broken, unopened
 from holdtight.stores.redis.handshake import Greeting, Handshake, greet, inbox_word
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 
 if TYPE_CHECKING:
     import ssl
@@ -67,9 +67,9 @@ def open_link(
     tls: "ssl.SSLContext | None" = None,
     *,
     dialling: Dialling | None = None,
-    link_type: Callable[[socket.socket], Link] = Link,
+    link_type: Callable[[socket.socket], SocketLink] = SocketLink,
     master_only: bool = False,
-) -> Link:
+) -> SocketLink:
     """Raises LinkDown or ServerSaid if the link cannot be opened in time, with `master_only` also for a replica."""
 
     def greeting(login: "Login | None") -> Greeting:
@@ -96,8 +96,8 @@ def greeted(
     tls: "ssl.SSLContext | None",
     *,
     dialling: Dialling | None = None,
-    link_type: Callable[[socket.socket], Link] = Link,
-) -> Link:
+    link_type: Callable[[socket.socket], SocketLink] = SocketLink,
+) -> SocketLink:
     """A link after the handshake that `greeting_for` makes."""
     until = boottime() + timeout
     dialling = dialling or Dialling()
@@ -140,7 +140,7 @@ def greeted(
         raise
 
 
-def _answers(link: Link, count: int, until: float) -> list[Any]:
+def _answers(link: SocketLink, count: int, until: float) -> list[Any]:
     answers: list[Any] = []
     while len(answers) < count:
         link.set_timeout(_left(until))

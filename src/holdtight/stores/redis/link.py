@@ -33,7 +33,7 @@ from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.second_reply import NOTHING, SecondReply
 from holdtight.stores.redis.spin import LinkSpinWait, SpinWait
 
-__all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in"]
+__all__ = ["MUCH", "NOTHING", "Bare", "SocketLink", "bell_for", "bell_in"]
 
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
@@ -76,7 +76,7 @@ class Bare(NamedTuple):
     gets: Callable[[], Any]
 
 
-class Link(SecondReply):
+class SocketLink(SecondReply):
     """One connection after its handshake."""
 
     __slots__ = (

@@ -8,7 +8,7 @@ from holdtight.base.plan import LinkDown, NoQuorum, ServerSaid
 from holdtight.errors import LockError, QuorumNotReached
 from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.quorum_store import QuorumStore
 from holdtight.stores.redis.single import RedisPlace
 
@@ -36,7 +36,7 @@ class NodePlace(RedisPlace):
         self._runs = runs
         self._run = b""
 
-    def _open(self, timeout: float) -> Link:
+    def _open(self, timeout: float) -> SocketLink:
         """Refuses a server that another node already reached: under two names, one server would have two votes."""
         link = super()._open(timeout)
         run = link.handshake.run

@@ -28,7 +28,7 @@ from holdtight.base.callbacks import report
 from holdtight.base.clock import boottime
 from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid
 from holdtight.base.wake_pipe import WakePipe
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.rounds import Rounds
 from holdtight.stores.redis.watched_sentinel import Master, UnknownService, WatchedSentinel, read_answer
@@ -57,7 +57,7 @@ class Scout(Rounds):
     def __init__(
         self,
         target: "Sentinel",
-        open_link: "Callable[[Address, float], Link]",
+        open_link: "Callable[[Address, float], SocketLink]",
         switched: Callable[[Master, Master], None],
         nudge: Callable[[], None],
         in_use: Callable[[], bool],
@@ -247,7 +247,7 @@ class Scout(Rounds):
         each.connecting = True
 
         def connect() -> None:
-            link: Link | None = None
+            link: SocketLink | None = None
             error: LinkDown | ServerSaid | None = None
             try:
                 link = self._open_link(each.address, CONNECT_SECONDS)
@@ -269,7 +269,7 @@ class Scout(Rounds):
         except RuntimeError as error:
             self._connected(each, None, LinkDown(f"no thread to connect with: {error}", sent=False))
 
-    def _connected(self, each: WatchedSentinel, link: Link | None, error: LinkDown | ServerSaid | None) -> None:
+    def _connected(self, each: WatchedSentinel, link: SocketLink | None, error: LinkDown | ServerSaid | None) -> None:
         each.connecting = False
         if link is None:
             assert error is not None

@@ -8,7 +8,7 @@ import hiredis
 
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.stores.redis.handshake import Greeting, Handshake
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class WatchedSentinel:
 
     def __init__(self, address: "Address") -> None:
         self.address = address
-        self.link: Link | None = None
+        self.link: SocketLink | None = None
         self.connecting = False
         self.failures = 0
         self.connect_at = 0.0
