@@ -1,7 +1,7 @@
 """The drop-in's plans, except for the wait loop, which is that of `core/contend`.
 
-A write request without an answer may still arrive, until its arrival limit. Until then it stays in `Held.unanswered`: no
-expiry is set that it would act on, and a lock with a text that other callers may choose is not released.
+A write request without an answer may still arrive, until its arrival limit. Until then it stays in `Held.unanswered`:
+no expiry is set that it would act on, and a lock with a text that other callers may choose is not released.
 """
 
 from collections.abc import Callable

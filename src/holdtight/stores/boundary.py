@@ -9,8 +9,8 @@ Above it: claims, owners, grants, fences, verdicts, holders. Below it: bytes, ke
 - A `Store` prepares claims; a `Prepared` claim makes requests as Steps and reads their replies.
 - A `Link` is one connection.
 
-The layers above treat all places alike, with two exceptions. A place that answers `in_process` needs no thread to connect
-and has nothing to poll. A place's `topology` chooses the modules that acquire and release there.
+The layers above treat all places alike, with two exceptions. An `in_process` place needs no thread to connect, and
+has nothing to poll. A place's `topology` chooses the modules that acquire and release there.
 """
 
 import weakref
@@ -207,7 +207,7 @@ class Place:
     """One server as one client of this process uses it, and the clock that applies there."""
 
     in_process = False
-    """True if links open and answer without waiting."""
+    """True if the store is in this process: links open and answer without waiting."""
     topology: Topology = "server"
     """Chooses the modules above that acquire and release here."""
     probe_seconds = 0.0

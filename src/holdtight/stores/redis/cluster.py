@@ -1,8 +1,9 @@
-"""The place of a cluster: it routes, and is never connected to. Each server is a ClusterNodePlace with its own connections,
-its own estimate of the server's time, and its own connection of the keeper's, so that a dead one delays nobody else.
+"""The place of a cluster: it routes, and is never connected to. Each server is a ClusterNodePlace with its own
+connections, its own estimate of the server's time, and its own connection of the keeper's, so that a dead one delays
+nobody else.
 
-`nodes_at` has the ClusterNodePlace of each slot, and `homes` what a client keeps for it. Both lists stay; their entries change
-when a slot moves. A request finds its server by its slot each time it is sent (decision 0022).
+`nodes_at` has the ClusterNodePlace of each slot, and `homes` what a client keeps for it. Both lists stay; their entries
+change when a slot moves. A request finds its server by its slot each time it is sent (decision 0022).
 """
 
 import threading

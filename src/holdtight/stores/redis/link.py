@@ -91,10 +91,10 @@ class SocketLink(SecondReply):
         "_timeout",
         "_write",
         "fd",
+        "handshake",
         "inbox",
         "inbox_word",
         "second_spin_wait",
-        "handshake",
         "sock",
         "spin_wait",
     )
