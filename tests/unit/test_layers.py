@@ -179,3 +179,24 @@ def test_a_module_that_knows_redis_is_seen() -> None:
     lazy = "def f():\n    from holdtight.stores.redis.store import Store"
     assert [each for each in imports_of("clients.client", lazy, modules()) if knows_redis(each)]
     assert [each for each in imports_of("core.quorum", "import hiredis", modules()) if knows_redis(each)]
+
+
+# What differs between places is asked of the place. Its topology only chooses modules.
+
+CHOOSING = {"aio.backend", "clients.verbs", "sync.backend"}
+
+
+def reads_topology(source: str) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "topology" and isinstance(node.ctx, ast.Load)
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+def test_the_topology_of_a_place_only_chooses_modules() -> None:
+    assert {name for name, path in modules().items() if reads_topology(path.read_text("utf-8"))} == CHOOSING
+
+
+def test_a_module_that_compares_topologies_is_seen() -> None:
+    assert reads_topology('def f(place):\n    return 1 if place.topology != "quorum" else 2')
+    assert not reads_topology('class ClusterPlace(Place):\n    topology = "cluster"')

@@ -237,7 +237,7 @@ class AsyncLeader(PublicLeader, AsyncOnly):
 
     async def _give_up(self, term: AsyncTerm) -> None:
         """A term that was lost while its lease goes on, as by `stop`: the next need not wait for its end."""
-        if self._locks.place.topology != "quorum":
+        if self._locks.place.one_release:
             with suppress(LockError, RuntimeError):
                 await self._locks.run(release(term.lock.prepared, term.tenure.owner, marker=0), self._name)
 

@@ -64,11 +64,10 @@ class DeferredUndo:
     interval = 0.4
 
     def __init__(self, place: Place, step: Step, ttl: float = 0.0) -> None:
-        """`ttl` is that of the grant, if it may be another one than that of its lock. It counts on a cluster, where a
-        slot may be on its way for long."""
+        """`ttl` is that of the grant, if it may be another one than that of its lock."""
         self.place = place
         self.alive = True
-        lasting = ttl if place.topology == "cluster" else 0.0
+        lasting = ttl if place.undoes_for_a_ttl else 0.0
         self.deadline = max(place.clock(), step.until) + max(step.persistence, lasting)
         self._step = step
 

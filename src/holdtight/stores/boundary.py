@@ -27,16 +27,7 @@ if TYPE_CHECKING:
     from holdtight.base.operations import Around
     from holdtight.base.runtime import Runtime
 
-__all__ = [
-    "Link",
-    "Pausing",
-    "Place",
-    "Prepared",
-    "SessionEntry",
-    "Shape",
-    "Store",
-    "Topology",
-]
+__all__ = ["Link", "Pausing", "Place", "Prepared", "SessionEntry", "Shape", "Store", "Topology"]
 
 Topology = Literal["server", "cluster", "quorum"]
 
@@ -214,6 +205,12 @@ class Place:
     """After how long a silence the keeper asks the server something, while leases are kept there; 0 for never."""
     one_step = True
     """True if one request can take several names."""
+    one_release = True
+    """True if one request can release a grant."""
+    reads_by_any_link = True
+    """True if every idle link can carry any request that only reads, and one round trip of its own is worth saving."""
+    undoes_for_a_ttl = False
+    """True if the server of a name may be unknown for long, so that the keeper tries to undo a grant for its ttl."""
     store: Any
     """The `Store` of this place; a quorum has its own kind."""
     acks: Any = None
@@ -248,7 +245,7 @@ class Place:
         self.handed_on = {}
 
     def check_supports(self, what: str, name: str | None) -> None:
-        """Raises NotSupported if this place cannot do `what`: semaphore, downgrade, detach or adopt."""
+        """Raises NotSupported if this place cannot do `what`: see refusals.NOT_ON_A_QUORUM and NOT_ON_A_CLUSTER."""
 
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """Converts a transport error into a public exception."""

@@ -79,6 +79,7 @@ class MemoryPlace(Place):
     """A store in this process."""
 
     in_process = True
+    reads_by_any_link = False
 
     def __init__(self, target: Memory, client: Client, runtime: "Runtime") -> None:
         super().__init__(client, runtime, target.display())

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from holdtight.base import refusals
 from holdtight.base.clock import boottime
 from holdtight.base.values import Owner
 from holdtight.stores.boundary import Place
@@ -53,6 +54,8 @@ ARRIVING_SECONDS = 60.0
 class ClusterPlace(Place):
     topology = "cluster"
     one_step = False
+    reads_by_any_link = False
+    undoes_for_a_ttl = True
 
     def __init__(self, settings: "Settings", client: Client, runtime: "Runtime") -> None:
         from holdtight.config.targets import Cluster
@@ -89,6 +92,10 @@ class ClusterPlace(Place):
         self._new_home = new_home
         self.nowhere.home = new_home(self.nowhere)
         self.homes[:] = [self.nowhere.home] * SLOTS
+
+    def check_supports(self, what: str, name: str | None) -> None:
+        if what in refusals.NOT_ON_A_CLUSTER:
+            raise refusals.on_a_cluster(what, name)
 
     def share_events(self, events: Any) -> None:
         for node in self.all_nodes():

@@ -60,6 +60,8 @@ class QuorumPlace(Place):
 
     topology = "quorum"
     one_step = False
+    one_release = False
+    reads_by_any_link = False
     store: QuorumStore
 
     def __init__(self, settings: "Settings", client: Client, runtime: "Runtime") -> None:
