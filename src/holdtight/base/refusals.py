@@ -125,8 +125,8 @@ NOT_ON_A_QUORUM = {
     "single_flight": "a quorum has no single_flight: its nodes share no data, so there is no place for the value. Use "
     "one server for that",
     "adopt": "cannot adopt on a quorum: locks of a quorum cannot be detached",
-    "service": "the lock service cannot run on a quorum: the nodes share no data, so they cannot keep sessions. Give it "
-    "one server, and let programs that need a quorum use the library",
+    "service": "the lock service cannot run on a quorum: the nodes share no data, so they cannot keep sessions. Give "
+    "it one server, and let programs that need a quorum use the library",
     "history": "history.install() needs one server: a history on the nodes of a quorum would have no single order",
 }
 
