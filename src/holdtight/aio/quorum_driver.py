@@ -22,7 +22,7 @@ from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import record_request
 from holdtight.stores.redis.handshake import InboxArgs
 from holdtight.stores.redis.quorum_place import MOST_OWED_BY_ALL, SILENT_SECONDS, QuorumPlace
-from holdtight.stores.redis.script import is_unknown, with_script_body
+from holdtight.stores.redis.script import with_missing_script, with_script_body
 from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["FanDriver", "QuorumTransport"]
@@ -294,8 +294,9 @@ class _FanUnderWay:
         if isinstance(reply, hiredis.ReplyError):
             # Do not repeat a vote that no caller waits for: its undo may have run already.
             wanted = step.undo or not self.over.done()
-            if is_unknown(reply) and connection.alive and wanted:
-                asked = connection.ask(with_script_body(request), LONGEST_PATIENCE)
+            again = with_missing_script(request, reply)
+            if again is not None and connection.alive and wanted:
+                asked = connection.ask(again, LONGEST_PATIENCE)
                 asked.add_done_callback(partial(self._replied, index, step, connection, b"", self._clock()))
             else:
                 if step.undo:

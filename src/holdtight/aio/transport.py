@@ -12,7 +12,7 @@ from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.base.process import start_thread
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import record_request
-from holdtight.stores.redis.script import is_unknown, with_script_body
+from holdtight.stores.redis.script import with_missing_script, with_missing_scripts
 from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
@@ -148,10 +148,11 @@ class Transport:
         sent = self.place.clock()
         reply = await connection.ask(request, step.patience)
         if isinstance(reply, hiredis.ReplyError):
-            if not is_unknown(reply):
+            again = with_missing_script(request, reply)
+            if again is None:
                 raise self.refusal(connection, reply)
             sent = self.place.clock()
-            reply = await connection.ask(with_script_body(request), step.patience)
+            reply = await connection.ask(again, step.patience)
             if isinstance(reply, hiredis.ReplyError):
                 raise self.refusal(connection, reply)
         return step.read(reply, sent)
@@ -162,8 +163,9 @@ class Transport:
         def answered(future: "asyncio.Future[Any]") -> None:
             ignore(future)
             said = None if future.cancelled() or future.exception() else future.result()
-            if isinstance(said, hiredis.ReplyError) and is_unknown(said):
-                connection.ask(with_script_body(request), LONGEST_PATIENCE).add_done_callback(ignore)
+            again = with_missing_script(request, said) if isinstance(said, hiredis.ReplyError) else None
+            if again is not None:
+                connection.ask(again, LONGEST_PATIENCE).add_done_callback(ignore)
 
         connection.ask(request, LONGEST_PATIENCE).add_done_callback(answered)
 
@@ -180,13 +182,10 @@ class Transport:
         patience = max(step.patience for step in steps)
         sent = self.place.clock()
         replies = await asyncio.gather(*[connection.ask(request, patience) for request in requests])
-        unknown = [
-            at for at, reply in enumerate(replies) if isinstance(reply, hiredis.ReplyError) and is_unknown(reply)
-        ]
-        if unknown:
-            bodies = [with_script_body(requests[at]) for at in unknown]
-            again = await asyncio.gather(*[connection.ask(request, patience) for request in bodies])
-            for at, reply in zip(unknown, again, strict=True):
+        again = with_missing_scripts(requests, replies)
+        if again:
+            more = await asyncio.gather(*[connection.ask(request, patience) for request in again.values()])
+            for at, reply in zip(again, more, strict=True):
                 replies[at] = reply
         return [
             ServerSaid(str(reply)) if isinstance(reply, hiredis.ReplyError) else step.made_of(reply, sent)

@@ -32,7 +32,7 @@ from holdtight.keeper.schedule import barrier_of
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import removal_request
 from holdtight.stores.redis.keys import alarm
-from holdtight.stores.redis.script import is_unknown, with_script_body
+from holdtight.stores.redis.script import with_missing_script, with_script_body
 
 if TYPE_CHECKING:
     from holdtight.keeper.keeper import Charge, Keeper
@@ -238,10 +238,10 @@ class KeeperConnection(Recording, Probing):
                 return
             charge, sent, request = self._sent.popleft()
             answered += 1
-            if reply.__class__ is not int and isinstance(reply, _Error) and is_unknown(reply):
-                unknown_scripts.append((charge, now, with_script_body(request)))
-                continue
-            if reply.__class__ is _Error:
+            if reply.__class__ is not int and isinstance(reply, _Error):
+                if (again := with_missing_script(request, reply)) is not None:
+                    unknown_scripts.append((charge, now, again))
+                    continue
                 deserted = self.place.doubt(str(reply)) or deserted
                 elsewhere = self.place.redirected(charge, str(reply)) if charge.alive else None
                 if elsewhere is not None:

@@ -27,7 +27,7 @@ from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.link import SocketLink, bell_for
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS
-from holdtight.stores.redis.script import is_unknown, with_script_body
+from holdtight.stores.redis.script import with_missing_script
 
 __all__ = ["NOBODYS", "Answers", "Broadcast", "CallerWakePipe", "NodeConnection", "PendingReply", "Pool", "may_ask"]
 
@@ -156,9 +156,9 @@ class NodeConnection:
         step, collected = owed.step_for(self.index), owed.collected
         if isinstance(reply, hiredis.ReplyError):
             # Do not repeat a vote that no caller waits for: its undo may have run already.
-            if is_unknown(reply) and (collected.wanted or step.undo):
+            request = with_missing_script(owed.request_for(self.index), reply)
+            if request is not None and (collected.wanted or step.undo):
                 collected.forgotten = True
-                request = with_script_body(owed.request_for(self.index))
                 self.ask(PendingReply(collected, step, request, self.pool.clock()))
             else:
                 self._leave_undone(owed)

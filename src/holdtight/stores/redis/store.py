@@ -366,6 +366,9 @@ class Store:
         key = keys.main_key(self.client.namespace, name) if name else b""
         return error_replies.meaning(said, name=name, server=self.server, key=key)
 
+    def has_not_run(self, reply: Any) -> bool:
+        return script.is_unknown(reply)
+
     def read_attempt(self, reply: Any, sent: float) -> Outcome:
         if isinstance(reply, bytes):
             fence = int(reply)
