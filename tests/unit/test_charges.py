@@ -9,7 +9,7 @@ import hiredis
 import pytest
 
 from holdtight.base.plan import LinkDown, Step
-from holdtight.base.values import Claim
+from holdtight.base.values import MORE_TO_SWEEP, Claim
 from holdtight.keeper.charges import CLAIM_SECONDS, DeferredUndo, look_after
 from tests.unit.keeping import Place, Still
 
@@ -67,6 +67,9 @@ class Name:
 
     def sweep_step(self, owner: bytes) -> Step:
         return Step(b"sweep for %b\n" % owner, None, lambda reply, sent: reply, patience=1.0)
+
+    def read_release(self, reply: Any) -> Any:
+        return MORE_TO_SWEEP if reply == b"more" else reply
 
 
 class World:
@@ -133,7 +136,7 @@ def test_as_long_as_dead_waiters_are_left_it_looks_again_soon(world: World) -> N
     world.hand_on()
     world.pass_time(CLAIM_SECONDS)
     world.keeper.connected(world.place)
-    world.keeper.hears(world.place, 2)
+    world.keeper.hears(world.place, b"more")
     world.pass_time(CLAIM_SECONDS / 2)
     assert len(world.looks()) == 2
     world.keeper.hears(world.place, 1)

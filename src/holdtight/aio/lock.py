@@ -15,7 +15,7 @@ from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, task_identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import current
-from holdtight.base.values import Grant, LockInfo, Owner
+from holdtight.base.values import HANDED_ON, RELEASED, Grant, LockInfo, Owner
 from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.degraded import may_degrade
 from holdtight.clients.lock import BaseLock
@@ -236,9 +236,9 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         except asyncio.CancelledError:
             self.let_go(tenure)
             raise
-        if reply == 3:
+        if reply == HANDED_ON:
             self.handed_on(tenure)
-        elif reply != 1:
+        elif reply != RELEASED:
             await self._give_back_slowly(transport, tenure, reply)
             return
         locks.events.refresh()
@@ -329,7 +329,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         except asyncio.CancelledError:
             self.let_go(tenure)
             raise
-        if answer != 1 or self.terms.events.active:
+        if answer != RELEASED or self.terms.events.active:
             await self._finish_giving_back(lease, answer, error)
 
     def _give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
@@ -359,9 +359,9 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
 
     async def _finish_giving_back(self, lease: AsyncLease, first: Any, error: BaseException | None) -> None:
         """Continues from the answer to `_give_back_at_once`, or from its LinkDown."""
-        if first == 3:
+        if first == HANDED_ON:
             self.handed_on(lease.tenure)
-        if first in (1, 3):
+        if first in (RELEASED, HANDED_ON):
             return self._locks.report_release(lease.tenure) if self._locks.events.active else None
         try:
             await self._give_back_slowly(self._locks.transport(), lease.tenure, first)

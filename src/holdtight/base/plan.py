@@ -134,6 +134,11 @@ class ServerSaid(Exception):
     def word(self) -> str:
         return str(self).split(" ", 1)[0]
 
+    @property
+    def lacks_right(self) -> bool:
+        """Whether the user may not do this."""
+        return self.word == "NOPERM"
+
 
 LONGEST_PATIENCE = 2.0
 """The longest wait for any reply, in seconds."""

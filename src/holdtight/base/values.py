@@ -8,6 +8,9 @@ import enum
 from typing import Any, NamedTuple
 
 __all__ = [
+    "HANDED_ON",
+    "MORE_TO_SWEEP",
+    "RELEASED",
     "Claim",
     "Denied",
     "ForcedOut",
@@ -92,6 +95,16 @@ class Verdict(enum.Enum):
 
     RENEWED = "renewed"
     UNKNOWN = "unknown"
+
+
+RELEASED = 1
+MORE_TO_SWEEP = 2
+"""Released; more dead waiters are ahead of the first live one."""
+HANDED_ON = 3
+"""Released, to a waiter that is trusted to come: the caller checks later that it came.
+
+These three are what the answer to a release means, if it is not Denied. Numbers, because the usual one is compared on
+the path of every release."""
 
 
 _REASONS = {

@@ -106,7 +106,7 @@ def get_step(key: bytes, like: Step) -> Step:
 
 def record_is_missing(key: bytes, error: LinkDown | ServerSaid) -> bool:
     """Whether the record of a client may be left out: it costs a name in a message. A lock may not."""
-    return b"{" not in key and not (isinstance(error, ServerSaid) and error.word == "NOPERM")
+    return b"{" not in key and not (isinstance(error, ServerSaid) and error.lacks_right)
 
 
 def any_node(cluster: ClusterPlace) -> ClusterNodePlace:

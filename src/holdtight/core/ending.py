@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdtight.base.plan import CLOCKS_DISAGREE, LinkDown, Plan, ServerSaid, Step, TooFewAcks
-from holdtight.base.values import Claim, Denied, Grant, Late, LossReason, Owner
+from holdtight.base.values import MORE_TO_SWEEP, Claim, Denied, Grant, Late, LossReason, Owner
 from holdtight.core.acks import Acknowledging, acknowledged, longest_wait
 from holdtight.core.again import MOST_LATE, MOST_TRIES
 from holdtight.errors import LeaseLost
@@ -55,7 +55,7 @@ def release(ending: Ending, owner: Owner, *, marker: int, first: Any = None) -> 
         if may_have_arrived:
             return None
         return LossReason.TAKEN if answer.holder else LossReason.EXPIRED
-    if answer == 2:
+    if answer == MORE_TO_SWEEP:
         yield from sweep(ending, owner)
     return None
 
@@ -74,7 +74,7 @@ def sweep(ending: Sweeping, owner: Owner) -> Plan[None]:
             answer = yield ending.sweep_step(owner)
         except (LinkDown, ServerSaid):
             return
-        if answer != 2:
+        if answer != MORE_TO_SWEEP:
             return
 
 

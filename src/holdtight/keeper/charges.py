@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdtight.base.plan import Step
-from holdtight.base.values import Claim, Owner
+from holdtight.base.values import MORE_TO_SWEEP, Claim, Denied, Owner
 from holdtight.stores.boundary import Place
 from holdtight.stores.times import CLAIM_MS, HEARTBEAT_MS
 
@@ -127,6 +127,7 @@ class Passing(Protocol):
     def claim(self) -> Claim: ...
 
     def sweep_step(self, owner: Owner) -> Step: ...
+    def read_release(self, reply: Any) -> int | Denied | None: ...
 
 
 class HandedOn:
@@ -157,7 +158,7 @@ class HandedOn:
         return self._name.sweep_step(self._owner).packed(b"") if self.alive else None
 
     def answered(self, reply: Any, sent: float) -> bool:
-        if reply == 2:
+        if self._name.read_release(reply) == MORE_TO_SWEEP:
             return False  # more dead waiters than one request clears: repeat soon
         self._end(sent)
         return True

@@ -4,13 +4,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from holdtight.base.plan import Step
+from holdtight.base.plan import ServerSaid, Step
 from holdtight.stores.client import Client
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.fields import cut
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.script import Script
-from holdtight.stores.redis.survey import COUNT, is_held, name_of
+from holdtight.stores.redis.survey import COUNT, START, is_held, name_of
 from holdtight.stores.times import TAIL_MS
 
 __all__ = ["PATIENCE", "Examining", "Found"]
@@ -18,6 +18,7 @@ __all__ = ["PATIENCE", "Examining", "Found"]
 RIGHTS = Script("rights")
 TIMES_LEFT = Script("times_left")
 PATIENCE = 1.0
+_PASSING = ("LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "max number of clients")
 
 
 class Found(NamedTuple):
@@ -32,6 +33,8 @@ class Found(NamedTuple):
 
 class Examining:
     """One server, or one node of a quorum."""
+
+    first = START
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -126,6 +129,18 @@ class Examining:
     def value_step(self, name: str) -> Step:
         """Answered with an error, WRONGTYPE, if the key is not a text."""
         return _step(command("GET", *self._mains([name])), lambda reply, sent: True)
+
+    def is_passing(self, said: Any) -> bool:
+        """Whether the server may answer soon."""
+        return any(word in str(said) for word in _PASSING)
+
+    def is_refused(self, said: Any) -> bool:
+        """Whether this answer to a probe says that the user may not run the command, or that the server lacks it."""
+        return "NOPERM" in str(said) or "unknown command" in str(said).lower()
+
+    def is_foreign(self, said: Any) -> bool:
+        """Whether this answer to a `value_step` says that the key is not a text."""
+        return isinstance(said, ServerSaid) and "WRONGTYPE" in str(said)
 
     def parts(self, names: Sequence[str]) -> Iterator[Sequence[str]]:
         """Names that one `left_step` can ask for together."""
