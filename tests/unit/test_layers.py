@@ -6,6 +6,7 @@ Every import counts, also one inside a function, and one for type checkers only.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -200,3 +201,42 @@ def test_the_topology_of_a_place_only_chooses_modules() -> None:
 def test_a_module_that_compares_topologies_is_seen() -> None:
     assert reads_topology('def f(place):\n    return 1 if place.topology != "quorum" else 2')
     assert not reads_topology('class ClusterPlace(Place):\n    topology = "cluster"')
+
+
+# The layers above the stores see verdicts: no codes, bytes or error words of Redis.
+
+SEE_VERDICTS = {"core", "keeper", "grants", "clients", "recipes", "sync", "aio"}
+CODED = {"answer", "first", "reply", "said"}
+"""The names that code gives to what a server answered."""
+ERROR_WORD = re.compile(r"\b(NOPERM|NOSCRIPT|WRONGTYPE|NOAUTH|OOM|LOADING|BUSY|READONLY|MOVED|ASK|\w*DOWN)\b")
+
+
+def raw_replies(source: str) -> Iterator[str]:
+    """Comparisons of an answer with a number, and constants with error words or cursors."""
+    tree = ast.parse(source)
+    documentation = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id in CODED:
+            if any(isinstance(each, ast.Constant) and type(each.value) is int for each in node.comparators):
+                yield ast.unparse(node)
+        elif not isinstance(node, ast.Constant) or node in documentation:
+            continue
+        elif node.value == b"0" or (isinstance(node.value, str) and ERROR_WORD.search(node.value)):
+            yield ast.unparse(node)
+
+
+def sees_verdicts(name: str) -> bool:
+    return package(name) in SEE_VERDICTS and name not in CONNECTIONS | QUORUM | CLUSTER
+
+
+def test_the_layers_above_the_stores_see_verdicts() -> None:
+    found = {name: [*raw_replies(path.read_text("utf-8"))] for name, path in modules().items() if sees_verdicts(name)}
+    assert {name: raw for name, raw in found.items() if raw} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["if reply == 2:\n    pass", 'lacks = said.word == "NOPERM"', 'cursor = b"0"', 'text = f"{said}: CLUSTERDOWN"'],
+)
+def test_a_raw_reply_is_seen(source: str) -> None:
+    assert [*raw_replies(source)]
