@@ -279,7 +279,7 @@ class AsyncLeader(PublicLeader, AsyncOnly):
             if now != last:
                 last = now
                 yield now
-            await self._sleep(leading.LOOK_SECONDS)
+            await self._sleep(leading.WATCH_SECONDS)
 
     def on_change(self, callback: Callable[[Leadership | None], object]) -> Callable[[], None]:
         """Calls `callback(leadership)` now and at every change, as `observe` gives them, on this event loop. Its errors

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Home", "RoutedLock", "channel_for", "get_step", "prepared_step", "record_is_missing"]
 
-LONGEST_PAUSE = 0.2
+LONGEST_ROUTING_PAUSE = 0.2
 """Between two tries while a slot is on its way."""
 
 
@@ -32,7 +32,7 @@ class Home:
         self.client = node.client
         self.store = node.store
         self.events: Any = getattr(locks(), "events", None)
-        cap = min(settings.retry.cap, LONGEST_PAUSE)
+        cap = min(settings.retry.cap, LONGEST_ROUTING_PAUSE)
         self.settings = settings._replace(retry=Backoff(min(settings.retry.first, cap), cap))
         self.place: Any = node.cluster
         """Charges are the cluster's: the keeper finds their server each time."""

@@ -27,7 +27,7 @@ from holdtight.errors import (
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.keeper.keeper import keeper
 from holdtight.stores.redis import error_replies
-from holdtight.stores.redis.plain_store import GRACE, PATIENCE, Plain, Polled
+from holdtight.stores.redis.plain_store import ARRIVAL_GRACE, PATIENCE, Plain, Polled
 
 __all__ = ["Attempt", "BaseLock", "Number", "undone"]
 
@@ -214,7 +214,7 @@ class BaseLock:
             keeper().ask(DeferredUndo(place, plain.undo_step(held.owner, until=held.late)))
         elif cover is not None:
             held.giving = True
-            until = boottime() + PATIENCE + GRACE
+            until = boottime() + PATIENCE + ARRIVAL_GRACE
             if len(held.unanswered) <= (0 if held.covered else 1):
                 keeper().ask(DeferredUndo(place, plain.undo_step(cover, until=until)))
             else:  # the lock must not be free before every open request has arrived, or can no longer arrive

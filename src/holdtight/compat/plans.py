@@ -16,7 +16,7 @@ from holdtight.stores.redis.plain_store import CHANGED, LATE, NOT_OURS, Plain, T
 
 __all__ = ["give_signed", "insist", "prolong", "sign"]
 
-MOST_TRIES = 10
+MOST_REQUESTS = 10
 RESTLESS = "another client changes its expiry all the time"
 SLACK_MS = 12
 """How much an expiry may differ from the requested one: see `avoid` in plain_keep.lua."""
@@ -41,7 +41,7 @@ def ask(plain: Plain, held: Held, make: Callable[[], Step], known: int | None) -
     """Like `insist`, for requests with an arrival limit. Returns the answer, and the error of the first request if the
     server may have carried it out. If a request arrives late, a new one is built."""
     failed: LinkDown | None = None
-    for _ in range(MOST_TRIES):
+    for _ in range(MOST_REQUESTS):
         step = make()
         under_way = Unanswered(step.limit, known)
         held.note(under_way)  # before it is sent: after any exception it may still arrive
@@ -73,7 +73,7 @@ def prolong(plain: Plain, held: Held, seconds: float, mode: str) -> Plan[int]:
     """Changes the known expiry. If none is known, or the lock has another, asks for it first. Adds time only once:
     after a lost answer, the expiry tells whether the time was added."""
     ms = int(seconds * 1000)
-    for _ in range(MOST_TRIES):
+    for _ in range(MOST_REQUESTS):
         known, held.expiry = held.expiry, None  # until there is an answer
 
         told, failed = yield from ask(plain, held, partial(_keep_step, plain, held, ms, mode, known), known)
@@ -109,7 +109,7 @@ def give_signed(plain: Plain, held: Held, former: Owner | None, cover: Owner) ->
     The cover stays until no earlier request for this text can arrive: such a request would act on the lock of another
     caller with the same text."""
     asked_before = False
-    for _ in range(MOST_TRIES):
+    for _ in range(MOST_REQUESTS):
         known = held.expiry
         unsign = partial(plain.unsign_step, former or cover, held.owner, cover, known)
         told, failed = yield from ask(plain, held, unsign, known)

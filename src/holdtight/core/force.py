@@ -23,7 +23,7 @@ from holdtight.core.nodes import ask_all, too_few
 
 __all__ = ["Order", "audit", "audit_by_name", "audit_quorum", "force", "force_quorum"]
 
-MOST_LOOKS = 5
+MOST_READS = 5
 """A plan stops to read again if there are ever more holders."""
 
 Look = Callable[[int], Plan[LockInfo]]
@@ -88,7 +88,7 @@ def _held(look: Look, order: Order) -> Generator[Wish, Any, tuple[LockInfo, list
     """All holders that the order is about, as many at once as a request takes."""
     most = LISTED
     info = yield from look(most)
-    for _ in range(MOST_LOOKS):
+    for _ in range(MOST_READS):
         if info.holding <= most:
             break
         most = 2 * info.holding

@@ -50,7 +50,7 @@ __all__ = [
 
 NOBODY: Owner = b""
 """In place of a waiter to ring: used by renewals."""
-MOST_LATE = 3
+MOST_LATE_ROUNDS = 3
 LONGEST_LOOK = 2.5
 """A node forgets a waiter's inbox after five seconds."""
 
@@ -218,7 +218,7 @@ class Poll:
         if not held:
             self._late += 1
             # A late clock, or a fence that was not written: ask again. If it persists, report it node by node.
-            return Late() if self._late <= MOST_LATE else self._no_quorum(said)
+            return Late() if self._late <= MOST_LATE_ROUNDS else self._no_quorum(said)
         holder = Counter(each.holder for each in held).most_common(1)[0][0] or held[0].holder
         left = max(each.left for each in held)
         if asking.wait == 0:

@@ -42,7 +42,7 @@ RECORD_TICK = 2.5
 THREAD_NAME = "holdtight-keeper"
 SOON = 0.2
 SLICE = 25
-GLANCE = 3.0
+LOOK_AHEAD = 3.0
 """Longer than a server has to answer, so that most checks find no charge still away."""
 _FAILED = "a charge of the keeper's failed: %r"
 LONGEST_SLEEP = 3600.0
@@ -304,7 +304,7 @@ class Keeper(Settling):
 
     def _look_after(self, pairs: list[tuple[Charge, float]], now: float) -> None:
         """Schedules one check for charges that are away; as a rule they are answered long before `look`."""
-        look, away = now + GLANCE, list[Charge]()
+        look, away = now + LOOK_AHEAD, list[Charge]()
         for charge, due in pairs:
             deadline = charge.deadline
             if deadline < float("inf"):

@@ -321,7 +321,7 @@ class Leader(PublicLeader, BlockingOnly):
             if now != last:
                 last = now
                 yield now
-            sleeper.sleep(self._locks.place.clock() + leading.LOOK_SECONDS)
+            sleeper.sleep(self._locks.place.clock() + leading.WATCH_SECONDS)
 
     def on_change(self, callback: Callable[[Leadership | None], object]) -> Callable[[], None]:
         """Calls `callback(leadership)` now and at every change, as `observe` gives them, in a thread of its own. Its

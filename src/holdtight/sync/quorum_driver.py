@@ -13,7 +13,7 @@ from holdtight.sync.node_group import GroupPool, NodeGroup
 
 __all__ = ["FanDriver"]
 
-LOOK_SECONDS = 0.1
+WITHOUT_PIPE_SECONDS = 0.1
 
 
 class FanDriver(PlanRunner):
@@ -156,7 +156,7 @@ class FanDriver(PlanRunner):
             self._groups.wake_pipes.add(wake_pipe)
             longest = float("inf")
         except OSError:  # no descriptor is left for a wake pipe: look now and then whether the client was closed
-            wake_pipe, longest = None, LOOK_SECONDS
+            wake_pipe, longest = None, WITHOUT_PIPE_SECONDS
         while True:
             if self._groups.closed:
                 raise client_closed()

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_HOPS", "ClusterPlace"]
 
 MOST_HOPS = 5
-SECOND_NUDGE = 0.15
+NUDGE_AGAIN_SECONDS = 0.15
 HOP_SECONDS = 0.5
 """Redirections of one charge that are further apart than this do not belong together."""
-SILENT_SECONDS = 60.0
+UNHEARD_SECONDS = 60.0
 """How long a server that refuses to let us listen is not asked again: the right may be granted meanwhile."""
 ARRIVING_SECONDS = 60.0
 """How long a server without slots that ASK has named is not given up: its first slot is on the way to it."""
@@ -200,7 +200,7 @@ class ClusterPlace(Place):
         """A server does not let us listen to a channel: the slot is elsewhere, or waiters must poll."""
         node.doubt(said)
         if "NOPERM" in said or "unknown command" in said.lower():
-            node.silent_until = boottime() + SILENT_SECONDS
+            node.silent_until = boottime() + UNHEARD_SECONDS
 
     def whereabouts(self) -> list[Endpoint]:
         """All nodes that are known, else those that were given."""
@@ -255,7 +255,9 @@ class ClusterPlace(Place):
         gaining = {new for _, new in replaced}
         self._nudge(gone)
         now = self.clock()
-        self.runtime.keeper.at(now + SECOND_NUDGE, lambda _: self._nudge(gone))  # for a caller that was about to pause
+        self.runtime.keeper.at(
+            now + NUDGE_AGAIN_SECONDS, lambda _: self._nudge(gone)
+        )  # for a caller that was about to pause
         for node in gaining:
             self.runtime.keeper.hurry_from(node, now)
         for old, new in replaced:

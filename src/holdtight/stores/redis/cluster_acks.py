@@ -20,7 +20,7 @@ __all__ = ["ClusterAcks", "NodeAcks"]
 
 MARKS = 4
 """So many marks a server has: if one is refused, because its slot is moved just now, the next count has another."""
-TRIES = 16 * SLOTS
+MARKS_TRIED = 16 * SLOTS
 """A server with a single slot nearly always needs at most this many numbers."""
 
 
@@ -64,7 +64,7 @@ class NodeAcks(WaitForReplicas):
     def _found(self) -> bytes:
         if self._node in self._node.cluster.nodes_at:
             begin = self._next
-            for self._next in range(begin + 1, begin + TRIES):
+            for self._next in range(begin + 1, begin + MARKS_TRIED):
                 key = keys.mark(self._namespace, self._next)
                 if self._has(key):
                     return key

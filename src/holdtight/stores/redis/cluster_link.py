@@ -16,9 +16,9 @@ from holdtight.stores.redis.resp import command
 if TYPE_CHECKING:
     from holdtight.stores.redis.cluster_node import ClusterNodePlace
 
-__all__ = ["MOST_CHANNELS", "ClusterLink"]
+__all__ = ["MOST_LINK_CHANNELS", "ClusterLink"]
 
-MOST_CHANNELS = 64
+MOST_LINK_CHANNELS = 64
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 _SENT_AND_HEARD = struct.Struct("=44x2I2I")
 """How long ago (ms) data and an acknowledgement were sent, and received, in the kernel's struct tcp_info."""
@@ -65,7 +65,7 @@ class ClusterLink(FollowedLink):
     def listen(self, channel: bytes, timeout: float) -> None:
         """Listens to one more channel. Raises ServerSaid if the server refuses, LinkDown if it does not answer."""
         request = command("SSUBSCRIBE", channel)
-        if len(self.channels) >= MOST_CHANNELS:
+        if len(self.channels) >= MOST_LINK_CHANNELS:
             oldest = next(iter(self.channels))
             del self.channels[oldest]
             request = command("SUNSUBSCRIBE", oldest) + request

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterScout", "agreed_on"]
 
-ASK_SECONDS = 30.0
+ASK_NODES_SECONDS = 30.0
 FIRST_PAUSE = 0.1
 LONG_PAUSE = 1.0
 HASTE_SECONDS = 15.0
 """For this long after a doubt arose, the pause between rounds is FIRST_PAUSE; then it grows up to LONG_PAUSE."""
-LATE_SECONDS = 0.1
+LATE_NODE_SECONDS = 0.1
 """How long a round waits for the other nodes once one has answered."""
 ANSWER_SECONDS = 1.0
 IDLE_LOOK = 0.2
@@ -187,7 +187,7 @@ class ClusterScout(Rounds):
 
     def _due(self, now: float) -> float:
         if not self._in_doubt:
-            return self._began + ASK_SECONDS
+            return self._began + ASK_NODES_SECONDS
         return self._began + (FIRST_PAUSE if now - self._doubted_at < HASTE_SECONDS else LONG_PAUSE)
 
     def _let_go(self) -> None:
@@ -240,7 +240,7 @@ class ClusterScout(Rounds):
                     if isinstance(each.answer, tuple) and where not in told:
                         told[where] = each.answer
                         first = min(first, boottime())
-                now, until = boottime(), min(first + LATE_SECONDS, began + ANSWER_SECONDS)
+                now, until = boottime(), min(first + LATE_NODE_SECONDS, began + ANSWER_SECONDS)
                 if now >= until or not any(each.busy for each in asked.values()):
                     return told
                 self._changed.wait(until - now)

@@ -13,11 +13,11 @@ from holdtight.stores.redis.script import Script
 from holdtight.stores.redis.survey import COUNT, START, is_held, name_of
 from holdtight.stores.times import TAIL_MS
 
-__all__ = ["PATIENCE", "Examining", "Found"]
+__all__ = ["EXAM_PATIENCE", "Examining", "Found"]
 
 RIGHTS = Script("rights")
 TIMES_LEFT = Script("times_left")
-PATIENCE = 1.0
+EXAM_PATIENCE = 1.0
 _PASSING = ("LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "max number of clients")
 
 
@@ -76,7 +76,7 @@ class Examining:
         def read(reply: Any, sent: float) -> tuple[bool, list[str]]:
             return bool(reply[0]), [_text(each) for each in reply[1:]]
 
-        return Step(before, b"", read, patience=PATIENCE, script=RIGHTS)
+        return Step(before, b"", read, patience=EXAM_PATIENCE, script=RIGHTS)
 
     def probes(self) -> Sequence[tuple[str, Step]]:
         """Commands that no script may run, each with a request that a user without the right to it is refused."""
@@ -153,7 +153,7 @@ class Examining:
             request,
             None,
             lambda reply, sent: [(ms - TAIL_MS) / 1000 for ms in reply],
-            patience=PATIENCE,
+            patience=EXAM_PATIENCE,
             script=TIMES_LEFT,
         )
 
@@ -162,7 +162,7 @@ class Examining:
 
 
 def _step(request: bytes, read: Callable[[Any, float], Any]) -> Step:
-    return Step(request, None, read, patience=PATIENCE)
+    return Step(request, None, read, patience=EXAM_PATIENCE)
 
 
 def _is_tombstone(value: bytes) -> bool:

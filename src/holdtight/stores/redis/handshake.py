@@ -51,7 +51,7 @@ class InboxArgs:
     def at(self, now: float) -> list[bytes]:
         if now >= self._until:
             self._until = now + VOUCHED_SECONDS
-            self._looks = _LOOKS
+            self._looks = _GUARD_LOOKS
             self._current = self._plain
         return self._current
 
@@ -70,7 +70,7 @@ class InboxArgs:
 
 
 VOUCHED_SECONDS = 1.0
-_LOOKS = 8
+_GUARD_LOOKS = 8
 """How many votes in a row are evaluated: a node may be among the last to answer once."""
 
 

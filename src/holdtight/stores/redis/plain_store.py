@@ -24,9 +24,9 @@ from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
 
 __all__ = [
+    "ARRIVAL_GRACE",
     "CHANGED",
     "FOR_EVER",
-    "GRACE",
     "LATE",
     "NOT_OURS",
     "PATIENCE",
@@ -39,13 +39,13 @@ __all__ = [
 
 FOR_EVER = float("inf")
 PATIENCE = 2.0
-GRACE = 2.0
+ARRIVAL_GRACE = 2.0
 """How long a request may still arrive after its sender gave up waiting for the reply, in seconds."""
 SHORTEST_PERSISTENCE = 5.0
 LONGEST_PERSISTENCE = 60.0
 PERSISTENCE_FOR_EVER = 3600.0
 """How long an undo is retried for a lock without a timeout: nothing else would end it."""
-_OWNER_SIZE = 16
+_NOISE_SIZE = 16
 _BATCH = 128
 
 TAKE = Script("plain_take")
@@ -87,8 +87,8 @@ class PlainClient(Client):
         try:
             return self.owners.pop()
         except IndexError:
-            noise = os.urandom(_OWNER_SIZE * _BATCH).hex().encode()
-            size = 2 * _OWNER_SIZE
+            noise = os.urandom(_NOISE_SIZE * _BATCH).hex().encode()
+            size = 2 * _NOISE_SIZE
             fresh = [noise[at : at + size] for at in range(0, len(noise), size)]
             last = fresh.pop()
             self.owners.extend(fresh)
@@ -211,7 +211,7 @@ class Plain:
 
     def arrival_limit(self, now: float, patience: float) -> int:
         """In ms of our own clock: the server does not use it."""
-        return int((now + patience + GRACE) * 1000)
+        return int((now + patience + ARRIVAL_GRACE) * 1000)
 
 
 class Polled:

@@ -43,9 +43,9 @@ ASK_WITHOUT_BELL = 1.0
 """As often if a Sentinel speaks RESP2 only, and so cannot announce a switch on the connection that asks."""
 LATE_SECONDS = 0.25
 """How long a round waits for the other Sentinels once one has answered."""
-SILENT_SECONDS = 2.0
+SILENT_SENTINEL_SECONDS = 2.0
 CONNECT_SECONDS = 2.0
-LONGEST_PAUSE = 2.0
+LONGEST_RECONNECT_PAUSE = 2.0
 SECOND_NUDGE = 0.1
 LEAVING_SECONDS = 0.1
 FRESH_SECONDS = 2 * ASK_SECONDS
@@ -158,11 +158,11 @@ class Scout(Rounds):
         if self._leaving:
             times.append(boottime() + LEAVING_SECONDS)
         if self._round > self._finished:
-            end = self._first_answer + LATE_SECONDS if self._first_answer else self._asked_at + SILENT_SECONDS
+            end = self._first_answer + LATE_SECONDS if self._first_answer else self._asked_at + SILENT_SENTINEL_SECONDS
             times.append(end)
         for each in self._sentinels:
             if each.asked:
-                times.append(each.asked[0] + SILENT_SECONDS)
+                times.append(each.asked[0] + SILENT_SENTINEL_SECONDS)
             elif each.link is None and not each.connecting:
                 times.append(max(each.connect_at, 0.0))
         return min(times)
@@ -175,7 +175,7 @@ class Scout(Rounds):
             self._nudge_at = 0.0
             self._nudge()  # for a caller that was about to pause when the switch was told
         for each in self._sentinels:
-            if each.asked and now >= each.asked[0] + SILENT_SECONDS:
+            if each.asked and now >= each.asked[0] + SILENT_SENTINEL_SECONDS:
                 self._lost(each, LinkDown(NO_ANSWER, sent=False, silent=True))
             if each.link is None and not each.connecting and now >= each.connect_at:
                 self._connect(each)
@@ -219,7 +219,7 @@ class Scout(Rounds):
         good = bool(self._first_answer)
         if good and now < self._first_answer + LATE_SECONDS and any(not each.slow for each in pending):
             return
-        if not good and pending and now < self._asked_at + SILENT_SECONDS:
+        if not good and pending and now < self._asked_at + SILENT_SENTINEL_SECONDS:
             return
         for each in pending:
             each.slow = True
@@ -283,7 +283,7 @@ class Scout(Rounds):
         each.close()
         each.error, each.settled = error, True
         each.failures += 1
-        each.connect_at = boottime() + min(LONGEST_PAUSE, 0.02 * 2**each.failures)
+        each.connect_at = boottime() + min(LONGEST_RECONNECT_PAUSE, 0.02 * 2**each.failures)
 
     def _hear(self, each: WatchedSentinel) -> None:
         if each.link is None:

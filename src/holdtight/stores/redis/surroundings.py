@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LookAround"]
 
-PATIENCE = 0.8
+AROUND_PATIENCE = 0.8
 _Error = hiredis.ReplyError
 
 
@@ -72,7 +72,7 @@ class LookAround:
             except RuntimeError:
                 job()  # no thread is to be had
         for thread in threads:
-            thread.join(2 * PATIENCE)
+            thread.join(2 * AROUND_PATIENCE)
 
     def _ask(self, address: "Address", *requests: bytes) -> tuple[list[Any], str]:
         """The replies, or the reason why there are none."""
@@ -89,7 +89,7 @@ class LookAround:
             return Handshake(2, b"")
 
         try:
-            greeted(address, greeting, PATIENCE, self._tls_for(address)).close()
+            greeted(address, greeting, AROUND_PATIENCE, self._tls_for(address)).close()
         except (LinkDown, ServerSaid, OSError) as error:
             return [], quotable(error)
         except Exception as error:  # credentials come from user code
