@@ -17,7 +17,7 @@ from holdtight.stores.redis import cluster as cluster_module
 from holdtight.stores.redis import cluster_node
 from holdtight.stores.redis.cluster import ClusterPlace
 from holdtight.stores.redis.cluster_node import ClusterNodePlace
-from holdtight.stores.redis.cluster_scout import THREAD_NAME
+from holdtight.stores.redis.rounds import THREAD_NAME
 from holdtight.stores.redis.slots import SLOTS, Endpoint, Redirection
 from tests.support.processes import wait_for
 

@@ -26,7 +26,7 @@ from holdtight.errors import LockTimeout, NotOwner, Unavailable
 from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.times import QUICK, marker_for
+from holdtight.stores.times import LONGEST_PATIENCE, QUICK, marker_for
 
 if TYPE_CHECKING:
     from typing import Never
@@ -40,7 +40,6 @@ __all__ = ["AsyncLock"]
 _new = object.__new__
 _running_loop = asyncio.get_running_loop
 _current_task = asyncio.current_task
-_PATIENCE = 2.0
 
 
 class AsyncLock(BaseLock, Decorator, AsyncOnly):
@@ -229,7 +228,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             return
         head = self.prepared.release or self.prepared.pack_release()
         try:
-            reply = await connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), _PATIENCE)
+            reply = await connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), LONGEST_PATIENCE)
         except LinkDown as down:
             await self._give_back_slowly(transport, tenure, down)
             return
@@ -286,7 +285,9 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         renewal = Renewal(tenure, ttl, lambda: self.terms.runtime.call_soon(loop, finish), last=last)
         renewal.start()
         try:
-            await asyncio.wait([done], timeout=min(_PATIENCE, max(0.0, tenure.deadline - self.terms.clock()) + 0.05))
+            await asyncio.wait(
+                [done], timeout=min(LONGEST_PATIENCE, max(0.0, tenure.deadline - self.terms.clock()) + 0.05)
+            )
         except asyncio.CancelledError:
             renewal.give_up()
             raise
@@ -355,7 +356,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         if self.terms.lane.charges.pop(tenure, None) is None:
             self.terms.runtime.keeper.drop(tenure)
         head = self.prepared.release or self.prepared.pack_release()
-        return connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), _PATIENCE)
+        return connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), LONGEST_PATIENCE)
 
     async def _finish_giving_back(self, lease: AsyncLease, first: Any, error: BaseException | None) -> None:
         """Continues from the answer to `_give_back_at_once`, or from its LinkDown."""

@@ -43,6 +43,8 @@ Owner = bytes
 CLIENT_ID_SIZE = 8
 OWNER_SIZE = 24
 LONGEST_NAME = 512
+PLAIN_NAME = LONGEST_NAME // 4
+"""A printable name of so many characters needs no closer look: none takes more than four bytes."""
 LONGEST_LABEL = 128
 LISTED = 500
 """How many holders, and how many waiters, an inspection shows."""

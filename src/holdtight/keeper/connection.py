@@ -33,6 +33,7 @@ from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import removal_request
 from holdtight.stores.redis.keys import alarm
 from holdtight.stores.redis.script import with_missing_script, with_script_body
+from holdtight.stores.times import CONNECT_SECONDS
 
 if TYPE_CHECKING:
     from holdtight.keeper.keeper import Charge, Keeper
@@ -48,7 +49,6 @@ SMALLER = 16
 still be sent that are made in one turn."""
 SHORTEST_SILENCE = 0.05
 LOOK_AGAIN = 0.25
-CONNECT_SECONDS = 2.0
 _RECONNECT = Backoff(first="20ms", cap="1s")
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification

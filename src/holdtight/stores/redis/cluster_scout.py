@@ -24,7 +24,7 @@ from holdtight.stores.redis.connect import greeted
 from holdtight.stores.redis.handshake import Greeting, Handshake
 from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
-from holdtight.stores.redis.rounds import Rounds
+from holdtight.stores.redis.rounds import THREAD_NAME, Rounds
 from holdtight.stores.redis.slots import SLOTS, Endpoint, read_slots
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ SLOW_SECONDS = 0.2
 failover may be over by then."""
 SLOW_AGAIN = 1.0
 """How often a server that is only slow raises doubt."""
-THREAD_NAME = "holdtight-scout"
 _SLOTS = command("CLUSTER", "SLOTS")
 
 Table = list[Endpoint | None]

@@ -30,7 +30,7 @@ from holdtight.base.values import OWNER_SIZE, Owner
 from holdtight.stores.redis.failures import broken, cause_of, closed_by_server, is_silence, is_tls_wait
 from holdtight.stores.redis.handshake import Handshake
 from holdtight.stores.redis.resp import bulk, command
-from holdtight.stores.redis.second_reply import NOTHING, SecondReply
+from holdtight.stores.redis.second_reply import NOTHING, PIECE, SecondReply
 from holdtight.stores.redis.spin import LinkSpinWait, SpinWait
 
 __all__ = ["MUCH", "NOTHING", "Bare", "SocketLink", "bell_for", "bell_in"]
@@ -38,8 +38,6 @@ __all__ = ["MUCH", "NOTHING", "Bare", "SocketLink", "bell_for", "bell_in"]
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 SHORTEST_TIMEOUT = 0.001
-_PIECE = 448
-"""More than a usual reply or bell, and small enough for Python's small-object allocator."""
 _LONG = 8192
 MUCH = 65536
 """The most that one read takes. A larger buffer would be allocated from the system each time."""
@@ -208,7 +206,7 @@ class SocketLink(SecondReply):
         except OSError as error:
             raise broken(error) from error
         try:
-            data = read(fd, _PIECE)
+            data = read(fd, PIECE)
             if not self._unread:
                 if data == _ONE:
                     self.owed = 0
@@ -288,7 +286,7 @@ class SocketLink(SecondReply):
                 self.set_timeout(min(left, 3600.0))
             first = False
             try:
-                data = self._read(self.fd, _PIECE)
+                data = self._read(self.fd, PIECE)
             except OSError as error:
                 if is_silence(error):
                     continue

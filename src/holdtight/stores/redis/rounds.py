@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown, ServerSaid
 
-__all__ = ["Rounds"]
+__all__ = ["THREAD_NAME", "Rounds"]
+
+THREAD_NAME = "holdtight-scout"
 
 
 class Rounds:

@@ -30,8 +30,9 @@ from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid
 from holdtight.base.wake_pipe import WakePipe
 from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
-from holdtight.stores.redis.rounds import Rounds
+from holdtight.stores.redis.rounds import THREAD_NAME, Rounds
 from holdtight.stores.redis.watched_sentinel import Master, UnknownService, WatchedSentinel, read_answer
+from holdtight.stores.times import CONNECT_SECONDS
 
 if TYPE_CHECKING:
     from holdtight.config.targets import Address, Sentinel
@@ -44,12 +45,10 @@ ASK_WITHOUT_BELL = 1.0
 LATE_SECONDS = 0.25
 """How long a round waits for the other Sentinels once one has answered."""
 SILENT_SENTINEL_SECONDS = 2.0
-CONNECT_SECONDS = 2.0
 LONGEST_RECONNECT_PAUSE = 2.0
 SECOND_NUDGE = 0.1
 LEAVING_SECONDS = 0.1
 FRESH_SECONDS = 2 * ASK_SECONDS
-THREAD_NAME = "holdtight-scout"
 _Push = hiredis.PushNotification
 
 
