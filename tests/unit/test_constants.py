@@ -17,6 +17,7 @@ NAME = re.compile(r"_?[A-Z][A-Z0-9_]*")
 
 def assigned(source: str) -> Iterator[tuple[str, ast.expr]]:
     """The constants of a module, without the underscore of a private one."""
+    target: ast.expr
     for node in ast.parse(source).body:
         if isinstance(node, ast.AnnAssign) and node.value is not None:
             target, value = node.target, node.value
