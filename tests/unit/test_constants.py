@@ -76,3 +76,47 @@ def test_a_constant_that_is_written_twice_is_seen(one: str, other: str) -> None:
 
 def test_programs_may_call_their_own_numbers_alike() -> None:
     assert twice({"cli.running": "LOOKS = 12", "core.quorum": "LOOKS = 4"}) == []
+
+
+def texts(source: str) -> set[str]:
+    """The constant pieces of the module's strings, without documentation."""
+    tree = ast.parse(source)
+    documentation = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return {
+        node.value.strip(" :;,")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documentation
+    }
+
+
+def causes(source: str) -> set[str]:
+    """Texts of three or more words that the module gives to LinkDown."""
+    calls = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "LinkDown"
+    ]
+    found = {text for call in calls for argument in call.args for text in texts(f"_ = {ast.unparse(argument)}")}
+    return {text for text in found if len(text.split()) >= 3}
+
+
+def causes_twice(sources: dict[str, str]) -> list[str]:
+    written = {module: texts(source) for module, source in sources.items()}
+    shared = texts(sources.get("base.plan", ""))
+    known = {text for source in sources.values() for text in causes(source)}
+    known |= {text for text in shared if len(text.split()) >= 3}
+    where = {text: [module for module, found in written.items() if text in found] for text in known}
+    return [f"{text!r} in {', '.join(modules)}" for text, modules in where.items() if len(modules) > 1]
+
+
+def test_the_cause_of_a_broken_connection_is_written_once() -> None:
+    lower = {name: path for name, path in modules().items() if package(name) in LOWER}
+    assert causes_twice({name: path.read_text("utf-8") for name, path in lower.items()}) == []
+
+
+def test_a_cause_that_is_written_twice_is_seen() -> None:
+    one, other = 'raise LinkDown("no thread is left", sent=False)', 'self.fail(f"no thread is left: {error}")'
+    assert causes_twice({"sync.pool": one, "keeper.connection": other})
+    assert causes_twice(
+        {"base.plan": 'CLOSED = "the connection is closed"', "aio.driver": 'say("the connection is closed")'}
+    )

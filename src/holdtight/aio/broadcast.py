@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.aio.connection import Connection
-from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid, Step
+from holdtight.base.plan import CLOSED, NO_ANSWER, LinkDown, ServerSaid, Step
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.redis.link import bell_for
 from holdtight.stores.redis.script import with_missing_script
@@ -72,7 +72,7 @@ class Broadcast:
         deadline = loop.time() + LONGEST_PATIENCE
         for connection, request in zip(connections, self._requests, strict=True):
             if not connection.add(self, request, deadline):
-                self.failed(connection.index, connection, LinkDown("the connection is closed", sent=False))
+                self.failed(connection.index, connection, LinkDown(CLOSED, sent=False))
         if patience < LONGEST_PATIENCE and self.wanted:
             self._timer = loop.call_later(patience, self._lose_patience)
 

@@ -29,7 +29,7 @@ from holdtight.clients.routing import (
 )
 from holdtight.config.settings import Settings
 from holdtight.stores.boundary import Link
-from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace
+from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace, too_many_hops
 from holdtight.stores.redis.cluster_node import ClusterNodePlace
 from holdtight.stores.redis.script import with_script_body
 from holdtight.stores.redis.slots import ASKED_PAUSE, ASKING, LISTEN_SECONDS, mget_keys, redirection
@@ -101,7 +101,7 @@ class ClusterDriver(Driver):
                 if found is None or step.node is not None:
                     raise
                 node, asking = self._cluster.redirected_to(found), found.asking
-        raise LinkDown(f"slot {slot}: redirected more than {MOST_HOPS} times", sent=False)
+        raise too_many_hops(slot)
 
     async def _known(self, slot: int | None, patience: float) -> ClusterNodePlace:
         """The server of a slot. Asks the cluster if none is known: a thread does, as for a connection."""

@@ -9,7 +9,7 @@ import weakref
 from typing import Any, cast
 
 from holdtight.aio.connection import Connection
-from holdtight.base.plan import LinkDown
+from holdtight.base.plan import CLOSED, LinkDown
 from holdtight.stores.memory.link import MemoryLink
 from holdtight.stores.redis.link import bell_in
 
@@ -38,5 +38,5 @@ class LocalConnection(Connection):
         if self.alive:
             future.set_result(self._link.call(request, patience))
         else:
-            future.set_exception(LinkDown("the connection is closed", sent=False))
+            future.set_exception(LinkDown(CLOSED, sent=False))
         return future

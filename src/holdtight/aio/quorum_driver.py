@@ -16,7 +16,18 @@ from holdtight.aio.connection import Connection
 from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.breaker import Breaker
-from holdtight.base.plan import NO_ANSWER, Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
+from holdtight.base.plan import (
+    NO_ANSWER,
+    SLOW_TO_CONNECT,
+    Bell,
+    Fan,
+    LinkDown,
+    Park,
+    ServerSaid,
+    Step,
+    Wish,
+    client_closed,
+)
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import record_request
@@ -211,7 +222,7 @@ class _FanUnderWay:
     def lose_patience(self) -> None:
         for index, step in enumerate(self._fan.steps):
             if step is not None and self.answers[index] is None:
-                slow = "connecting took too long" if index in self._unsent else NO_ANSWER
+                slow = SLOW_TO_CONNECT if index in self._unsent else NO_ANSWER
                 self.answers[index] = LinkDown(slow, sent=index not in self._unsent, silent=True)
         if not self.over.done():
             self.over.set_result(None)
@@ -238,7 +249,7 @@ class _FanUnderWay:
 
     def _connected(self, index: int, step: Step, future: "asyncio.Future[Connection]") -> None:
         breaker = self._transport.breakers[index]
-        cause = future.exception() if not future.cancelled() else LinkDown("the client was closed", sent=False)
+        cause = future.exception() if not future.cancelled() else client_closed()
         if cause is not None:
             breaker.failed_once(self._clock(), str(cause), future, refused=isinstance(cause, ServerSaid))
         else:

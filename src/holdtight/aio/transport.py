@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.aio.connection import Connection
-from holdtight.base.plan import LinkDown, ServerSaid, Step
+from holdtight.base.plan import SLOW_TO_CONNECT, LinkDown, ServerSaid, Step, client_closed
 from holdtight.base.process import start_thread
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import record_request
@@ -77,7 +77,7 @@ class Transport:
             self.wanted -= 1
         if not done:
             before = f"; before that: {self.place.trouble}" if self.place.trouble else ""
-            raise LinkDown("connecting took too long" + before, sent=False, silent=True)
+            raise LinkDown(SLOW_TO_CONNECT + before, sent=False, silent=True)
         return done.pop().result()
 
     @property
@@ -118,7 +118,7 @@ class Transport:
         link, opened.link = opened.link, None
         if link is not None and self.closed and not self.wanted:
             link.close()
-            link, error = None, LinkDown("the client was closed", sent=False)
+            link, error = None, client_closed()
         if link is None:
             assert error is not None
             future.set_exception(error)

@@ -60,11 +60,19 @@ from typing import Any, NamedTuple, TypeVar
 from holdtight.base.values import Owner
 
 __all__ = [
+    "BROKEN_BEFORE_ACKS",
     "CLOCKS_DISAGREE",
+    "CLOSED",
+    "CLOSED_BY_SERVER",
     "LONGEST_PATIENCE",
     "NO_ANSWER",
+    "NO_THREAD",
     "POLL_SECONDS",
+    "REPLACED",
+    "SLOT_GONE",
     "SLOT_LEFT",
+    "SLOW_TO_CONNECT",
+    "TOO_MANY_REPLIES",
     "Acks",
     "Batch",
     "Bell",
@@ -81,8 +89,18 @@ __all__ = [
 ]
 
 UNDO_SECONDS = 1.0
+
+# Causes of a LinkDown that several modules give.
+CLOSED = "the connection is closed"
+CLOSED_BY_SERVER = "the server closed the connection"
 NO_ANSWER = "it did not answer in time"
+NO_THREAD = "no thread to connect with"
+REPLACED = "the server was replaced meanwhile"
+SLOW_TO_CONNECT = "connecting took too long"
+TOO_MANY_REPLIES = "it answered more than was asked"
 CLOCKS_DISAGREE = "its clock and ours do not agree about the age of requests"
+BROKEN_BEFORE_ACKS = "the connection broke before replicas could be asked"
+SLOT_GONE = "the slot has left this server"
 SLOT_LEFT = "its slot has left the server that granted it before replicas could be asked"
 
 

@@ -20,7 +20,7 @@ import hiredis
 
 from holdtight.base.callbacks import report
 from holdtight.base.clock import Backoff
-from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid
+from holdtight.base.plan import NO_ANSWER, NO_THREAD, TOO_MANY_REPLIES, LinkDown, ServerSaid
 from holdtight.base.process import start_thread
 from holdtight.base.values import Owner
 from holdtight.errors import quotable
@@ -234,7 +234,7 @@ class KeeperConnection(Recording, Probing):
                 if reply[0] != b"subscribe" or not self._sent or not isinstance(self._sent[0][0], AlarmRequest):
                     continue
             if not self._sent:
-                self._fail("it answered more than was asked", now)
+                self._fail(TOO_MANY_REPLIES, now)
                 return
             charge, sent, request = self._sent.popleft()
             answered += 1
@@ -322,7 +322,7 @@ class KeeperConnection(Recording, Probing):
             start_thread(connect, "holdtight-connect")
         except RuntimeError as error:
             self._connecting = False
-            self._fail(f"no thread to connect with: {error}", self._keeper.clock())
+            self._fail(f"{NO_THREAD}: {error}", self._keeper.clock())
 
     def _connected(self, link: Link | None, cause: str) -> None:
         self._connecting = False

@@ -19,7 +19,7 @@ import hiredis
 
 from holdtight.base import process
 from holdtight.base.breaker import Breaker
-from holdtight.base.plan import LinkDown, ServerSaid, Step
+from holdtight.base.plan import NO_THREAD, TOO_MANY_REPLIES, LinkDown, ServerSaid, Step
 from holdtight.base.values import Owner
 from holdtight.base.wake_pipe import WakePipe
 from holdtight.errors import quotable
@@ -148,7 +148,7 @@ class NodeConnection:
             if rung is not None:
                 self.bells.add(rung[0])
         elif not self.pending:
-            self.fail("it answered more than was asked")
+            self.fail(TOO_MANY_REPLIES)
         else:
             self._told(self.pending.popleft(), item)
 
@@ -270,7 +270,7 @@ class Pool:
                     self._connecting = False  # an interrupt may have come before the thread started
                     if not isinstance(error, RuntimeError):
                         raise
-                    self.breaker.failed(now, f"no thread to connect with: {error}")
+                    self.breaker.failed(now, f"{NO_THREAD}: {error}")
                     return False
             self._to_wake.append(wake_pipe)
             return True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.base import refusals
 from holdtight.base.clock import boottime
+from holdtight.base.plan import LinkDown
 from holdtight.base.values import Owner
 from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from holdtight.config.targets import Address
     from holdtight.stores.redis.surroundings import LookAround
 
-__all__ = ["MOST_HOPS", "ClusterPlace"]
+__all__ = ["MOST_HOPS", "ClusterPlace", "too_many_hops"]
 
 MOST_HOPS = 5
 NUDGE_AGAIN_SECONDS = 0.15
@@ -318,3 +319,8 @@ class ClusterPlace(Place):
 
     def open(self, timeout: float) -> SocketLink:
         raise AssertionError("a cluster has no connection of its own")
+
+
+def too_many_hops(slot: int | None) -> LinkDown:
+    """For a request that was redirected again and again."""
+    return LinkDown(f"slot {slot}: redirected more than {MOST_HOPS} times", sent=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.base.clock import boottime
-from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid
+from holdtight.base.plan import CLOSED_BY_SERVER, NO_ANSWER, LinkDown, ServerSaid
 from holdtight.stores.redis.followed_link import FollowedLink
 from holdtight.stores.redis.link import NOTHING
 from holdtight.stores.redis.resp import command
@@ -97,5 +97,5 @@ class ClusterLink(FollowedLink):
         except OSError as error:
             raise LinkDown(error.strerror or str(error), sent=False, silent=True) from error
         if not data:
-            raise LinkDown("the server closed the connection", sent=False)
+            raise LinkDown(CLOSED_BY_SERVER, sent=False)
         self._feed(data)

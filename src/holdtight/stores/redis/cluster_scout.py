@@ -19,12 +19,12 @@ import hiredis
 from holdtight.base import process
 from holdtight.base.callbacks import report
 from holdtight.base.clock import boottime
-from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.plan import NO_THREAD, LinkDown, ServerSaid
 from holdtight.stores.redis.connect import greeted
 from holdtight.stores.redis.handshake import Greeting, Handshake
 from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
-from holdtight.stores.redis.rounds import THREAD_NAME, Rounds
+from holdtight.stores.redis.rounds import SILENT, THREAD_NAME, Rounds
 from holdtight.stores.redis.slots import SLOTS, Endpoint, read_slots
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class ClusterScout(Rounds):
         for endpoint, error in errors:
             if isinstance(error, ServerSaid):
                 return ServerSaid(f"{error}" if str(error).startswith("ERR") else f"{endpoint}: {error}")
-        causes = "; ".join(f"{endpoint}: {error or 'it does not answer'}" for endpoint, error in errors)
+        causes = "; ".join(f"{endpoint}: {error or SILENT}" for endpoint, error in errors)
         return LinkDown(f"no node of the cluster can be asked for its slots ({causes})", sent=False)
 
     def _ask_one(self, where: Endpoint, each: _Watched) -> None:
@@ -282,7 +282,7 @@ class ClusterScout(Rounds):
         try:
             process.start_thread(ask, "holdtight-connect")
         except RuntimeError as error:
-            each.answer, each.busy = LinkDown(f"no thread to connect with: {error}", sent=False), False
+            each.answer, each.busy = LinkDown(f"{NO_THREAD}: {error}", sent=False), False
 
     def _answer(self, where: Endpoint, each: _Watched) -> "tuple[Table, set[Endpoint]]":
         if each.link is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.base.clock import boottime
-from holdtight.base.plan import LinkDown
+from holdtight.base.plan import REPLACED, SLOW_TO_CONNECT, LinkDown
 from holdtight.stores.client import Client
 from holdtight.stores.redis.failures import broken, unopened
 from holdtight.stores.redis.handshake import Greeting, Handshake, greet, inbox_word
@@ -39,7 +39,7 @@ class Dialling:
         with self._guard:
             self._sock = sock
             if self._ended:
-                raise LinkDown("the server was replaced meanwhile", sent=False)
+                raise LinkDown(REPLACED, sent=False)
         return sock
 
     def end(self) -> None:
@@ -179,5 +179,5 @@ def _connect(address: "Address", until: float, dialling: Dialling) -> socket.soc
 def _left(until: float) -> float:
     left = until - boottime()
     if left <= 0:
-        raise LinkDown("connecting took too long", sent=False, silent=True)
+        raise LinkDown(SLOW_TO_CONNECT, sent=False, silent=True)
     return left

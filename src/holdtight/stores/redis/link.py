@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import hiredis
 
 from holdtight.base.clock import boottime
-from holdtight.base.plan import Bell, LinkDown
+from holdtight.base.plan import CLOSED_BY_SERVER, SLOT_GONE, Bell, LinkDown
 from holdtight.base.process import abandon_descriptor, tell_of_fork
 from holdtight.base.values import OWNER_SIZE, Owner
 from holdtight.stores.redis.failures import broken, cause_of, closed_by_server, is_silence, is_tls_wait
@@ -53,7 +53,7 @@ def bell_for(push: Any) -> tuple[Owner, Bell] | None:
         return None
     if push[0] != b"message" and push[0] != b"smessage":
         if push[0] == b"sunsubscribe":
-            raise LinkDown("the slot has left this server", sent=False)
+            raise LinkDown(SLOT_GONE, sent=False)
         return None
     return bell_in(push[2])
 
@@ -292,7 +292,7 @@ class SocketLink(SecondReply):
                     continue
                 raise LinkDown(cause_of(error), sent=False) from error
             if not data:
-                raise LinkDown("the server closed the connection", sent=False)
+                raise LinkDown(CLOSED_BY_SERVER, sent=False)
             self._unread = True
             self._feed(data)
 

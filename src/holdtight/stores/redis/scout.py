@@ -26,11 +26,11 @@ import hiredis
 from holdtight.base import process
 from holdtight.base.callbacks import report
 from holdtight.base.clock import boottime
-from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid
+from holdtight.base.plan import NO_ANSWER, NO_THREAD, LinkDown, ServerSaid
 from holdtight.base.wake_pipe import WakePipe
 from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
-from holdtight.stores.redis.rounds import THREAD_NAME, Rounds
+from holdtight.stores.redis.rounds import SILENT, THREAD_NAME, Rounds
 from holdtight.stores.redis.watched_sentinel import Master, UnknownService, WatchedSentinel, read_answer
 from holdtight.stores.times import CONNECT_SECONDS
 
@@ -237,7 +237,7 @@ class Scout(Rounds):
                 return ServerSaid(f"Sentinel {endpoint}: {error}")
         if any(isinstance(error, UnknownService) for _, error in errors):
             return LinkDown(f"no Sentinel knows a service called {self._target.service!r}", sent=False)
-        causes = "; ".join(f"{endpoint}: {error or 'it does not answer'}" for endpoint, error in errors)
+        causes = "; ".join(f"{endpoint}: {error or SILENT}" for endpoint, error in errors)
         return LinkDown(f"no Sentinel can be asked for the master ({causes})", sent=False)
 
     # One Sentinel.
@@ -266,7 +266,7 @@ class Scout(Rounds):
         try:
             process.start_thread(connect, "holdtight-connect")
         except RuntimeError as error:
-            self._connected(each, None, LinkDown(f"no thread to connect with: {error}", sent=False))
+            self._connected(each, None, LinkDown(f"{NO_THREAD}: {error}", sent=False))
 
     def _connected(self, each: WatchedSentinel, link: SocketLink | None, error: LinkDown | ServerSaid | None) -> None:
         each.connecting = False

@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from holdtight.base.clock import boottime
-from holdtight.base.plan import LinkDown
+from holdtight.base.plan import REPLACED, LinkDown
 from holdtight.stores.client import Client
 from holdtight.stores.redis.connect import Dialling, greeted, open_link
 from holdtight.stores.redis.followed_link import FollowedLink
@@ -112,7 +112,7 @@ class SentinelPlace(RedisPlace):
 
     def _check_current(self, master: Master) -> None:
         if not self._is_current(master):
-            raise LinkDown("the server was replaced meanwhile", sent=False)
+            raise LinkDown(REPLACED, sent=False)
 
     def _is_current(self, master: Master) -> bool:
         known = self._scout.master
