@@ -36,7 +36,7 @@ nothing has run, so the connection sends the request again with the script's bod
 deferred undos, which are safe to repeat.
 
 The usual cases are *fast paths*: the lock objects send the request themselves and use neither a plan nor a driver,
-which would cost more than the rest of the call. There are four kinds:
+which would cost more than the rest of the call. There are six kinds:
 
 - `_attempt` and `_give_back_at_once` (sync/lock.py, sync/release.py, aio/lock.py): a free lock, and its release. The
   drop-in has its own (compat/sync.py, compat/aio.py).
@@ -45,13 +45,17 @@ which would cost more than the rest of the call. There are four kinds:
   core/contend.py. Members of a cohort wait inside their process, without a server (clients/cohort_line.py).
 - `_attempt` and `_resign_at_once` of quorum locks (sync/quorum_lock.py, aio/quorum_lock.py): one request to every node,
   decided from the raw replies of a majority.
+- `_attempt` of locks with `acks` (sync/acked.py, aio/acked.py): the grant, and then the number of replicas that have it.
+  Blocking code sends the count in the same write; asyncio code leaves it to the barrier (aio/barrier.py).
+- `run`, `renew_all` and `release` of the lock service's agent (aio/agent.py): Steps that it sends itself, as an owner
+  from outside has no lock object.
 - `look` (sync/looking.py, aio/looking.py): reads the record or the stored value of a job. Any unusual reply goes to the
   plan, which asks again.
 
 A fast path handles success and never loops. It passes almost any other outcome to the plan as the plan's first answer,
 with the latest arrival of the request if its reply is missing; the plan continues from there. When a fast path is
 interrupted or cancelled, the plan that withdraws the request runs (`abandon`, `Poll.undo`); an interrupted release goes
-to the keeper.
+to the keeper, except the agent's: the owner from outside asks again.
 """
 
 from collections.abc import Callable, Generator, Sequence
