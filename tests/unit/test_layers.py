@@ -1,6 +1,6 @@
 """Imports only go down: the packages are the layers. No module imports from a higher one, or from the other colour.
 
-Every import counts, also one inside a function, and one for type checkers only.
+Every import counts, also one inside a function, one for type checkers only, and one whose module is named by a text.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
 
 
 def imports_of(name: str, source: str, known: dict[str, Path]) -> Iterator[Import]:
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    before = prefixes(tree)
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name} has a relative import in line {node.lineno}"
             module = node.module or ""
@@ -71,6 +73,19 @@ def imports_of(name: str, source: str, known: dict[str, Path]) -> Iterator[Impor
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(name, alias.name, node.lineno)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for prefix in before:
+                module = prefix + node.value
+                if module.startswith("holdtight.") and module.partition(".")[2] in known:
+                    yield Import(name, module, node.lineno)
+
+
+def prefixes(tree: ast.AST) -> set[str]:
+    """What `import_module` puts before the texts of this module: nothing, and the beginnings of its f-strings."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    given = [call.args[0] for call in calls if ast.unparse(call.func).endswith("import_module") and call.args]
+    parts = [each.values[0] for each in given if isinstance(each, ast.JoinedStr)]
+    return {"", *(part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))}
 
 
 def ours() -> list[Import]:
@@ -109,6 +124,8 @@ def test_imports_only_go_down() -> None:
         ("base.values", "if TYPE_CHECKING:\n    import holdtight.stores.redis.keys"),
         ("embedded.shared", "from holdtight.stores import boundary"),
         ("config.url", "from holdtight import Locks"),
+        ("clients.loading", 'MODULES = ("json", "holdtight.sync.lock")'),
+        ("stores.opening", 'import_module(f"holdtight.{LATER[name]}")\nLATER = {"Keeper": "keeper.keeper"}'),
     ],
 )
 def test_an_import_that_goes_up_is_seen(name: str, source: str) -> None:
