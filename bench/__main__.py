@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parent / "results"
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure holdtight next to its peers.")
-    parser.add_argument("--quick", action="store_true", help="about a minute; figures are rougher")
+    parser.add_argument("--quick", action="store_true", help="shorter drills and fewer rounds; figures are rougher")
     parser.add_argument("--only", nargs="+", choices=ROWS, metavar="ROW", help=f"of: {', '.join(ROWS)}")
     parser.add_argument("--server", choices=FLAVOURS, default="valkey", help="what to measure on (valkey)")
     parser.add_argument(
@@ -36,8 +36,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         nargs="+",
         type=Path,
         metavar="JSON",
-        help="measure nothing: write docs/benchmarks.md from these results of runs of different rows, and from "
-        "growth.json beside the first (see `python -m bench.growth`)",
+        help="measure nothing: write docs/benchmarks.md from the results of these runs, and from growth.json beside "
+        "the first (see `python -m bench.growth`); a row that several runs measured gets its median and each figure",
     )
     parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
     return parser.parse_args(argv)
@@ -56,6 +56,9 @@ def judge(rows: Sequence[str], outcomes: Mapping[str, Outcome]) -> list[Verdict]
 
 def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
+    if options.docs and options.only:
+        print("--docs writes a page of all rows: leave out --only, or join runs with --page", file=sys.stderr)
+        return 2
     if options.page:
         records = [json.loads(path.read_text(encoding="utf-8")) for path in options.page]
         page.write(report.joined(records), growth.read(options.page[0].parent / "growth.json"))

@@ -1,4 +1,4 @@
-"""`python -m bench --docs`: docs/benchmarks.md and its pictures, from one run."""
+"""docs/benchmarks.md and its pictures, from the records of one run or several."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ FOLDER = Path(__file__).parent.parent / "docs"
 UNKNOWN = "No reason is known."
 HEAD = """# Benchmarks
 
-`python -m bench --docs` wrote this page and its pictures in one run; run it on your machine before you rely on a
-figure. All variants of a row take turns on one server, each in a process and an environment of its own. A ratio is the
-median over the rounds. Rows about free locks measure *a new name each time*, which is what `lock(f"order:{id}")` is,
+`python -m bench --docs` measures what is on this page; run it on your machine before you rely on a figure. All variants
+of a row take turns on one server, each in a process and an environment of its own. A ratio is the median over the
+rounds. A row with figures in brackets was measured by several runs: these are theirs, and before them is their median.
+Rows about free locks measure *a new name each time*, which is what `lock(f"order:{id}")` is,
 and *the same name* again and again; the first is what most programs do.
 """
 
@@ -35,6 +36,7 @@ def write(record: Mapping[str, Any], growth: Growth) -> Path:
 
 def text(record: Mapping[str, Any], verdicts: Sequence[Verdict], charts: Sequence[Chart], growth: Growth) -> str:
     facts, notes = record, record["notes"]
+    runs = {each["key"]: each.get("runs", ()) for each in record["verdicts"]}
     lines = report.headings(record, record["summary"])
     packages = {name: version for each in facts["variants"].values() for name, version in each.items()}
     parts = [
@@ -56,7 +58,9 @@ def text(record: Mapping[str, Any], verdicts: Sequence[Verdict], charts: Sequenc
             ]
         ),
         "## Targets",
-        _table([("what", "target", "figure", "verdict"), *(_row(each) for each in verdicts)]),
+        _table(
+            [("what", "target", "figure", "verdict"), *(_row(each, runs.get(each.target.key, ())) for each in verdicts)]
+        ),
         *missed(verdicts),
         *(("Notes of the run:", "\n".join(f"- {note}" for note in notes)) if notes else ()),
         "## Side by side",
@@ -90,9 +94,11 @@ def missed(verdicts: Sequence[Verdict]) -> list[str]:
     return ["### Missed, and why", "\n".join(found)] if found else []
 
 
-def _row(each: Verdict) -> tuple[str, ...]:
+def _row(each: Verdict, runs: Sequence[float]) -> tuple[str, ...]:
     target = each.target
     shown = "-" if each.figure is None else target.show(each.figure)
+    if runs:
+        shown += f" ({', '.join(target.show(figure) for figure in runs)})"
     return target.what, target.show_bound(target.target), shown, str(each)
 
 

@@ -16,6 +16,7 @@ from bench import table
 from bench.cpus import cpu_model
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
+from bench.stats import median
 from bench.targets import TARGETS, Better, Verdict
 from bench.worker_process import HOME
 
@@ -100,28 +101,39 @@ def record(facts: Mapping[str, Any], verdicts: Sequence[Verdict], outcomes: Mapp
 
 
 def joined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One record of runs that measured different rows."""
-    first = records[0]
-    found = {key: each for record in records for each in record["verdicts"] if (key := each["key"])}
-    if len(found) < sum(len(record["verdicts"]) for record in records):
-        raise ValueError("two of these runs measured the same row")
+    """One record of several runs. Of a target that several of them judged the figure is the median, and `runs` has the
+    figures of all; the charts of a row are those of the first run that measured it."""
     for same in ("effort", "server", "python", "cpu", "commit"):
         if len({record[same] for record in records}) > 1:
             raise ValueError(f"these runs differ in {same}: {', '.join(str(record[same]) for record in records)}")
-    verdicts = [found[target.key] for target in TARGETS if target.key in found]
+    found: dict[str, list[Any]] = {}
+    charts: dict[str, Any] = {}
+    rounds: dict[str, Any] = {}
+    for record in records:
+        for each in record["verdicts"]:
+            found.setdefault(each["key"], []).append(each)
+        for chart in record["charts"]:
+            charts.setdefault(chart["title"], chart)
+        rounds = {**record["rounds"], **rounds}
+    verdicts = [_of_runs(found[target.key]) for target in TARGETS if target.key in found]
     busy = [record["busy with other things"] for record in records]
     return {
-        **first,
+        **records[0],
         "when": " and ".join(record["when"] for record in records),
         "busy with other things": max(filter(None, busy), default=None),
         "variants": {name: each for record in records for name, each in record["variants"].items()},
         "left out": {name: why for record in records for name, why in record["left out"].items()},
         "summary": table.summary(verdicts_of({"verdicts": verdicts})),
         "verdicts": verdicts,
-        "charts": [chart for record in records for chart in record["charts"]],
-        "notes": [note for record in records for note in record["notes"]],
-        "rounds": {name: each for record in records for name, each in record["rounds"].items()},
+        "charts": list(charts.values()),
+        "notes": list(dict.fromkeys(note for record in records for note in record["notes"])),
+        "rounds": rounds,
     }
+
+
+def _of_runs(judged: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    figures = [each["figure"] for each in judged if each["figure"] is not None]
+    return {**judged[0], "figure": median(figures), "runs": figures} if len(figures) > 1 else judged[0]
 
 
 def verdicts_of(record: Mapping[str, Any]) -> list[Verdict]:

@@ -124,6 +124,7 @@ def cost_of_threads(variant: Variant, *, count: int, seconds: float, fresh: bool
     """Many threads: each has a name of its own, or takes a new name each time."""
     done = [0] * count
     until = 0.0
+    drill = next(_numbers)  # a name of an earlier drill would not be new: the server may still know its fence
 
     def begin() -> None:
         nonlocal until
@@ -137,7 +138,7 @@ def cost_of_threads(variant: Variant, *, count: int, seconds: float, fresh: bool
             pair(f"cost:{number}")
         ready.wait()
         while perf_counter() < until:
-            pair(f"order:{number}:{next(mine)}" if fresh else f"cost:{number}")
+            pair(f"order:{drill}:{number}:{next(mine)}" if fresh else f"cost:{number}")
             done[number] += 1
 
     team = [threading.Thread(target=run, args=(number,)) for number in range(count)]
@@ -156,7 +157,8 @@ def cost_of_tasks(variant: Variant, *, count: int, seconds: float, fresh: bool) 
 
 
 async def _cost_of_tasks(variant: Variant, count: int, seconds: float, fresh: bool) -> Cost:
-    names = [f"cost:{number}" for number in range(count)]
+    drill = next(_numbers)
+    names = [f"cost:{drill}:{number}" if fresh else f"cost:{number}" for number in range(count)]
     async with variant.runner(count) as runner:
         before = await asyncio.gather(*(runner.repeat(name, perf_counter() + 0.02) for name in names))
         start, used = perf_counter(), process_time()
@@ -195,7 +197,8 @@ def cost_of_processes(variant: Variant, *, count: int, seconds: float, fresh: bo
     variant.pair("cost:parent")
     start = perf_counter()
     until = start + seconds
-    workers = [_forked(variant, number, until, fresh) for number in range(count)]
+    drill = next(_numbers)
+    workers = [_forked(variant, f"{drill}:{number}" if fresh else f"{number}", until, fresh) for number in range(count)]
     told = []
     for pid, answers in workers:
         with open(answers, encoding="ascii") as pipe:
@@ -207,7 +210,7 @@ def cost_of_processes(variant: Variant, *, count: int, seconds: float, fresh: bo
     return Cost(pairs=pairs, seconds=perf_counter() - start, processor=used / max(1, pairs), before=1)
 
 
-def _forked(variant: Variant, number: int, until: float, fresh: bool) -> tuple[int, int]:
+def _forked(variant: Variant, number: str, until: float, fresh: bool) -> tuple[int, int]:
     answers, tell = os.pipe()
     pid = os.fork()
     if pid:

@@ -39,8 +39,11 @@ const Redis = load("ioredis").default ?? load("ioredis");
 const redis = new Redis(url);
 const pair = library.pair(redis);
 
+let drills = 0;
+
 async function costOfTasks({ count, seconds, fresh }) {
-  const names = Array.from({ length: count }, (_, number) => `cost:${number}`);
+  drills += 1; // a name of an earlier drill would not be new
+  const names = Array.from({ length: count }, (_, number) => (fresh ? `cost:${drills}:${number}` : `cost:${number}`));
   await Promise.all(names.map(pair));
   const began = process.cpuUsage();
   const start = performance.now();

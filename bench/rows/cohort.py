@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
-from bench.drills.wanted import Board
+from bench.drills.wanted import STOP, VIOLATIONS, Board
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
 from bench.rows.hot import PROCESSES, THREADS, WAITERS, watch
@@ -87,9 +87,9 @@ def _contend(bench: Bench, workers: list[Worker], other: Worker) -> Round:
         other.send("wanted.waits", name="hot", board=str(path), waiters=WAITERS)
         try:
             changes, processor, shares = watch(bench, board, [*workers, other])
-            violations = board.get(Board.VIOLATIONS)
+            violations = board.get(VIOLATIONS)
         finally:
-            board.put(Board.STOP, 1)
+            board.put(STOP, 1)
             for worker in workers:
                 worker.receive()
             longest: float = other.receive()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from bench import cpus
-from bench.drills.wanted import Board
+from bench.drills.wanted import CHANGES, STOP, VIOLATIONS, Board
 from bench.results import Bar, Chart, Outcome
 from bench.rounds import Bench
 from bench.servers import Server
@@ -85,7 +85,7 @@ def contend(bench: Bench, workers: list[Worker], *, monitor: bool = False, serve
         try:
             return _watch(bench, board, workers, servers or [bench.server], monitor=monitor)
         finally:
-            board.put(Board.STOP, 1)
+            board.put(STOP, 1)
             for worker in workers:
                 worker.receive()
             board.close()
@@ -102,9 +102,9 @@ def watch(bench: Bench, board: Board, workers: list[Worker]) -> tuple[float, flo
     do not count."""
     _settle(board)
     used = processor(workers, [bench.server])
-    start, changes, counts = time.monotonic(), board.get(Board.CHANGES), board.counts()
+    start, changes, counts = time.monotonic(), board.get(CHANGES), board.counts()
     time.sleep(max(0.5, bench.effort.seconds))
-    span, changed = time.monotonic() - start, board.get(Board.CHANGES) - changes
+    span, changed = time.monotonic() - start, board.get(CHANGES) - changes
     used = processor(workers, [bench.server]) - used
     shares = [after - before for after, before in zip(board.counts(), counts, strict=True)]
     return changed / span, used / max(1, changed), shares
@@ -118,9 +118,9 @@ def _watch(bench: Bench, board: Board, workers: list[Worker], servers: Sequence[
         time.sleep(0.1)
     marks = [log.cut() for log in logs]
     used = processor(workers, servers)
-    start, changes, counts = time.monotonic(), board.get(Board.CHANGES), board.counts()
+    start, changes, counts = time.monotonic(), board.get(CHANGES), board.counts()
     time.sleep(max(0.5, bench.effort.seconds))
-    span, changed = time.monotonic() - start, board.get(Board.CHANGES) - changes
+    span, changed = time.monotonic() - start, board.get(CHANGES) - changes
     used = processor(workers, servers) - used
     shares = [after - before for after, before in zip(board.counts(), counts, strict=True)]
     seen: Counter[str] = Counter()
@@ -131,7 +131,7 @@ def _watch(bench: Bench, board: Board, workers: list[Worker], servers: Sequence[
         changes=changed / span,
         processor=used / max(1, changed),
         jain=jain(shares),
-        violations=board.get(Board.VIOLATIONS),
+        violations=board.get(VIOLATIONS),
         requests={command: count / changed for command, count in seen.items()} if changed else {},
     )
 

@@ -78,6 +78,8 @@ def _one(bench: Bench, outcome: Outcome, kind: str, count: int) -> Iterator[Bar]
     bars = tuple(_bar(name, rounds) for name, rounds in costs.items())
     what = f"{count} {NOUNS[kind] if count > 1 else kind.removesuffix('s')}"
     outcome.charts.append(Chart(f"{what}, client processor time", "µs a pair", Better.LOWER, bars))
+    bars = tuple(_bar(name, rounds) for name, rounds in rates.items())
+    outcome.charts.append(Chart(f"{what}, rate", "pairs/s", Better.HIGHER, bars))
     outcome.rounds[f"{kind}.{count}"] = {
         name: {"µs": costs[name], "pairs/s": rates[name], "server µs": server[name]} for name in costs
     }

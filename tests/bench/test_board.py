@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from bench.drills.wanted import Board
+from bench.drills.wanted import CHANGES, VIOLATIONS, Board
 
 
 def test_taking_again_is_no_change_of_owner(tmp_path: Path) -> None:
@@ -8,9 +8,9 @@ def test_taking_again_is_no_change_of_owner(tmp_path: Path) -> None:
     for me in (1, 1, 2, 1):
         board.enter(me)
         board.leave(me)
-    assert board.get(Board.CHANGES) == 3
+    assert board.get(CHANGES) == 3
     assert board.counts() == [3, 1, 0]
-    assert board.get(Board.VIOLATIONS) == 0
+    assert board.get(VIOLATIONS) == 0
     board.close()
 
 
@@ -20,6 +20,6 @@ def test_two_inside_at_once_is_seen_by_all_that_have_the_board(tmp_path: Path) -
     board.enter(1)
     other.enter(2)
     board.leave(1)
-    assert board.get(Board.VIOLATIONS) == other.get(Board.VIOLATIONS) == 2
+    assert board.get(VIOLATIONS) == other.get(VIOLATIONS) == 2
     board.close()
     other.close()

@@ -76,9 +76,16 @@ def test_runs_of_different_trees_or_efforts_do_not_join(changed: dict[str, str])
         report.joined([_record({"memory": 9.0}), _record({"pair.floor.across": 1.0}, **changed)])
 
 
-def test_a_row_that_was_measured_twice_is_no_half() -> None:
-    with pytest.raises(ValueError, match="same row"):
-        report.joined([_record({"memory": 9.0}), _record({"memory": 9.0})])
+def test_of_a_row_that_several_runs_measured_the_page_has_the_median_and_each_figure() -> None:
+    records = [_record({"memory": 9.0, "pair.floor.across": 1.0}), _record({"memory": 30.0}), _record({"memory": 12.0})]
+    record = report.joined(records)
+    by_key = {each.target.key: each for each in report.verdicts_of(record)}
+    assert by_key["memory"].figure == 12.0
+    assert by_key["memory"].standing is Standing.MISSED
+    told = _text(record)
+    assert "| 12.0 bytes (9.0 bytes, 30.0 bytes, 12.0 bytes) |" in told
+    assert "| 1.00× |" in told
+    assert told.count("| chart of memory |") == 1
 
 
 def test_reasons_are_those_of_targets() -> None:

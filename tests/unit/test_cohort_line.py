@@ -279,3 +279,18 @@ def test_a_check_of_the_keeper_mends_every_state() -> None:
             assert not cohort._lines, state  # pyright: ignore[reportPrivateUsage]
         assert all(member.told == [] for member in waiting[1:]), state
         assert not [member for member in waiting if not member.told] or keeper.agenda, f"{state}: nothing checks it"
+
+
+def test_a_grant_is_handed_on_no_longer_than_until_half_of_the_time_to_its_renewal(
+    cohort: Cohort, keeper: Keeper
+) -> None:
+    """The window is longer than that: only the bound by the tenure's own times ends the batch."""
+    leader = Waiting()
+    assert enter(cohort, keeper, leader)
+    mine = tenure(keeper)
+    mine.terms.interval = 0.004
+    cohort.begin(KEY, leader, mine, keeper.now)
+    keeper.now += 0.001
+    assert not enter(cohort, keeper, Waiting())
+    keeper.now += 0.0015
+    assert not cohort.hand_on(KEY, mine, keeper.now)

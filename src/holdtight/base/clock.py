@@ -49,6 +49,8 @@ boottime: Clock = functools.partial(time.clock_gettime, CLOCK_ID)
 
 LONGEST_SLEEP = 3600.0
 """Seconds: threads sleep in pieces, as the system's calls take no endless time."""
+NEVER = float("inf")
+"""A moment that does not come."""
 
 
 class Sleeper:
@@ -62,6 +64,8 @@ class Sleeper:
 
     def sleep(self, until: float) -> Any:
         """Returns the value passed to `wake`, or None once `until` has passed."""
+        if until == NEVER:
+            return self._woken.get()
         while True:
             left = until - self._clock()
             try:

@@ -207,12 +207,13 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         plan. In all other cases a plan continues from here."""
         transport, store, clock = self._locks.transport, self._locks.store, self.terms.clock
         since = sent = clock()
+        answer: Answer | None
         until = since + min(TOUCH_SECONDS, queued.look)
         try:
             bell = transport.park(link, owner, until if wait is None else min(until, started + wait))
             if bell is None or bell.look is not None:
                 look = max(0.0, since + queued.look - clock())
-                answer: Answer | None = queued._replace(look=min(look, bell.look) if bell and bell.look is not None else look)
+                answer = queued._replace(look=min(look, bell.look) if bell and bell.look is not None else look)
             else:
                 sent = clock()
                 longest = self.terms.patience
@@ -246,12 +247,11 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
         self, link: Link, owner: Owner, wait: float | None, started: float, queued: Queued, limit: float, who: Identity
     ) -> Lease | None:
         """As `_briefly`, and counts among those that wait."""
-        waiting = self._locks.events.waiting
-        waiting[owner] = self
+        self._locks.events.waiting[owner] = self
         try:
             return self._briefly(link, owner, wait, started, queued, limit, who)
         finally:
-            waiting.pop(owner, None)
+            self._locks.events.waiting.pop(owner, None)
 
     def _slowly(
         self,
