@@ -45,8 +45,8 @@ which would cost more than the rest of the call. There are six kinds:
   core/contend.py. Members of a cohort wait inside their process, without a server (clients/cohort_line.py).
 - `_attempt` and `_resign_at_once` of quorum locks (sync/quorum_lock.py, aio/quorum_lock.py): one request to every node,
   decided from the raw replies of a majority.
-- `_attempt` of locks with `acks` (sync/acked.py, aio/acked.py): the grant, and then the number of replicas that have it.
-  Blocking code sends the count in the same write; asyncio code leaves it to the barrier (aio/barrier.py).
+- `_attempt` of locks with `acks` (sync/acked.py, aio/acked.py): the grant, and then the number of replicas that have
+  it. Blocking code sends the count in the same write; asyncio code leaves it to the barrier (aio/barrier.py).
 - `run`, `renew_all` and `release` of the lock service's agent (aio/agent.py): Steps that it sends itself, as an owner
   from outside has no lock object.
 - `look` (sync/looking.py, aio/looking.py): reads the record or the stored value of a job. Any unusual reply goes to the
