@@ -3,7 +3,6 @@
 import weakref
 from typing import Any
 
-from holdtight.base import refusals
 from holdtight.clients.client import BaseLocks
 from holdtight.ops.history import HistorySink
 from holdtight.ops.recorder import check_client, flush, recorder_of
@@ -25,10 +24,7 @@ def install(locks: BaseLocks[Any]) -> None:
         >>> history.install(locks)
     """
     check_client(locks)
-    if locks.place.topology == "cluster":
-        raise refusals.history_on_a_cluster()
-    if locks.place.topology != "server":
-        raise refusals.history_on_a_quorum()
+    locks.place.check_supports("history", None)
     recorder = recorder_of(locks.events)
     if not any(isinstance(sink, HistorySink) for sink in recorder.sinks):
         client = weakref.ref(locks)

@@ -18,7 +18,7 @@ import pytest
 
 from holdtight import AsyncLocks, LeaseLost, Lock, Locks, LockTimeout, LossReason
 from holdtight.grants.lease import BaseLease
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from tests.support.leases import renewed
 from tests.support.processes import wait_for
 
@@ -246,7 +246,7 @@ def out_of_waiting_threads(*urls: str) -> None:
         def undisturbed() -> str | None:
             """Forks. The fork does not count if a connection was being made: a new socket has no owner yet."""
             sockets = open_sockets()
-            links = sum(isinstance(each, Link) and each.fd >= 0 for each in gc.get_objects())
+            links = sum(isinstance(each, SocketLink) and each.fd >= 0 for each in gc.get_objects())
             if not links == len(sockets - before) >= 3 * len(urls):
                 return None
             said = f"child {forked(look)}"

@@ -269,6 +269,8 @@ def test_a_server_whose_clock_is_wrong(
 class Said:
     """A server as the plan sees it, with other answers for some requests."""
 
+    first = b"0"
+
     def __init__(self, **answers: Any) -> None:
         self.answers = {
             "time": time.time(),

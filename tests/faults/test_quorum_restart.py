@@ -122,7 +122,7 @@ def test_a_flush_under_connections_that_vouch_for_the_node_is_noticed(
     """No server restarts here, so that every connection lives on and keeps its +."""
     monkeypatch.setattr("holdtight.stores.redis.handshake.VOUCHED_SECONDS", 1e9)
     monkeypatch.setattr(
-        "holdtight.stores.redis.handshake._LOOKS", 10**9
+        "holdtight.stores.redis.handshake._GUARD_LOOKS", 10**9
     )  # the node may be among the last to answer many times in a row
     nodes = start_nodes(max_ttl=MAX_TTL, ttl=TTL)
     client, other = (open_client(nodes.urls, max_ttl=MAX_TTL, ttl=TTL) for _ in range(2))

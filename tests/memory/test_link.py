@@ -15,7 +15,7 @@ from holdtight.base.plan import Bell
 from holdtight.keeper.keeper import runtime
 from holdtight.stores.client import Client
 from holdtight.stores.memory.engine import Name
-from holdtight.stores.memory.link import Link
+from holdtight.stores.memory.link import MemoryLink
 from holdtight.stores.memory.place import Stores, micros
 from holdtight.stores.redis.resp import command
 
@@ -28,15 +28,15 @@ def stores() -> Stores:
 
 
 @pytest.fixture
-def link(stores: Stores) -> Link:
+def link(stores: Stores) -> MemoryLink:
     return stores.open("", Client("ht"), runtime)
 
 
-def ring(stores: Stores, link: Link, message: bytes) -> None:
+def ring(stores: Stores, link: MemoryLink, message: bytes) -> None:
     stores.server("")._ears[link.inbox](message)
 
 
-def test_a_bell_wakes_the_parked_owner_and_no_other(stores: Stores, link: Link) -> None:
+def test_a_bell_wakes_the_parked_owner_and_no_other(stores: Stores, link: MemoryLink) -> None:
     for message in (b"g" + OTHER, b"n" + OTHER + b"500", b"n" + OWNER + b"250"):
         ring(stores, link, message)
     assert link.park(OWNER, boottime() + 10) == Bell(0.25)
@@ -44,14 +44,14 @@ def test_a_bell_wakes_the_parked_owner_and_no_other(stores: Stores, link: Link) 
     assert link.park(OWNER, boottime() + 10) == Bell()
 
 
-def test_a_park_ends_at_its_moment(link: Link) -> None:
+def test_a_park_ends_at_its_moment(link: MemoryLink) -> None:
     started = boottime()
     assert link.park(OWNER, started + 0.05) is None
     assert 0.05 <= boottime() - started < 5
     assert link.park(OWNER, started) is None
 
 
-def test_a_bell_that_is_older_than_the_reply_is_dropped(stores: Stores, link: Link) -> None:
+def test_a_bell_that_is_older_than_the_reply_is_dropped(stores: Stores, link: MemoryLink) -> None:
     ring(stores, link, b"g" + OWNER)
     link.call(command("TIME"), 1.0)
     assert link.park(OWNER, boottime()) is None
@@ -60,7 +60,7 @@ def test_a_bell_that_is_older_than_the_reply_is_dropped(stores: Stores, link: Li
     assert link.park(OWNER, boottime()) == Bell(), "a request about another name keeps the bell"
 
 
-def test_requests_are_answered_in_order_whether_sent_one_by_one_or_together(link: Link) -> None:
+def test_requests_are_answered_in_order_whether_sent_one_by_one_or_together(link: MemoryLink) -> None:
     sets = [command("SET", "a", number) for number in range(3)]
     for request in (*sets, command("GET", "a")):
         link.send(request)
@@ -72,7 +72,7 @@ def test_requests_are_answered_in_order_whether_sent_one_by_one_or_together(link
     assert link.pump() == []
 
 
-def test_a_link_that_is_dropped_or_closed_listens_no_more(stores: Stores, link: Link) -> None:
+def test_a_link_that_is_dropped_or_closed_listens_no_more(stores: Stores, link: MemoryLink) -> None:
     another = stores.open("", Client("ht"), runtime)
     assert len(stores.server("").channels) == 2
     another.close()
@@ -148,11 +148,11 @@ def test_a_wait_that_was_interrupted_leaves_the_line(monkeypatch: pytest.MonkeyP
     with Locks("memory://interrupted") as locks:
         lease = locks.lock("c").acquire()
 
-        def interrupted(self: Link, owner: bytes, until: float) -> Bell | None:
+        def interrupted(self: MemoryLink, owner: bytes, until: float) -> Bell | None:
             assert locks.inspect("c").waiting == 1
             raise Interrupt
 
-        monkeypatch.setattr(Link, "park", interrupted)
+        monkeypatch.setattr(MemoryLink, "park", interrupted)
         with pytest.raises(Interrupt):
             locks.lock("c").acquire()
         assert locks.inspect("c").waiting == 0

@@ -11,7 +11,7 @@ from holdtight.base.values import Grant, Queued
 from holdtight.core.acks import longest_wait, shortfall
 from holdtight.core.contend import Granted, acquire
 from holdtight.core.ending import adopt, downgrade
-from holdtight.core.multi import at_once
+from holdtight.core.multi import in_one_script
 from holdtight.errors import ClockDrift, NotPermitted, Unavailable
 from tests.plans.scripted import HOLDER, LOADING, OWNER, SENT, Clock, Lock, Named, Run, asking_at
 
@@ -202,7 +202,7 @@ class Both:
 
 def taking_both() -> Run[list[Grant] | None]:
     clock = Clock()
-    run = Run(at_once(Both(), OWNER, clock=clock, acks=Replicas()), clock)
+    run = Run(in_one_script(Both(), OWNER, clock=clock, acks=Replicas()), clock)
     run.asks("multi")
     run.answer([Grant(7, clock()), Grant(8, clock())])
     counts(run)

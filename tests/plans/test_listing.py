@@ -16,6 +16,8 @@ STALE = LinkDown("the server closed the connection", sent=True, stale=True)
 
 
 class Survey:
+    first = b"0"
+
     def scan_step(self, cursor: bytes, prefix: str) -> Step:
         return Named("scan", b"", cursor=cursor, prefix=prefix)
 

@@ -24,7 +24,7 @@ from holdtight.base.plan import Bell, LinkDown, Park, Plan, ServerSaid, Step
 from holdtight.base.values import Claim, Grant, Kind, LossReason
 from holdtight.core.contend import Asking, Granted, acquire
 from holdtight.core.ending import adopt, downgrade, release
-from holdtight.core.multi import at_once
+from holdtight.core.multi import in_one_script
 from holdtight.errors import LeaseLost, LockError
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure, Terms
@@ -375,7 +375,7 @@ def take_several(world: World, names: list[str], lost: int = 0) -> list[Owner]:
     for each in owners:
         each.id = owners[0].id
     several: Any = world.store.several([each.prepared for each in owners])
-    grants = world.run(at_once(several, owners[0].id, clock=world.clock), lost)
+    grants = world.run(in_one_script(several, owners[0].id, clock=world.clock), lost)
     for each, grant in zip(owners, grants or [], strict=False):
         each._begin(grant, 0)  # pyright: ignore[reportPrivateUsage]
     return owners if grants else []

@@ -11,6 +11,7 @@ import pytest
 from holdtight.stores.redis import script as scripts
 from holdtight.stores.redis.fields import FIELDS
 from holdtight.stores.redis.script import Script
+from holdtight.stores.redis.slots import ShardedScript
 from tests.scripts.lua import free_names
 
 FOLDER = Path(scripts.__file__).parent / "lua"
@@ -18,9 +19,10 @@ GIVEN = frozenset(["KEYS", "ARGV", "redis", "string", "math", "table", "ipairs",
 """The globals that the server gives to a script."""
 
 
+@pytest.mark.parametrize("form", [Script, ShardedScript])
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.lua")))
-def test_a_script_uses_only_what_it_declares(name: str) -> None:
-    assert free_names(Script(name).body.decode(), GIVEN) == {}
+def test_a_script_uses_only_what_it_declares(name: str, form: type[Script]) -> None:
+    assert free_names(form(name).body.decode(), GIVEN) == {}
 
 
 FRAGMENTS = sorted((FOLDER / "lib").glob("*.lua"))

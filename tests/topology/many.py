@@ -13,7 +13,7 @@ from tests.support.busy import Delay
 __all__ = ["all_renewed", "give_back", "take_many"]
 
 COUNT = 10_000
-AT_ONCE = 500
+LEASES_IN_A_TURN = 500
 LIMIT = 1.0
 """Seconds that the contract allows."""
 
@@ -26,8 +26,8 @@ def take_many(client: Client, prefix: str = "many") -> list[Any]:
 
     async def take() -> list[Any]:
         found: list[Any] = []
-        for at in range(0, COUNT, AT_ONCE):
-            found += await asyncio.gather(*[locks.lock(name).acquire() for name in names[at : at + AT_ONCE]])
+        for at in range(0, COUNT, LEASES_IN_A_TURN):
+            found += await asyncio.gather(*[locks.lock(name).acquire() for name in names[at : at + LEASES_IN_A_TURN]])
         return found
 
     found: list[Any] = client.call(take)
@@ -41,8 +41,8 @@ def give_back(client: Client, leases: list[Any]) -> None:
         return
 
     async def release() -> None:
-        for at in range(0, len(leases), AT_ONCE):
-            await asyncio.gather(*[lease.release() for lease in leases[at : at + AT_ONCE]])
+        for at in range(0, len(leases), LEASES_IN_A_TURN):
+            await asyncio.gather(*[lease.release() for lease in leases[at : at + LEASES_IN_A_TURN]])
 
     client.call(release)
 

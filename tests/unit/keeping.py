@@ -66,7 +66,7 @@ class Client:
 class Place:
     """A server: `open` gives what the test prepared, raises it, or blocks on it."""
 
-    at_once = False
+    in_process = False
     acks = None
     probe_seconds = 0.0
     runtime: Any = None

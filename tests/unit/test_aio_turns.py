@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdtight import AsyncLocks
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from tests.support.servers import RunningServer
 
 
@@ -53,13 +53,13 @@ def test_one_task_needs_two_turns_of_the_loop_for_a_request(server: RunningServe
 
 def test_many_tasks_share_their_writes(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     writes = 0
-    push_out = Link.push_out
+    push_out = SocketLink.push_out
 
-    def counted(link: Link, data: bytes) -> bytes:
+    def counted(link: SocketLink, data: bytes) -> bytes:
         nonlocal writes
         writes += 1
         return push_out(link, data)
 
-    monkeypatch.setattr(Link, "push_out", counted)
+    monkeypatch.setattr(SocketLink, "push_out", counted)
     written = measured(server.url, 64, 20, lambda _: writes)
     assert written <= 64 * 20 * 2 / 8

@@ -9,7 +9,7 @@ import hiredis
 import pytest
 
 from holdtight.base.plan import LinkDown, Step
-from holdtight.base.values import Claim
+from holdtight.base.values import MORE_TO_SWEEP, Claim
 from holdtight.keeper.charges import CLAIM_SECONDS, DeferredUndo, look_after
 from tests.unit.keeping import Place, Still
 
@@ -23,12 +23,14 @@ def now() -> list[float]:
     return [100.0]
 
 
-def deferred_undo(now: list[float], cls: type[Any] = Step, **settings: float) -> DeferredUndo:
+def deferred_undo(
+    now: list[float], cls: type[Any] = Step, *, ttl: float = 0.0, for_a_ttl: bool = False, **settings: float
+) -> DeferredUndo:
     step = cls(b"words", None, lambda reply, sent: reply, patience=1.0, undo=True)
     for name, value in settings.items():
         setattr(step, name, value)
-    place: Any = SimpleNamespace(clock=lambda: now[0], topology="server")
-    return DeferredUndo(place, step)
+    place: Any = SimpleNamespace(clock=lambda: now[0], undoes_for_a_ttl=for_a_ttl)
+    return DeferredUndo(place, step, ttl)
 
 
 def test_one_answer_ends_it(now: list[float]) -> None:
@@ -50,6 +52,13 @@ def test_what_may_still_arrive_is_undone_until_it_cannot(now: list[float]) -> No
     assert not undo.alive
 
 
+@pytest.mark.parametrize(("for_a_ttl", "ends"), [(False, 105.0), (True, 190.0)])
+def test_it_is_tried_for_the_ttl_where_the_server_of_a_name_may_be_unknown_for_long(
+    now: list[float], for_a_ttl: bool, ends: float
+) -> None:
+    assert deferred_undo(now, ttl=90.0, for_a_ttl=for_a_ttl).deadline == ends
+
+
 # Locks that were handed on.
 
 
@@ -58,6 +67,9 @@ class Name:
 
     def sweep_step(self, owner: bytes) -> Step:
         return Step(b"sweep for %b\n" % owner, None, lambda reply, sent: reply, patience=1.0)
+
+    def read_release(self, reply: Any) -> Any:
+        return MORE_TO_SWEEP if reply == b"more" else reply
 
 
 class World:
@@ -124,7 +136,7 @@ def test_as_long_as_dead_waiters_are_left_it_looks_again_soon(world: World) -> N
     world.hand_on()
     world.pass_time(CLAIM_SECONDS)
     world.keeper.connected(world.place)
-    world.keeper.hears(world.place, 2)
+    world.keeper.hears(world.place, b"more")
     world.pass_time(CLAIM_SECONDS / 2)
     assert len(world.looks()) == 2
     world.keeper.hears(world.place, 1)

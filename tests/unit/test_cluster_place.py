@@ -16,8 +16,8 @@ from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.redis import cluster as cluster_module
 from holdtight.stores.redis import cluster_node
 from holdtight.stores.redis.cluster import ClusterPlace
-from holdtight.stores.redis.cluster_node import NodePlace
-from holdtight.stores.redis.cluster_scout import THREAD_NAME
+from holdtight.stores.redis.cluster_node import ClusterNodePlace
+from holdtight.stores.redis.rounds import THREAD_NAME
 from holdtight.stores.redis.slots import SLOTS, Endpoint, Redirection
 from tests.support.processes import wait_for
 
@@ -156,7 +156,7 @@ class Lost:
 
     closed = False
 
-    def __init__(self, node: NodePlace) -> None:
+    def __init__(self, node: ClusterNodePlace) -> None:
         self.node = node
 
     def close(self) -> None:

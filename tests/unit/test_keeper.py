@@ -255,7 +255,7 @@ class PromptLink(Link):
 def test_what_its_own_turn_puts_on_a_lane_is_not_slept_through() -> None:
     """A place that answers at once puts a charge back on its lane after the keeper has computed its sleep."""
     place = Place()
-    place.at_once = True
+    place.in_process = True
     place.opening = PromptLink
     often = threading.Event()
 

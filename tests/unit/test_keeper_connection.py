@@ -119,7 +119,7 @@ def test_what_the_socket_does_not_take_at_once_goes_out_when_it_can_be_written_t
 
 
 def test_a_script_that_the_server_forgot_is_sent_whole(keeper: Still, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdtight.keeper.connection.with_script_body", lambda request: b"whole " + request)
+    monkeypatch.setattr("holdtight.stores.redis.script.with_script_body", lambda request: b"whole " + request)
     place = Place()
     charge = Charge(place)
     due(keeper, charge)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdtight.keeper.keeper import GLANCE
+from holdtight.keeper.keeper import LOOK_AHEAD
 from tests.unit.keeping import Charge, Place, Still, asked
 
 
@@ -92,7 +92,7 @@ def test_renewals_that_are_answered_leave_nothing_on_the_agenda_for_each_charge(
         keeper.turn()
     assert keeper.statistics()["away"] == 0
     assert len(keeper.agenda) < 500 / 10, "they were looked after many at a time"
-    keeper.turn(1010.0 + 2 * GLANCE)
+    keeper.turn(1010.0 + 2 * LOOK_AHEAD)
     assert len(keeper.agenda) < 5
 
 

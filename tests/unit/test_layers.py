@@ -1,11 +1,12 @@
 """Imports only go down: the packages are the layers. No module imports from a higher one, or from the other colour.
 
-Every import counts, also one inside a function, and one for type checkers only.
+Every import counts, also one inside a function, one for type checkers only, and one whose module is named by a text.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -56,7 +57,9 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
 
 
 def imports_of(name: str, source: str, known: dict[str, Path]) -> Iterator[Import]:
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    before = prefixes(tree)
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name} has a relative import in line {node.lineno}"
             module = node.module or ""
@@ -70,6 +73,19 @@ def imports_of(name: str, source: str, known: dict[str, Path]) -> Iterator[Impor
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(name, alias.name, node.lineno)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for prefix in before:
+                module = prefix + node.value
+                if module.startswith("holdtight.") and module.partition(".")[2] in known:
+                    yield Import(name, module, node.lineno)
+
+
+def prefixes(tree: ast.AST) -> set[str]:
+    """What `import_module` puts before the texts of this module: nothing, and the beginnings of its f-strings."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    given = [call.args[0] for call in calls if ast.unparse(call.func).endswith("import_module") and call.args]
+    parts = [each.values[0] for each in given if isinstance(each, ast.JoinedStr)]
+    return {"", *(part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))}
 
 
 def ours() -> list[Import]:
@@ -108,6 +124,8 @@ def test_imports_only_go_down() -> None:
         ("base.values", "if TYPE_CHECKING:\n    import holdtight.stores.redis.keys"),
         ("embedded.shared", "from holdtight.stores import boundary"),
         ("config.url", "from holdtight import Locks"),
+        ("clients.loading", 'MODULES = ("json", "holdtight.sync.lock")'),
+        ("stores.opening", 'import_module(f"holdtight.{LATER[name]}")\nLATER = {"Keeper": "keeper.keeper"}'),
     ],
 )
 def test_an_import_that_goes_up_is_seen(name: str, source: str) -> None:
@@ -179,3 +197,63 @@ def test_a_module_that_knows_redis_is_seen() -> None:
     lazy = "def f():\n    from holdtight.stores.redis.store import Store"
     assert [each for each in imports_of("clients.client", lazy, modules()) if knows_redis(each)]
     assert [each for each in imports_of("core.quorum", "import hiredis", modules()) if knows_redis(each)]
+
+
+# What differs between places is asked of the place. Its topology only chooses modules.
+
+CHOOSING = {"aio.backend", "clients.verbs", "sync.backend"}
+
+
+def reads_topology(source: str) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "topology" and isinstance(node.ctx, ast.Load)
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+def test_the_topology_of_a_place_only_chooses_modules() -> None:
+    assert {name for name, path in modules().items() if reads_topology(path.read_text("utf-8"))} == CHOOSING
+
+
+def test_a_module_that_compares_topologies_is_seen() -> None:
+    assert reads_topology('def f(place):\n    return 1 if place.topology != "quorum" else 2')
+    assert not reads_topology('class ClusterPlace(Place):\n    topology = "cluster"')
+
+
+# The layers above the stores see verdicts: no codes, bytes or error words of Redis.
+
+SEE_VERDICTS = {"core", "keeper", "grants", "clients", "recipes", "sync", "aio"}
+CODED = {"answer", "first", "reply", "said"}
+"""The names that code gives to what a server answered."""
+ERROR_WORD = re.compile(r"\b(NOPERM|NOSCRIPT|WRONGTYPE|NOAUTH|OOM|LOADING|BUSY|READONLY|MOVED|ASK|\w*DOWN)\b")
+
+
+def raw_replies(source: str) -> Iterator[str]:
+    """Comparisons of an answer with a number, and constants with error words or cursors."""
+    tree = ast.parse(source)
+    documentation = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id in CODED:
+            if any(isinstance(each, ast.Constant) and type(each.value) is int for each in node.comparators):
+                yield ast.unparse(node)
+        elif not isinstance(node, ast.Constant) or node in documentation:
+            continue
+        elif node.value == b"0" or (isinstance(node.value, str) and ERROR_WORD.search(node.value)):
+            yield ast.unparse(node)
+
+
+def sees_verdicts(name: str) -> bool:
+    return package(name) in SEE_VERDICTS and name not in CONNECTIONS | QUORUM | CLUSTER
+
+
+def test_the_layers_above_the_stores_see_verdicts() -> None:
+    found = {name: [*raw_replies(path.read_text("utf-8"))] for name, path in modules().items() if sees_verdicts(name)}
+    assert {name: raw for name, raw in found.items() if raw} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["if reply == 2:\n    pass", 'lacks = said.word == "NOPERM"', 'cursor = b"0"', 'text = f"{said}: CLUSTERDOWN"'],
+)
+def test_a_raw_reply_is_seen(source: str) -> None:
+    assert [*raw_replies(source)]

@@ -87,13 +87,13 @@ def test_no_finalizer_runs_for_a_lease_that_was_released(world: World) -> None:
     assert finalizers == []
 
 
-def test_a_witness_that_is_used_again_sees_the_next_lease_dropped(world: World) -> None:
+def test_a_leak_warning_that_is_used_again_sees_the_next_lease_dropped(world: World) -> None:
     gc.collect()  # of what other tests left behind
     first = world.lease(world.tenure())
-    witness = id(first.leak_warning)
+    leak_warning = id(first.leak_warning)
     first._close()
     leases = [world.lease(tenure := world.tenure())]
-    assert id(leases[0].leak_warning) == witness
+    assert id(leases[0].leak_warning) == leak_warning
     with pytest.warns(ResourceWarning, match="dropped without release"):
         leases.clear()
     assert not tenure.alive

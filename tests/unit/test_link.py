@@ -14,20 +14,20 @@ import pytest
 
 from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Link, socket.socket]]:
+def ends() -> Iterator[tuple[SocketLink, socket.socket]]:
     ours, theirs = socket.socketpair()
-    link = Link(ours)
+    link = SocketLink(ours)
     yield link, theirs
     link.close()
     theirs.close()
 
 
 def test_a_deadline_that_is_set_and_a_little_short_is_left_and_the_rest_is_waited_for(
-    ends: tuple[Link, socket.socket],
+    ends: tuple[SocketLink, socket.socket],
 ) -> None:
     link, server = ends
     link.set_timeout(0.3)
@@ -39,7 +39,7 @@ def test_a_deadline_that_is_set_and_a_little_short_is_left_and_the_rest_is_waite
 
 
 @pytest.mark.parametrize("before", [0.001, 0.3, 0.6, 60.0])
-def test_silence_lasts_as_long_as_was_asked_for(ends: tuple[Link, socket.socket], before: float) -> None:
+def test_silence_lasts_as_long_as_was_asked_for(ends: tuple[SocketLink, socket.socket], before: float) -> None:
     link, _ = ends
     link.set_timeout(before)
     started = time.monotonic()
@@ -68,7 +68,7 @@ REPLIES: list[tuple[bytes, Any]] = [
 @pytest.mark.parametrize(("then", "b"), REPLIES)
 @pytest.mark.parametrize("bells", [("", ""), ("before", ""), ("after", ""), ("", "before"), ("after", "before")])
 def test_a_reply_is_the_same_whatever_came_before_it(
-    ends: tuple[Link, socket.socket], first: bytes, a: Any, then: bytes, b: Any, bells: tuple[str, str]
+    ends: tuple[SocketLink, socket.socket], first: bytes, a: Any, then: bytes, b: Any, bells: tuple[str, str]
 ) -> None:
     """The two usual replies are read without the parser, if it has no data left."""
     link, server = ends
@@ -78,7 +78,7 @@ def test_a_reply_is_the_same_whatever_came_before_it(
         assert link.owed == 0
 
 
-def test_what_looks_like_a_reply_may_be_the_rest_of_a_bell(ends: tuple[Link, socket.socket]) -> None:
+def test_what_looks_like_a_reply_may_be_the_rest_of_a_bell(ends: tuple[SocketLink, socket.socket]) -> None:
     link, server = ends
     server.sendall(b":3\r\n>3\r\n$7\r\nmessage\r\n$5\r\ninbox\r\n")
     assert link.call(b"PING", 5.0) == 3
@@ -90,7 +90,7 @@ def test_what_looks_like_a_reply_may_be_the_rest_of_a_bell(ends: tuple[Link, soc
 
 
 @pytest.mark.parametrize("cut", range(1, 23))
-def test_a_fence_that_comes_in_two_pieces_is_read_whole(ends: tuple[Link, socket.socket], cut: int) -> None:
+def test_a_fence_that_comes_in_two_pieces_is_read_whole(ends: tuple[SocketLink, socket.socket], cut: int) -> None:
     link, server = ends
     whole = b"$16\r\n1794830846999872\r\n"
     for _ in range(2):
@@ -103,7 +103,7 @@ def test_a_fence_that_comes_in_two_pieces_is_read_whole(ends: tuple[Link, socket
         rest.join()
 
 
-def test_a_request_that_does_not_go_in_one_piece_goes_whole(ends: tuple[Link, socket.socket]) -> None:
+def test_a_request_that_does_not_go_in_one_piece_goes_whole(ends: tuple[SocketLink, socket.socket]) -> None:
     """A system call that waits for room may send a part only, if a signal comes."""
     link, server = ends
     request = b"x" * 4_000_000
@@ -126,7 +126,9 @@ def test_a_request_that_does_not_go_in_one_piece_goes_whole(ends: tuple[Link, so
     assert b"".join(seen) == request
 
 
-def test_a_link_that_was_closed_does_not_touch_the_new_user_of_its_descriptor(ends: tuple[Link, socket.socket]) -> None:
+def test_a_link_that_was_closed_does_not_touch_the_new_user_of_its_descriptor(
+    ends: tuple[SocketLink, socket.socket],
+) -> None:
     link, _ = ends
     number = link.fileno()
     link.set_timeout(1.0)
@@ -145,7 +147,7 @@ def test_a_link_that_was_closed_does_not_touch_the_new_user_of_its_descriptor(en
         os.close(write_end)
 
 
-def test_a_short_sleep_needs_no_other_deadline(ends: tuple[Link, socket.socket]) -> None:
+def test_a_short_sleep_needs_no_other_deadline(ends: tuple[SocketLink, socket.socket]) -> None:
     """The timeout of the last reply is kept, and the link sleeps for the rest."""
     link, _ = ends
     link.set_timeout(0.2)
@@ -168,7 +170,7 @@ def test_a_short_sleep_needs_no_other_deadline(ends: tuple[Link, socket.socket])
     ],
 )
 def test_the_replies_to_two_requests_are_read_however_they_come(
-    ends: tuple[Link, socket.socket], pieces: list[bytes], spins: bool
+    ends: tuple[SocketLink, socket.socket], pieces: list[bytes], spins: bool
 ) -> None:
     link, server = ends
     if spins:
@@ -192,7 +194,7 @@ def test_the_replies_to_two_requests_are_read_however_they_come(
     assert link.call(b"PING", 1.0) == 1
 
 
-def test_a_second_reply_that_does_not_come_ends_the_link_in_time(ends: tuple[Link, socket.socket]) -> None:
+def test_a_second_reply_that_does_not_come_ends_the_link_in_time(ends: tuple[SocketLink, socket.socket]) -> None:
     link, server = ends
     link.set_timeout(0.2)  # somewhat shorter: it stays, and the rest is waited for
     server.sendall(b":1\r\n")
@@ -205,12 +207,12 @@ def test_a_second_reply_that_does_not_come_ends_the_link_in_time(ends: tuple[Lin
 
 
 def test_two_requests_need_no_other_deadline_than_those_before(
-    ends: tuple[Link, socket.socket], monkeypatch: pytest.MonkeyPatch
+    ends: tuple[SocketLink, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link, server = ends
     link.set_timeout(1.0)
     asked: list[float] = []
-    monkeypatch.setattr(Link, "set_timeout", lambda self, timeout: asked.append(timeout))
+    monkeypatch.setattr(SocketLink, "set_timeout", lambda self, timeout: asked.append(timeout))
     for _ in range(2):
         server.sendall(b"$16\r\n1794830846999872\r\n:2\r\n")
         link.call_twice(b"BOTH", 1.2)
@@ -219,7 +221,7 @@ def test_two_requests_need_no_other_deadline_than_those_before(
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_bell_before_the_reply_does_not_shorten_the_wait_for_it(
-    ends: tuple[Link, socket.socket], twice: bool
+    ends: tuple[SocketLink, socket.socket], twice: bool
 ) -> None:
     """The kernel's deadline is shorter than what was asked for, and stays as it is until it has passed."""
     link, server = ends

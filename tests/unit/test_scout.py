@@ -13,7 +13,7 @@ from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.config.targets import Address, Sentinel
 from holdtight.stores.redis import scout
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.scout import Scout
 from holdtight.stores.redis.watched_sentinel import Master
 
@@ -134,7 +134,7 @@ def test_a_connection_that_is_made_as_the_thread_ends_is_closed() -> None:
     scene.scout._pipe.open()
     ours, sentinels = socket.socketpair()
     sentinels.close()
-    link = Link(ours)
+    link = SocketLink(ours)
     # As from the thread that connects, between the last turn of the scout's thread and its look whether to end.
     scene.scout._requested.append(lambda: scene.scout._connected(scene.scout._sentinels[0], link, None))
     while not scene.scout._is_over():

@@ -11,7 +11,7 @@ import pytest
 
 from holdtight import Locks
 from holdtight.stores.redis import spin
-from holdtight.stores.redis.spin import CHECK, DEBIT, MOST_LOOKS, LinkSpinWait, SpinWait
+from holdtight.stores.redis.spin import CHECK_EVERY, DEBIT, MOST_LOOKS, LinkSpinWait, SpinWait
 from tests.support.servers import RunningServer
 
 RESTS = 2, 8
@@ -137,7 +137,7 @@ def test_it_is_begun_anew_when_it_pays_again(ask: Any) -> None:
     for _ in range(3):
         miss(out, ask)
         rest_of(out)
-    for _ in range(2 * CHECK):
+    for _ in range(2 * CHECK_EVERY):
         assert ask(out, 20) == (20, 0)
     miss(out, ask)
     assert rest_of(out) == RESTS[0]
@@ -172,10 +172,10 @@ def test_a_thread_that_does_not_keep_the_processor_does_not_spin(
     ask: Any, usage: Usage, taken_away: int, looks_on: bool
 ) -> None:
     out = SpinWait(RESTS)
-    for _ in range(CHECK // 2):
+    for _ in range(CHECK_EVERY // 2):
         assert ask(out, 20) == (20, 0)
     usage.ru_nivcsw += taken_away
-    for _ in range(CHECK):
+    for _ in range(CHECK_EVERY):
         if out.looking:
             ask(out, 20)
     assert out.looking is looks_on

@@ -261,8 +261,8 @@ def test_an_unanswered_renewal_is_unavailable_and_the_keeper_goes_on(world: Worl
         renewal.conclude()
     assert tenure.alive
     world.keeper.do_requested()
-    station = world.keeper._connection_to(tenure.place)
-    waiting = [charge for charge, _ in station.waiting]
+    connection = world.keeper._connection_to(tenure.place)
+    waiting = [charge for charge, _ in connection.waiting]
     assert tenure in [*world.keeper.charges(tenure.place), *waiting]
 
 

@@ -15,7 +15,19 @@ from holdtight.aio.locks import AsyncLocks
 from holdtight.aio.quiet import Pulse, QuietDriver
 from holdtight.aio.transport import Transport
 from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step
-from holdtight.base.values import Claim, Denied, Grant, Kind, LossReason, Owner, Verdict, Wait
+from holdtight.base.values import (
+    HANDED_ON,
+    MORE_TO_SWEEP,
+    RELEASED,
+    Claim,
+    Denied,
+    Grant,
+    Kind,
+    LossReason,
+    Owner,
+    Verdict,
+    Wait,
+)
 from holdtight.core.contend import Answer, Asking, Granted, abandon, acquire
 from holdtight.core.ending import adopt, release, sweep, turned
 from holdtight.core.patience import SHORTEST_PATIENCE, patience
@@ -91,7 +103,7 @@ class _Ending:
 
         def noting(reply: Any, sent: float) -> Any:
             answer = read(reply, sent)
-            self.handed_on = answer == 3
+            self.handed_on = answer == HANDED_ON
             return answer
 
         step.read = noting
@@ -308,18 +320,18 @@ class Agent:
                 first = down
             except ServerSaid as said:
                 raise self.locks.meaning(said, held.name) from said
-        if answer == 1:
+        if answer == RELEASED:
             return None
         if isinstance(answer, Denied):
             lost = LossReason.TAKEN if answer.holder else LossReason.EXPIRED
             return LossReason.FORCED if answer.forced else lost
         ending: Any = _Ending(self, prepared, held.fence)
         reason = None
-        if answer == 2:
+        if answer == MORE_TO_SWEEP:
             await self.locks.run(sweep(ending, held.owner), held.name)
         elif answer is None:
             reason = await self.locks.run(release(ending, held.owner, marker=0, first=first), held.name)
-        if answer == 3 or ending.handed_on:
+        if answer == HANDED_ON or ending.handed_on:
             place = self.locks.place
             look_after(place, prepared, self.fresh_owner(), place.clock())
         return reason

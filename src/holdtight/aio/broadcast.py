@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.aio.connection import Connection
-from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid, Step
+from holdtight.base.plan import CLOSED, NO_ANSWER, LinkDown, ServerSaid, Step
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.redis.link import bell_for
-from holdtight.stores.redis.script import is_unknown, with_script_body
+from holdtight.stores.redis.script import with_missing_script
 from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Broadcast:
         deadline = loop.time() + LONGEST_PATIENCE
         for connection, request in zip(connections, self._requests, strict=True):
             if not connection.add(self, request, deadline):
-                self.failed(connection.index, connection, LinkDown("the connection is closed", sent=False))
+                self.failed(connection.index, connection, LinkDown(CLOSED, sent=False))
         if patience < LONGEST_PATIENCE and self.wanted:
             self._timer = loop.call_later(patience, self._lose_patience)
 
@@ -93,8 +93,9 @@ class Broadcast:
             step = self.step_for(index)
             # Do not repeat a vote that no caller waits for: its undo may have run already.
             wanted = step.undo or (self.wanted and not self.over.done())
-            if is_unknown(reply) and again and connection.alive and wanted:
-                asked = connection.ask(with_script_body(self._requests[index]), LONGEST_PATIENCE)
+            request = with_missing_script(self._requests[index], reply)
+            if request is not None and again and connection.alive and wanted:
+                asked = connection.ask(request, LONGEST_PATIENCE)
                 asked.add_done_callback(lambda future: self._told_at_last(index, connection, future))
                 return
             self._leave_undone(index, step)

@@ -29,8 +29,8 @@ from holdtight.clients.routing import (
 )
 from holdtight.config.settings import Settings
 from holdtight.stores.boundary import Link
-from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace
-from holdtight.stores.redis.cluster_node import NodePlace
+from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace, too_many_hops
+from holdtight.stores.redis.cluster_node import ClusterNodePlace
 from holdtight.stores.redis.script import with_script_body
 from holdtight.stores.redis.slots import ASKED_PAUSE, ASKING, LISTEN_SECONDS, mget_keys, redirection
 
@@ -64,7 +64,7 @@ class NodeHome(Home, PerLoop):
     def _is_over(self) -> bool:
         return self.is_closed()
 
-    def __init__(self, locks: "weakref.ref[AsyncLocks]", settings: Settings, node: NodePlace) -> None:
+    def __init__(self, locks: "weakref.ref[AsyncLocks]", settings: Settings, node: ClusterNodePlace) -> None:
         self.open_loops(node, settings.connect_timeout)
         super().__init__(locks, settings, node)
 
@@ -101,9 +101,9 @@ class ClusterDriver(Driver):
                 if found is None or step.node is not None:
                     raise
                 node, asking = self._cluster.redirected_to(found), found.asking
-        raise LinkDown(f"slot {slot}: redirected more than {MOST_HOPS} times", sent=False)
+        raise too_many_hops(slot)
 
-    async def _known(self, slot: int | None, patience: float) -> NodePlace:
+    async def _known(self, slot: int | None, patience: float) -> ClusterNodePlace:
         """The server of a slot. Asks the cluster if none is known: a thread does, as for a connection."""
         down: LinkDown | None = None
         for ask in (True, False):
@@ -118,7 +118,7 @@ class ClusterDriver(Driver):
         assert down is not None
         raise LinkDown(down.cause, sent=False, silent=down.silent)
 
-    async def _at(self, node: NodePlace, step: Step, asking: bool) -> Any:
+    async def _at(self, node: ClusterNodePlace, step: Step, asking: bool) -> Any:
         transport: Transport = node.home.transport()
         if step.after is not None or step.limit:
             self._asked = asking

@@ -11,7 +11,7 @@ from typing import Any
 import hiredis
 
 from holdtight.aio.connection import Connection
-from holdtight.base.plan import Bell, LinkDown
+from holdtight.base.plan import CLOSED, SLOT_GONE, Bell, LinkDown
 from holdtight.base.runtime import Runtime
 from holdtight.base.values import Owner
 from holdtight.stores.boundary import Link
@@ -68,7 +68,7 @@ class ClusterConnection(Connection):
                 request = command("SUNSUBSCRIBE", idle) + request
         future: asyncio.Future[str | None] = self._new_future()
         if not self.add(_Listening(future), request, self._clock() + patience):
-            raise LinkDown("the connection is closed", sent=False)
+            raise LinkDown(CLOSED, sent=False)
         return await future
 
     def fail(self, cause: LinkDown) -> None:
@@ -126,7 +126,7 @@ class ClusterConnection(Connection):
                 for owner in [owner for owner, each in self._waiting_on.items() if each == channel]:
                     listener = self._listeners.pop(owner, None)
                     if listener is not None and not listener.done():
-                        listener.set_exception(LinkDown("the slot has left this server", sent=False))
+                        listener.set_exception(LinkDown(SLOT_GONE, sent=False))
         else:
             rung = bell_for(push)
             if rung is not None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import hiredis
 
-from holdtight.base.plan import NO_ANSWER, Bell, LinkDown
+from holdtight.base.plan import CLOSED, NO_ANSWER, Bell, LinkDown, client_closed
 from holdtight.base.process import tell_of_fork
 from holdtight.base.runtime import Runtime
 from holdtight.base.values import Owner
@@ -76,15 +76,15 @@ class Connection:
         """Sends with the other requests of this turn. The future ends with the reply, or with LinkDown."""
         future = self._new_future()
         if not self.add(future, request, self._clock() + patience):
-            future.set_exception(LinkDown("the connection is closed", sent=False))
+            future.set_exception(LinkDown(CLOSED, sent=False))
         return future
 
     def ask_all(self, requests: Sequence[bytes], patience: float) -> "asyncio.Future[list[Any]]":
         """Sends all requests in one write. The future ends with all their replies, or with LinkDown."""
-        several = _Several(self._new_future(), len(requests))
+        several = _RepliesOfOneWrite(self._new_future(), len(requests))
         deadline = self._clock() + patience
         if not self.add(several, b"".join(requests), deadline):
-            several.set_exception(LinkDown("the connection is closed", sent=False))
+            several.set_exception(LinkDown(CLOSED, sent=False))
         elif self.alive:
             for _ in requests[1:]:
                 self._pending.append(several)
@@ -183,7 +183,7 @@ class Connection:
         if bell is not None:
             return bell
         if not self.alive:
-            raise LinkDown("the connection is closed", sent=False)
+            raise LinkDown(CLOSED, sent=False)
         if until <= self._runtime.clock():
             return None
         listener: asyncio.Future[Bell | None] = self._new_future()
@@ -280,7 +280,7 @@ class Connection:
 
     def close(self) -> None:
         self._flush()
-        self.fail(LinkDown("the client was closed", sent=False))
+        self.fail(client_closed())
 
     def discard(self) -> None:
         """Its loop is closed: no task is left to be told."""
@@ -292,7 +292,7 @@ class Connection:
         self._link.abandon()
 
 
-class _Several:
+class _RepliesOfOneWrite:
     """Stands in line for several replies, and makes one result of them."""
 
     __slots__ = ("_found", "_replies", "future")

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 from holdtight.aio.lease import AsyncLease
 from holdtight.base.identity import Identity
 from holdtight.base.values import Owner
-from holdtight.clients.degraded import end_open_tenure, open_tenure
+from holdtight.clients.degraded import end_fail_open_tenure, fail_open_tenure
 from holdtight.core.contend import Asking
 from holdtight.grants.tenure import Tenure
 
 if TYPE_CHECKING:
     from holdtight.aio.lock import AsyncLock
 
-__all__ = ["Open", "without_the_server"]
+__all__ = ["FailOpen", "without_the_server"]
 
 
 async def without_the_server(
@@ -31,13 +31,13 @@ async def without_the_server(
             return None
         lease.tenure.stand_in_by(other)
     else:
-        lease = Open(lock).lease(asking.owner)
+        lease = FailOpen(lock).lease(asking.owner)
         lock.see_to(lease, who)
     await lease.tell(locks.report_degraded, lock, lease.tenure.owner, how, error)
     return lease
 
 
-class Open:
+class FailOpen:
     """Stands in for a lock whose server cannot be reached, and lets every caller run."""
 
     def __init__(self, lock: "AsyncLock") -> None:
@@ -46,18 +46,18 @@ class Open:
 
     def lease(self, owner: Owner) -> AsyncLease:
         clock = self._lock.terms.place.clock
-        tenure = open_tenure(self._lock, self._lock.client.transport().deliver, owner, clock())
+        tenure = fail_open_tenure(self._lock, self._lock.client.transport().deliver, owner, clock())
         tenure.stand_in_by(self)
         return AsyncLease(self, tenure)
 
     async def give_back(self, tenure: Tenure) -> None:
-        end_open_tenure(tenure, self._lock.client)
+        end_fail_open_tenure(tenure, self._lock.client)
 
     def let_go(self, tenure: Tenure) -> None:
-        end_open_tenure(tenure, self._lock.client)
+        end_fail_open_tenure(tenure, self._lock.client)
 
     async def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         """Nothing to renew: only max_hold can end this lease early."""
 
     async def downgrade(self, tenure: Tenure) -> AsyncLease:
-        return Open(self._lock.reading()).lease(tenure.owner)
+        return FailOpen(self._lock.reading()).lease(tenure.owner)

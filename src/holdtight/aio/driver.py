@@ -12,6 +12,8 @@ import hiredis
 from holdtight.aio.connection import Connection
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.plan import (
+    BROKEN_BEFORE_ACKS,
+    CLOSED,
     POLL_SECONDS,
     UNDO_SECONDS,
     Acks,
@@ -98,10 +100,10 @@ class Driver(PlanRunner):
     async def _acks(self, acks: Acks) -> int:
         connection = self._connection
         if connection is None or not connection.alive:
-            raise LinkDown("the connection is closed", sent=False)
+            raise LinkDown(CLOSED, sent=False)
         count = await self._transport.barrier.count(acks)
         if not connection.alive:
-            raise LinkDown("the connection broke before replicas could be asked", sent=False)
+            raise LinkDown(BROKEN_BEFORE_ACKS, sent=False)
         return count
 
     async def _connected(self, step: Step) -> Connection:

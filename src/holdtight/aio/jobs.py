@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdtight.config.profiles import UNSET
-from holdtight.config.settings import unknown_options
+from holdtight.config.settings import FLIGHT_OPTIONS, JOB_OPTIONS, unknown_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from holdtight.config.profiles import Unset
 
 __all__ = ["AsyncJobs"]
-
-_OPTIONS = ("ttl", "wait", "renew", "max_hold", "label")
-_OF_A_FLIGHT = (
-    *("ttl", "stale", "negative", "error_ttl", "refresh", "codec", "max_size", "lease_ttl", "wait", "label"),
-)
 
 
 class AsyncJobs:
@@ -50,7 +45,7 @@ class AsyncJobs:
         `async with` block does, and ValueError or TypeError for a value that cannot be part of a name.
         """
         if unknown:
-            raise unknown_options("synchronized", unknown, ("reentrant", *_OPTIONS))
+            raise unknown_options("synchronized", unknown, ("reentrant", *JOB_OPTIONS))
         from holdtight.aio.synchronizing import synchronized
 
         options = {"ttl": ttl, "wait": wait, "renew": renew, "max_hold": max_hold, "label": label}
@@ -95,7 +90,7 @@ class AsyncJobs:
         a block of the lock does, and Unavailable if the record cannot be written: then its body does not run.
         """
         if unknown:
-            raise unknown_options("once", unknown, ("at_least", "per", "after_failure", "on_skip", *_OPTIONS))
+            raise unknown_options("once", unknown, ("at_least", "per", "after_failure", "on_skip", *JOB_OPTIONS))
         from holdtight.aio.once import once
 
         options = {"ttl": ttl, "renew": renew, "max_hold": max_hold, "label": label}
@@ -144,7 +139,7 @@ class AsyncJobs:
         LockTimeout, Unavailable, and DeadlockDetected for a flight that needs itself.
         """
         if unknown:
-            raise unknown_options("single_flight", unknown, _OF_A_FLIGHT)
+            raise unknown_options("single_flight", unknown, FLIGHT_OPTIONS)
         from holdtight.aio.flights import AsyncSingleFlight
 
         given = {"ttl": ttl, "stale": stale, "negative": negative, "error_ttl": error_ttl, "refresh": refresh}

@@ -239,7 +239,7 @@ class AsyncLeader(PublicLeader, AsyncOnly):
 
     async def _give_up(self, term: AsyncTerm) -> None:
         """A term that was lost while its lease goes on, as by `stop`: the next need not wait for its end."""
-        if self._locks.place.topology != "quorum":
+        if self._locks.place.one_release:
             with suppress(LockError, RuntimeError):
                 await self._locks.run(release(term.lock.prepared, term.tenure.owner, marker=0), self._name)
 
@@ -283,7 +283,7 @@ class AsyncLeader(PublicLeader, AsyncOnly):
             if now != last:
                 last = now
                 yield now
-            await self._sleep(leading.LOOK_SECONDS)
+            await self._sleep(leading.WATCH_SECONDS)
 
     def on_change(self, callback: Callable[[Leadership | None], object]) -> Callable[[], None]:
         """Calls `callback(leadership)` now and at every change, as `observe` gives them, on this event loop. Its errors

@@ -15,7 +15,7 @@ from holdtight.base.clock import wait_seconds
 from holdtight.base.identity import Identity, identity, task_identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import current
-from holdtight.base.values import Grant, LockInfo, Owner
+from holdtight.base.values import HANDED_ON, RELEASED, Grant, LockInfo, Owner
 from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.degraded import may_degrade
 from holdtight.clients.lock import BaseLock
@@ -26,7 +26,7 @@ from holdtight.errors import LockTimeout, NotOwner, Unavailable
 from holdtight.grants.leak_warning import leak_warning_for
 from holdtight.grants.manual_renewal import Renewal
 from holdtight.grants.tenure import Tenure
-from holdtight.stores.times import QUICK, marker_for
+from holdtight.stores.times import LONGEST_PATIENCE, QUICK, marker_for
 
 if TYPE_CHECKING:
     from typing import Never
@@ -40,7 +40,6 @@ __all__ = ["AsyncLock"]
 _new = object.__new__
 _running_loop = asyncio.get_running_loop
 _current_task = asyncio.current_task
-_PATIENCE = 2.0
 
 
 class AsyncLock(BaseLock, Decorator, AsyncOnly):
@@ -232,16 +231,16 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
             return
         head = self.prepared.release or self.prepared.pack_release()
         try:
-            reply = await connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), _PATIENCE)
+            reply = await connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), LONGEST_PATIENCE)
         except LinkDown as down:
             await self._give_back_slowly(transport, tenure, down)
             return
         except asyncio.CancelledError:
             self.let_go(tenure)
             raise
-        if reply == 3:
+        if reply == HANDED_ON:
             self.handed_on(tenure)
-        elif reply != 1:
+        elif reply != RELEASED:
             await self._give_back_slowly(transport, tenure, reply)
             return
         locks.events.refresh()
@@ -289,7 +288,9 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         renewal = Renewal(tenure, ttl, lambda: self.terms.runtime.call_soon(loop, finish), last=last)
         renewal.start()
         try:
-            await asyncio.wait([done], timeout=min(_PATIENCE, max(0.0, tenure.deadline - self.terms.clock()) + 0.05))
+            await asyncio.wait(
+                [done], timeout=min(LONGEST_PATIENCE, max(0.0, tenure.deadline - self.terms.clock()) + 0.05)
+            )
         except asyncio.CancelledError:
             renewal.give_up()
             raise
@@ -332,7 +333,7 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         except asyncio.CancelledError:
             self.let_go(tenure)
             raise
-        if answer != 1 or self.terms.events.active:
+        if answer != RELEASED or self.terms.events.active:
             await self._finish_giving_back(lease, answer, error)
 
     def _give_back_at_once(self, tenure: Tenure) -> "asyncio.Future[Any] | None":
@@ -358,13 +359,13 @@ class AsyncLock(BaseLock, Decorator, AsyncOnly):
         if self.terms.lane.charges.pop(tenure, None) is None:
             self.terms.runtime.keeper.drop(tenure)
         head = self.prepared.release or self.prepared.pack_release()
-        return connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), _PATIENCE)
+        return connection.ask(b"%b$24\r\n%b\r\n" % (head, tenure.owner), LONGEST_PATIENCE)
 
     async def _finish_giving_back(self, lease: AsyncLease, first: Any, error: BaseException | None) -> None:
         """Continues from the answer to `_give_back_at_once`, or from its LinkDown."""
-        if first == 3:
+        if first == HANDED_ON:
             self.handed_on(lease.tenure)
-        if first in (1, 3):
+        if first in (RELEASED, HANDED_ON):
             return self._locks.report_release(lease.tenure) if self._locks.events.active else None
         try:
             await self._give_back_slowly(self._locks.transport(), lease.tenure, first)

@@ -21,7 +21,7 @@ def asked(locks: "AsyncLocks", requests: Sequence[bytes]) -> "asyncio.Future[lis
     LinkDown."""
     place = locks.place
     client = place.client
-    if place.at_once or place.topology != "server" or (client.known and place.clock() > client.recorded_until):
+    if not place.reads_by_any_link or (client.known and place.clock() > client.recorded_until):
         return None
     connection = locks.transport().ready()
     if connection is None or locks.closed:

@@ -9,8 +9,8 @@ import weakref
 from typing import Any, cast
 
 from holdtight.aio.connection import Connection
-from holdtight.base.plan import LinkDown
-from holdtight.stores.memory.link import Link
+from holdtight.base.plan import CLOSED, LinkDown
+from holdtight.stores.memory.link import MemoryLink
 from holdtight.stores.redis.link import bell_in
 
 __all__ = ["LocalConnection"]
@@ -28,7 +28,7 @@ class LocalConnection(Connection):
         def hear(message: bytes) -> None:
             runtime.call_soon(loop, ring, message)
 
-        cast(Link, self._link).listen(hear)
+        cast(MemoryLink, self._link).listen(hear)
 
     def _detach(self) -> None: ...
 
@@ -38,5 +38,5 @@ class LocalConnection(Connection):
         if self.alive:
             future.set_result(self._link.call(request, patience))
         else:
-            future.set_exception(LinkDown("the connection is closed", sent=False))
+            future.set_exception(LinkDown(CLOSED, sent=False))
         return future

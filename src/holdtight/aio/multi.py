@@ -16,7 +16,7 @@ from holdtight.base.values import LockInfo
 from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, combined
 from holdtight.config.settings import UNSET, unknown_options
-from holdtight.core.multi import at_once
+from holdtight.core.multi import in_one_script
 from holdtight.errors import LeaseLost, LockError
 from holdtight.grants.tenure import Cancellable, Tenure
 
@@ -140,7 +140,7 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator, AsyncOnly):
         started = clock()
         if self.can_be_one_step and not self.entered_by(who):
             try:
-                granted = await self._at_once(who, started)
+                granted = await self._in_one_script(who, started)
             except BaseException as error:
                 self.report_failed(started, wait, error)
                 raise
@@ -162,13 +162,13 @@ class AsyncMulti(BaseMulti[AsyncLock], Decorator, AsyncOnly):
             raise
         return tuple(leases)
 
-    async def _at_once(self, who: Identity, started: float) -> tuple[AsyncLease, ...] | None:
+    async def _in_one_script(self, who: Identity, started: float) -> tuple[AsyncLease, ...] | None:
         """Takes all parts with one request, if all are free and have no waiters."""
         locks = self._locks
         locks.check_open()
         owner = locks.client.owner()
         several = locks.store.several([part.prepared for part in self.parts])
-        plan = at_once(several, owner, clock=locks.place.clock, acks=locks.place.acks)
+        plan = in_one_script(several, owner, clock=locks.place.clock, acks=locks.place.acks)
         grants = await locks.run(plan, self.name)
         if grants is None:
             return None

@@ -12,7 +12,7 @@ from holdtight.base.plan import Bell, Park, Step
 __all__ = ["Pulse", "QuietDriver"]
 
 PULSE = 0.1
-PAUSE = 0.3
+SHAKEN_SECONDS = 0.3
 """If a beat is this many seconds late, the process has stood still."""
 ROUNDS = 8
 """After this many turns of the event loop, a request knows that its connection was closed."""
@@ -49,8 +49,8 @@ class Pulse:
 
     def _look(self) -> bool:
         now = self._clock()
-        if now > self._due + PAUSE:
-            self._shaken_until = now + PAUSE
+        if now > self._due + SHAKEN_SECONDS:
+            self._shaken_until = now + SHAKEN_SECONDS
         return now < self._shaken_until
 
     async def settle(self) -> None:

@@ -16,13 +16,24 @@ from holdtight.aio.connection import Connection
 from holdtight.aio.driver import PlanRunner, see_through
 from holdtight.aio.transport import Transport, ignore
 from holdtight.base.breaker import Breaker
-from holdtight.base.plan import NO_ANSWER, Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
+from holdtight.base.plan import (
+    NO_ANSWER,
+    SLOW_TO_CONNECT,
+    Bell,
+    Fan,
+    LinkDown,
+    Park,
+    ServerSaid,
+    Step,
+    Wish,
+    client_closed,
+)
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import record_request
 from holdtight.stores.redis.handshake import InboxArgs
 from holdtight.stores.redis.quorum_place import MOST_OWED_BY_ALL, SILENT_SECONDS, QuorumPlace
-from holdtight.stores.redis.script import is_unknown, with_script_body
+from holdtight.stores.redis.script import with_missing_script, with_script_body
 from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["FanDriver", "QuorumTransport"]
@@ -142,7 +153,7 @@ class FanDriver(PlanRunner):
         raise TypeError("a plan on a quorum asks all nodes or none")
 
     async def _fan(self, fan: Fan) -> Any:
-        asking = _Asking(self._transport, fan)
+        asking = _FanUnderWay(self._transport, fan)
         asking.start()
         over = asking.over
         if not over.done():
@@ -181,7 +192,7 @@ class FanDriver(PlanRunner):
         return bell
 
 
-class _Asking:
+class _FanUnderWay:
     """One Fan under way."""
 
     def __init__(self, transport: QuorumTransport, fan: Fan) -> None:
@@ -211,7 +222,7 @@ class _Asking:
     def lose_patience(self) -> None:
         for index, step in enumerate(self._fan.steps):
             if step is not None and self.answers[index] is None:
-                slow = "connecting took too long" if index in self._unsent else NO_ANSWER
+                slow = SLOW_TO_CONNECT if index in self._unsent else NO_ANSWER
                 self.answers[index] = LinkDown(slow, sent=index not in self._unsent, silent=True)
         if not self.over.done():
             self.over.set_result(None)
@@ -238,7 +249,7 @@ class _Asking:
 
     def _connected(self, index: int, step: Step, future: "asyncio.Future[Connection]") -> None:
         breaker = self._transport.breakers[index]
-        cause = future.exception() if not future.cancelled() else LinkDown("the client was closed", sent=False)
+        cause = future.exception() if not future.cancelled() else client_closed()
         if cause is not None:
             breaker.failed_once(self._clock(), str(cause), future, refused=isinstance(cause, ServerSaid))
         else:
@@ -294,8 +305,9 @@ class _Asking:
         if isinstance(reply, hiredis.ReplyError):
             # Do not repeat a vote that no caller waits for: its undo may have run already.
             wanted = step.undo or not self.over.done()
-            if is_unknown(reply) and connection.alive and wanted:
-                asked = connection.ask(with_script_body(request), LONGEST_PATIENCE)
+            again = with_missing_script(request, reply)
+            if again is not None and connection.alive and wanted:
+                asked = connection.ask(again, LONGEST_PATIENCE)
                 asked.add_done_callback(partial(self._replied, index, step, connection, b"", self._clock()))
             else:
                 if step.undo:

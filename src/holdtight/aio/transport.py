@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.aio.connection import Connection
-from holdtight.base.plan import LinkDown, ServerSaid, Step
+from holdtight.base.plan import SLOW_TO_CONNECT, LinkDown, ServerSaid, Step, client_closed
 from holdtight.base.process import start_thread
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import record_request
-from holdtight.stores.redis.script import is_unknown, with_script_body
+from holdtight.stores.redis.script import with_missing_script, with_missing_scripts
 from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Transport:
         connection = self.ready()
         if connection is not None:
             return connection
-        if self.place.at_once:
-            return self._connect_at_once(timeout)
+        if self.place.in_process:
+            return self._connect_in_process(timeout)
         connecting = self.begin_connecting()
         self.wanted += 1
         try:
@@ -77,7 +77,7 @@ class Transport:
             self.wanted -= 1
         if not done:
             before = f"; before that: {self.place.trouble}" if self.place.trouble else ""
-            raise LinkDown("connecting took too long" + before, sent=False, silent=True)
+            raise LinkDown(SLOW_TO_CONNECT + before, sent=False, silent=True)
         return done.pop().result()
 
     @property
@@ -90,7 +90,7 @@ class Transport:
             self._connecting = self._start_connecting()
         return self._connecting
 
-    def _connect_at_once(self, timeout: float) -> Connection:
+    def _connect_in_process(self, timeout: float) -> Connection:
         from holdtight.aio.memory_connection import LocalConnection
 
         self.connection = LocalConnection(self.place.open(timeout), self.loop, self.place.runtime)
@@ -118,7 +118,7 @@ class Transport:
         link, opened.link = opened.link, None
         if link is not None and self.closed and not self.wanted:
             link.close()
-            link, error = None, LinkDown("the client was closed", sent=False)
+            link, error = None, client_closed()
         if link is None:
             assert error is not None
             future.set_exception(error)
@@ -148,10 +148,11 @@ class Transport:
         sent = self.place.clock()
         reply = await connection.ask(request, step.patience)
         if isinstance(reply, hiredis.ReplyError):
-            if not is_unknown(reply):
+            again = with_missing_script(request, reply)
+            if again is None:
                 raise self.refusal(connection, reply)
             sent = self.place.clock()
-            reply = await connection.ask(with_script_body(request), step.patience)
+            reply = await connection.ask(again, step.patience)
             if isinstance(reply, hiredis.ReplyError):
                 raise self.refusal(connection, reply)
         return step.read(reply, sent)
@@ -162,8 +163,9 @@ class Transport:
         def answered(future: "asyncio.Future[Any]") -> None:
             ignore(future)
             said = None if future.cancelled() or future.exception() else future.result()
-            if isinstance(said, hiredis.ReplyError) and is_unknown(said):
-                connection.ask(with_script_body(request), LONGEST_PATIENCE).add_done_callback(ignore)
+            again = with_missing_script(request, said) if isinstance(said, hiredis.ReplyError) else None
+            if again is not None:
+                connection.ask(again, LONGEST_PATIENCE).add_done_callback(ignore)
 
         connection.ask(request, LONGEST_PATIENCE).add_done_callback(answered)
 
@@ -180,13 +182,10 @@ class Transport:
         patience = max(step.patience for step in steps)
         sent = self.place.clock()
         replies = await asyncio.gather(*[connection.ask(request, patience) for request in requests])
-        unknown = [
-            at for at, reply in enumerate(replies) if isinstance(reply, hiredis.ReplyError) and is_unknown(reply)
-        ]
-        if unknown:
-            bodies = [with_script_body(requests[at]) for at in unknown]
-            again = await asyncio.gather(*[connection.ask(request, patience) for request in bodies])
-            for at, reply in zip(unknown, again, strict=True):
+        again = with_missing_scripts(requests, replies)
+        if again:
+            more = await asyncio.gather(*[connection.ask(request, patience) for request in again.values()])
+            for at, reply in zip(again, more, strict=True):
                 replies[at] = reply
         return [
             ServerSaid(str(reply)) if isinstance(reply, hiredis.ReplyError) else step.made_of(reply, sent)

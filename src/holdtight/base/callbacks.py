@@ -15,7 +15,10 @@ from holdtight.base import process
 if TYPE_CHECKING:
     import logging
 
-__all__ = ["get_logger", "is_logged", "report", "tell"]
+__all__ = ["DEBUG", "INFO", "WARNING", "get_logger", "is_logged", "report", "tell"]
+
+DEBUG, INFO, WARNING = 10, 20, 30
+"""The levels of logging, which may not be loaded."""
 
 
 def get_logger() -> "logging.Logger":

@@ -47,7 +47,8 @@ Clock = Callable[[], float]
 boottime: Clock = functools.partial(time.clock_gettime, CLOCK_ID)
 """Seconds on a clock that keeps running while the machine is suspended."""
 
-LONGEST_NAP = 3600.0
+LONGEST_SLEEP = 3600.0
+"""Seconds: threads sleep in pieces, as the system's calls take no endless time."""
 NEVER = float("inf")
 """A moment that does not come."""
 
@@ -68,7 +69,7 @@ class Sleeper:
         while True:
             left = until - self._clock()
             try:
-                return self._woken.get(timeout=min(left, LONGEST_NAP)) if left > 0 else self._woken.get_nowait()
+                return self._woken.get(timeout=min(left, LONGEST_SLEEP)) if left > 0 else self._woken.get_nowait()
             except Empty:
                 if left <= 0:
                     return None

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from holdtight.base.callbacks import get_logger, is_logged, tell
+from holdtight.base.callbacks import DEBUG, INFO, WARNING, get_logger, is_logged, tell
 
 if TYPE_CHECKING:
     from holdtight.events import Event
@@ -15,14 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["Events"]
 
 Subscriber = Callable[[Any], object]
-_DEBUG, _INFO, _WARNING = 10, 20, 30  # the values of logging, which may not be loaded
 _LEVELS = dict.fromkeys(
     (
         *("Lost", "RenewalFailed", "ReleaseFailed", "PreviousExpired", "Degraded", "DeadlockFound", "KeeperLate"),
         *("HeldLong", "Forced", "NodeDown", "FailedOver", "RefreshFailed"),
     ),
-    _WARNING,
-) | {"NodeUp": _INFO}
+    WARNING,
+) | {"NodeUp": INFO}
 """All other events are logged at DEBUG."""
 
 
@@ -47,7 +46,7 @@ class Events:
 
     def refresh(self) -> None:
         """Updates `loud`. Called now and then, not for every lock: checking the log level costs time."""
-        self.loud = bool(self.subscribers) or is_logged(_DEBUG)
+        self.loud = bool(self.subscribers) or is_logged(DEBUG)
         self.active = self.loud or self.record is not None
 
     def subscribe(self, function: "Callable[[Event], object]") -> Callable[[], None]:
@@ -118,7 +117,7 @@ class Events:
     def emit(self, event: "Event") -> None:
         """Logs the event and calls the subscribers, in this thread."""
         kind = type(event).__name__
-        level = _LEVELS.get(kind, _DEBUG)
+        level = _LEVELS.get(kind, DEBUG)
         if is_logged(level):
             from holdtight.base.showing import log_line
 

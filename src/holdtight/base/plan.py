@@ -36,7 +36,7 @@ nothing has run, so the connection sends the request again with the script's bod
 deferred undos, which are safe to repeat.
 
 The usual cases are *fast paths*: the lock objects send the request themselves and use neither a plan nor a driver,
-which would cost more than the rest of the call. There are four kinds:
+which would cost more than the rest of the call. There are six kinds:
 
 - `_attempt` and `_give_back_at_once` (sync/lock.py, sync/release.py, aio/lock.py): a free lock, and its release. The
   drop-in has its own (compat/sync.py, compat/aio.py).
@@ -45,13 +45,17 @@ which would cost more than the rest of the call. There are four kinds:
   core/contend.py. Members of a cohort wait inside their process, without a server (clients/cohort_line.py).
 - `_attempt` and `_resign_at_once` of quorum locks (sync/quorum_lock.py, aio/quorum_lock.py): one request to every node,
   decided from the raw replies of a majority.
+- `_attempt` of locks with `acks` (sync/acked.py, aio/acked.py): the grant, and then the number of replicas that have
+  it. Blocking code sends the count in the same write; asyncio code leaves it to the barrier (aio/barrier.py).
+- `run`, `renew_all` and `release` of the lock service's agent (aio/agent.py): Steps that it sends itself, as an owner
+  from outside has no lock object.
 - `look` (sync/looking.py, aio/looking.py): reads the record or the stored value of a job. Any unusual reply goes to the
   plan, which asks again.
 
 A fast path handles success and never loops. It passes almost any other outcome to the plan as the plan's first answer,
 with the latest arrival of the request if its reply is missing; the plan continues from there. When a fast path is
 interrupted or cancelled, the plan that withdraws the request runs (`abandon`, `Poll.undo`); an interrupted release goes
-to the keeper.
+to the keeper, except the agent's: the owner from outside asks again.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -60,11 +64,19 @@ from typing import Any, NamedTuple, TypeVar
 from holdtight.base.values import Owner
 
 __all__ = [
+    "BROKEN_BEFORE_ACKS",
     "CLOCKS_DISAGREE",
+    "CLOSED",
+    "CLOSED_BY_SERVER",
     "LONGEST_PATIENCE",
     "NO_ANSWER",
+    "NO_THREAD",
     "POLL_SECONDS",
+    "REPLACED",
+    "SLOT_GONE",
     "SLOT_LEFT",
+    "SLOW_TO_CONNECT",
+    "TOO_MANY_REPLIES",
     "Acks",
     "Batch",
     "Bell",
@@ -81,8 +93,18 @@ __all__ = [
 ]
 
 UNDO_SECONDS = 1.0
+
+# Causes of a LinkDown that several modules give.
+CLOSED = "the connection is closed"
+CLOSED_BY_SERVER = "the server closed the connection"
 NO_ANSWER = "it did not answer in time"
+NO_THREAD = "no thread to connect with"
+REPLACED = "the server was replaced meanwhile"
+SLOW_TO_CONNECT = "connecting took too long"
+TOO_MANY_REPLIES = "it answered more than was asked"
 CLOCKS_DISAGREE = "its clock and ours do not agree about the age of requests"
+BROKEN_BEFORE_ACKS = "the connection broke before replicas could be asked"
+SLOT_GONE = "the slot has left this server"
 SLOT_LEFT = "its slot has left the server that granted it before replicas could be asked"
 
 
@@ -133,6 +155,11 @@ class ServerSaid(Exception):
     @property
     def word(self) -> str:
         return str(self).split(" ", 1)[0]
+
+    @property
+    def lacks_right(self) -> bool:
+        """Whether the user may not do this."""
+        return self.word == "NOPERM"
 
 
 LONGEST_PATIENCE = 2.0

@@ -2,7 +2,7 @@
 
 from holdtight.errors import NotSupported, WrongTransaction
 
-__all__ = ["NOT_ON_A_QUORUM"]
+__all__ = ["NOT_ON_A_CLUSTER", "NOT_ON_A_QUORUM"]
 
 # Clients and their targets.
 
@@ -35,20 +35,6 @@ def max_connections_on_a_quorum() -> NotSupported:
     )
 
 
-def service_on_a_cluster() -> NotSupported:
-    return NotSupported(
-        "the lock service does not run on a cluster: it acts for its clients by one connection to one server, "
-        "which has all of their locks. Give it one server, or Sentinel; programs that need a cluster use the library"
-    )
-
-
-def history_on_a_cluster() -> NotSupported:
-    return NotSupported(
-        "history.install() does not support a cluster: the page of the lock service shows the history, and the service "
-        "does not run on a cluster. Metrics and events have the same facts"
-    )
-
-
 def acks_without_replicas(server: str) -> NotSupported:
     return NotSupported(
         f"acks is for servers with replicas, and {server} has none. Use acks=0 there; where a lost server must not "
@@ -67,19 +53,6 @@ def acks_in_the_service() -> NotSupported:
     return NotSupported(
         "acks is not built for the lock service; it is refused rather than ignored, so that no lock promises less than "
         "you asked for. Give the service a client with acks=0"
-    )
-
-
-def service_on_a_quorum() -> NotSupported:
-    return NotSupported(
-        "the lock service cannot run on a quorum: the nodes share no data, so they cannot keep sessions. Give it one "
-        "server, and let programs that need a quorum use the library"
-    )
-
-
-def history_on_a_quorum() -> NotSupported:
-    return NotSupported(
-        "history.install() needs one server: a history on the nodes of a quorum would have no single order"
     )
 
 
@@ -152,11 +125,26 @@ NOT_ON_A_QUORUM = {
     "single_flight": "a quorum has no single_flight: its nodes share no data, so there is no place for the value. Use "
     "one server for that",
     "adopt": "cannot adopt on a quorum: locks of a quorum cannot be detached",
+    "service": "the lock service cannot run on a quorum: the nodes share no data, so they cannot keep sessions. Give "
+    "it one server, and let programs that need a quorum use the library",
+    "history": "history.install() needs one server: a history on the nodes of a quorum would have no single order",
 }
 
 
 def on_a_quorum(what: str, name: str | None) -> NotSupported:
     return NotSupported(NOT_ON_A_QUORUM[what], name=name)
+
+
+NOT_ON_A_CLUSTER = {
+    "service": "the lock service does not run on a cluster: it acts for its clients by one connection to one server, "
+    "which has all of their locks. Give it one server, or Sentinel; programs that need a cluster use the library",
+    "history": "history.install() does not support a cluster: the page of the lock service shows the history, and the "
+    "service does not run on a cluster. Metrics and events have the same facts",
+}
+
+
+def on_a_cluster(what: str, name: str | None) -> NotSupported:
+    return NotSupported(NOT_ON_A_CLUSTER[what], name=name)
 
 
 # Leases.

@@ -8,6 +8,9 @@ import enum
 from typing import Any, NamedTuple
 
 __all__ = [
+    "HANDED_ON",
+    "MORE_TO_SWEEP",
+    "RELEASED",
     "Claim",
     "Denied",
     "ForcedOut",
@@ -40,6 +43,8 @@ Owner = bytes
 CLIENT_ID_SIZE = 8
 OWNER_SIZE = 24
 LONGEST_NAME = 512
+PLAIN_NAME = LONGEST_NAME // 4
+"""A printable name of so many characters needs no closer look: none takes more than four bytes."""
 LONGEST_LABEL = 128
 LISTED = 500
 """How many holders, and how many waiters, an inspection shows."""
@@ -103,6 +108,16 @@ class Verdict(enum.Enum):
 
     RENEWED = "renewed"
     UNKNOWN = "unknown"
+
+
+RELEASED = 1
+MORE_TO_SWEEP = 2
+"""Released; more dead waiters are ahead of the first live one."""
+HANDED_ON = 3
+"""Released, to a waiter that is trusted to come: the caller checks later that it came.
+
+These three are what the answer to a release means, if it is not Denied. Numbers, because the usual one is compared on
+the path of every release."""
 
 
 _REASONS = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from holdtight.base import process
 from holdtight.base.public import PublicClient
 from holdtight.base.recent import Recent
-from holdtight.base.values import LONGEST_NAME, Kind, check_name
+from holdtight.base.values import PLAIN_NAME, Kind, check_name
 from holdtight.clients.outside import Outside
 from holdtight.clients.reporting import Reports
 from holdtight.config.profiles import profile_for
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BaseLocks"]
 
-PLAIN = LONGEST_NAME // 4
-"""Printable names of up to so many characters need no closer look: none takes more than four bytes."""
 MOST_TAKEN = 4096
 """Leases from `acquire()` that a client remembers, to warn of a thread or task that waits for itself."""
 
@@ -95,7 +93,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
 
     def _watch(self, let_go: Callable[[], object], advice: str) -> None:
         """Closes the connections when a client is garbage-collected without having been closed."""
-        if not self.place.at_once:
+        if not self.place.in_process:
             from holdtight.grants.leak_warning import watch_client
 
             self._finalizer = watch_client(self, self._places(), let_go, "" if self.unpickled else advice)
@@ -168,7 +166,7 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
             return cast(L, latest[0])
         if unknown:
             raise unknown_options("lock", unknown, (*LOCK_OPTIONS, "cohort"))
-        if name.__class__ is not str or not 0 < len(name) <= PLAIN or not name.isprintable():
+        if name.__class__ is not str or not 0 < len(name) <= PLAIN_NAME or not name.isprintable():
             check_name(name)
         last = self._last_terms
         if (

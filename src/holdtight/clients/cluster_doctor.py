@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["examine"]
 
-FAILOVER_FACTOR, FAILOVER_SECONDS = 1.5, 1.0
+FAILOVER_FACTOR, CLUSTER_FAILOVER_SECONDS = 1.5, 1.0
 """A failover takes so many times cluster-node-timeout, and so many seconds more."""
 OF_THE_WHOLE = 0.25
 """The share of the time that is kept for the cluster as a whole."""
@@ -102,7 +102,7 @@ def _judge(seen: list[Seen], unserved: int, ttl: float) -> Iterator[Finding]:
     if covered:
         yield finding("FULL_COVERAGE", None, f"cluster-require-full-coverage is yes on {len(covered)} servers")
     slowest = max((int(each.node_timeout) / 1000 for each in seen if each.node_timeout.isdigit()), default=0.0)
-    if slowest * FAILOVER_FACTOR + FAILOVER_SECONDS > ttl * SURVIVES:
+    if slowest * FAILOVER_FACTOR + CLUSTER_FAILOVER_SECONDS > ttl * SURVIVES:
         shown = f"cluster-node-timeout is {slowest * 1000:.0f}, and the shortest ttl {ttl:g} s"
         yield finding("SLOW_FAILOVER", None, shown, change="Lower cluster-node-timeout, or use a longer ttl")
 

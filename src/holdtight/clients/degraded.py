@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdtight.clients.terms import LockTerms
     from holdtight.config.settings import Settings
 
-__all__ = ["end_open_tenure", "may_degrade", "open_tenure", "stand_in_settings"]
+__all__ = ["end_fail_open_tenure", "fail_open_tenure", "may_degrade", "stand_in_settings"]
 
 
 def may_degrade(terms: "LockTerms", error: BaseException) -> bool:
@@ -36,7 +36,7 @@ def stand_in_settings(locks: "BaseLocks[Any]") -> "Settings":
     return locks.settings._replace(target=target, tls=None, profiles=(), on_unavailable="raise", acks=0)
 
 
-def open_tenure(lock: "BaseLock", deliver: Any, owner: Owner, now: float) -> Tenure:
+def fail_open_tenure(lock: "BaseLock", deliver: Any, owner: Owner, now: float) -> Tenure:
     """A tenure without any server's consent. It ends at max_hold, or never."""
     options = lock.options
     terms = Terms(
@@ -52,7 +52,7 @@ def open_tenure(lock: "BaseLock", deliver: Any, owner: Owner, now: float) -> Ten
     return tenure
 
 
-def end_open_tenure(tenure: Tenure, locks: "BaseLocks[Any]") -> None:
+def end_fail_open_tenure(tenure: Tenure, locks: "BaseLocks[Any]") -> None:
     tenure.place.runtime.keeper.drop(tenure)
     tenure.lost()
     tenure.ended = True

@@ -130,10 +130,9 @@ class BaseLock(PublicLock):
             tenure.lose(reason or LossReason.UNREACHABLE)
 
     def _understood(self, reply: Any, sent: float) -> Answer | None:
-        """Returns None after NOSCRIPT: nothing has run, so the plan starts afresh."""
+        """Returns None if the server lacks the script: nothing has run, so the plan starts afresh."""
         if isinstance(reply, Exception):
-            said = ServerSaid(str(reply))
-            return None if said.word == "NOSCRIPT" else said
+            return None if self._locks.store.has_not_run(reply) else ServerSaid(str(reply))
         answer: Answer = self._locks.store.read_attempt(reply, sent)
         return answer
 

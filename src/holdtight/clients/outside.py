@@ -26,7 +26,7 @@ __all__ = ["Outside"]
 
 LONGEST_REASON = 500
 LONGEST_BY = 128
-MOST_RECORDS = 1_000_000
+MOST_AUDITED = 1_000_000
 """More than any server keeps: it refuses numbers that do not fit into 63 bits."""
 VOUCHED = "no lease was held when the nodes last started"
 
@@ -94,7 +94,7 @@ class Outside:
         if name is not None:
             check_name(name)
         self.check_open()
-        return self.verbs.audit(self.place, min(limit, MOST_RECORDS), name)
+        return self.verbs.audit(self.place, min(limit, MOST_AUDITED), name)
 
     def _doctor(self) -> Plan[list[Finding]]:
         return self.verbs.doctor(self.place, self.settings)

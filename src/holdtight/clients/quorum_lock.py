@@ -89,7 +89,7 @@ class QuorumLockMixin:
             asking.owner,
             grant.fence,
             sent,
-            found.open(),
+            found.unanswered(),
             found.connections,
             grant.sent,
         )

@@ -8,7 +8,7 @@ from holdtight.base.plan import LinkDown, ServerSaid, Step
 from holdtight.clients.lock import BaseLock, restore_lock
 from holdtight.core.contend import Answer
 from holdtight.stores.redis.cluster import ClusterPlace
-from holdtight.stores.redis.cluster_node import NodePlace
+from holdtight.stores.redis.cluster_node import ClusterNodePlace
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.slots import first_key, redirection, sharded, slot_of_request
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Home", "RoutedLock", "channel_for", "get_step", "prepared_step", "record_is_missing"]
 
-LONGEST_PAUSE = 0.2
+LONGEST_ROUTING_PAUSE = 0.2
 """Between two tries while a slot is on its way."""
 
 
@@ -26,13 +26,13 @@ class Home:
     """What a client keeps for one server of a cluster. To a lock it looks like a client of that server; everything that
     is not about the server is the client's own."""
 
-    def __init__(self, locks: "weakref.ref[Any]", settings: "Settings", node: NodePlace) -> None:
+    def __init__(self, locks: "weakref.ref[Any]", settings: "Settings", node: ClusterNodePlace) -> None:
         self._real = locks  # the place has the homes, and must not keep the client alive
         self.node = node
         self.client = node.client
         self.store = node.store
         self.events: Any = getattr(locks(), "events", None)
-        cap = min(settings.retry.cap, LONGEST_PAUSE)
+        cap = min(settings.retry.cap, LONGEST_ROUTING_PAUSE)
         self.settings = settings._replace(retry=Backoff(min(settings.retry.first, cap), cap))
         self.place: Any = node.cluster
         """Charges are the cluster's: the keeper finds their server each time."""
@@ -106,9 +106,9 @@ def get_step(key: bytes, like: Step) -> Step:
 
 def record_is_missing(key: bytes, error: LinkDown | ServerSaid) -> bool:
     """Whether the record of a client may be left out: it costs a name in a message. A lock may not."""
-    return b"{" not in key and not (isinstance(error, ServerSaid) and error.word == "NOPERM")
+    return b"{" not in key and not (isinstance(error, ServerSaid) and error.lacks_right)
 
 
-def any_node(cluster: ClusterPlace) -> NodePlace:
+def any_node(cluster: ClusterPlace) -> ClusterNodePlace:
     """For a request without a key that any server can answer."""
     return next(iter(cluster.masters()), cluster.nowhere)

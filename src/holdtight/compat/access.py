@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from holdtight.base import process, refusals
-from holdtight.base.callbacks import get_logger, is_logged
+from holdtight.base.callbacks import WARNING, get_logger, is_logged
 from holdtight.compat.line import Line
 from holdtight.config.settings import refuse_monkey_patches
 from holdtight.config.targets import Sentinel, Single
@@ -18,18 +18,16 @@ from holdtight.core.contend import patience
 from holdtight.keeper.keeper import runtime
 from holdtight.stores.redis.plain_store import Deletion, Plain, PlainClient
 from holdtight.stores.redis.single import RedisPlace
+from holdtight.stores.times import CONNECT_SECONDS
 from holdtight.sync.pool import Transport
 
-__all__ = ["CONNECT_SECONDS", "LONGEST_SLEEP", "Access", "Reach", "reach_of"]
+__all__ = ["Access", "Reach", "reach_of"]
 
-CONNECT_SECONDS = 2.0
-LONGEST_SLEEP = 3600.0
 LEAST_PATIENCE = 1.0
 """If acquiring has at least this patience, releasing gets the same, which saves two changes of the socket's timeout."""
 MOST_PREPARED = 4096
 MOST_TOLD = 1000
 LONGEST_MS = 1 << 53
-_WARNING = 30
 
 
 class Access:
@@ -73,7 +71,7 @@ class Access:
 
     def tell_of_no_end(self, plain: Plain) -> None:
         """Warns once per name: if the holder dies, the name stays locked."""
-        if plain.key in self._told or len(self._told) >= MOST_TOLD or not is_logged(_WARNING):
+        if plain.key in self._told or len(self._told) >= MOST_TOLD or not is_logged(WARNING):
             return
         self._told.add(plain.key)
         get_logger().warning(

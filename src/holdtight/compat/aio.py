@@ -13,10 +13,9 @@ from typing import Any, Literal, TypeVar
 from holdtight.aio.connection import Connection
 from holdtight.aio.driver import Driver
 from holdtight.aio.transport import Transport
-from holdtight.base.clock import CLOCK_ID, boottime
+from holdtight.base.clock import CLOCK_ID, LONGEST_SLEEP, boottime
 from holdtight.base.plan import Bell, LinkDown, Park, Plan, ServerSaid
 from holdtight.base.values import Grant, Owner
-from holdtight.compat.access import CONNECT_SECONDS, LONGEST_SLEEP
 from holdtight.compat.base import Attempt, BaseLock, Number, undone
 from holdtight.compat.local import Held, Shared
 from holdtight.compat.plans import insist, prolong, sign
@@ -24,6 +23,7 @@ from holdtight.compat.tasks import PerTask
 from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
 from holdtight.stores.redis.plain_store import Plain, Polled
+from holdtight.stores.times import CONNECT_SECONDS
 
 __all__ = ["AsyncLock"]
 
@@ -143,7 +143,7 @@ class AsyncLock(BaseLock):
             if text is not None:
                 if not await self._run(sign(plain, held, text)):
                     held = None
-                    raise self._expired_at_once()
+                    raise self._expired_while_acquired()
                 held = self._signed(plain, held, text)
             if keep:
                 self.local.keep(held, who)

@@ -10,7 +10,7 @@ from holdtight.base.error_texts import pointed
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
 from holdtight.base.process import current
 from holdtight.base.values import Owner
-from holdtight.compat.access import CONNECT_SECONDS, Access, Reach, reach_of
+from holdtight.compat.access import Access, Reach, reach_of
 from holdtight.compat.local import Held
 from holdtight.compat.plans import give_signed
 from holdtight.compat.unsigning import Unsigning
@@ -27,7 +27,8 @@ from holdtight.errors import (
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.keeper.keeper import keeper
 from holdtight.stores.redis import error_replies
-from holdtight.stores.redis.plain_store import GRACE, PATIENCE, Plain, Polled
+from holdtight.stores.redis.plain_store import ARRIVAL_GRACE, Plain, Polled
+from holdtight.stores.times import CONNECT_SECONDS, LONGEST_PATIENCE
 
 __all__ = ["Attempt", "BaseLock", "Number", "undone"]
 
@@ -151,7 +152,7 @@ class BaseLock:
         if held.late:
             keeper().ask(DeferredUndo(self._access.place, plain.undo_step(held.owner, until=held.late)))
         signed = Held.chosen(text, held.until)
-        signed.expiry, signed.open = held.expiry, held.open
+        signed.expiry, signed.unanswered = held.expiry, held.unanswered
         return signed
 
     def _mine(self, verb: str) -> Held:
@@ -214,8 +215,8 @@ class BaseLock:
             keeper().ask(DeferredUndo(place, plain.undo_step(held.owner, until=held.late)))
         elif cover is not None:
             held.giving = True
-            until = boottime() + PATIENCE + GRACE
-            if len(held.open) <= (0 if held.covered else 1):
+            until = boottime() + LONGEST_PATIENCE + ARRIVAL_GRACE
+            if len(held.unanswered) <= (0 if held.covered else 1):
                 keeper().ask(DeferredUndo(place, plain.undo_step(cover, until=until)))
             else:  # the lock must not be free before every open request has arrived, or can no longer arrive
                 keeper().at(until, lambda _: keeper().ask(DeferredUndo(place, plain.undo_step(cover))))
@@ -272,7 +273,7 @@ class BaseLock:
             LockTimeout,
         )
 
-    def _expired_at_once(self) -> Exception:
+    def _expired_while_acquired(self) -> Exception:
         return self._error(
             "LockError", f"lock {self.name!r} expired while it was being acquired: use a longer timeout", ClockDrift
         )

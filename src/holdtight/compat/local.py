@@ -40,7 +40,7 @@ class Held:
     """True once the server has confirmed the cover."""
     expiry: int | None = None
     """The expiry in the server's ms, -1 for never; None if unknown."""
-    open: "list[Unanswered] | tuple[()]" = ()
+    unanswered: "list[Unanswered] | tuple[()]" = ()
     """Requests for it that have no answer and may still arrive."""
 
     def __init__(self, owner: Owner, until: float | None) -> None:
@@ -50,19 +50,19 @@ class Held:
         self.epoch = current.epoch
 
     def note(self, unanswered: Unanswered) -> None:
-        if self.open:
-            self.open.append(unanswered)
+        if self.unanswered:
+            self.unanswered.append(unanswered)
         else:
-            self.open = [unanswered]
+            self.unanswered = [unanswered]
 
     def answered(self, by: Unanswered, now: int) -> None:
         """Drops this request, and all others that can no longer arrive. `now` is in the server's ms."""
-        self.open = [each for each in self.open if each is not by and each.limit >= now]
+        self.unanswered = [each for each in self.unanswered if each is not by and each.limit >= now]
 
     @property
     def last_arrival(self) -> int:
         """The latest arrival limit of all open requests, in the server's ms."""
-        return max((each.limit for each in self.open), default=0)
+        return max((each.limit for each in self.unanswered), default=0)
 
     @classmethod
     def chosen(cls, text: bytes, until: float | None = None) -> "Held":

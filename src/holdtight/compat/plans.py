@@ -1,7 +1,7 @@
 """The drop-in's plans, except for the wait loop, which is that of `core/contend`.
 
-A write request without an answer may still arrive, until its arrival limit. Until then it stays in `Held.open`: no
-expiry is set that it would act on, and a lock with a text that other callers may choose is not released.
+A write request without an answer may still arrive, until its arrival limit. Until then it stays in `Held.unanswered`:
+no expiry is set that it would act on, and a lock with a text that other callers may choose is not released.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from holdtight.stores.redis.plain_store import CHANGED, LATE, NOT_OURS, Plain, T
 
 __all__ = ["give_signed", "insist", "prolong", "sign"]
 
-MOST_TRIES = 10
+MOST_REQUESTS = 10
 RESTLESS = "another client changes its expiry all the time"
 SLACK_MS = 12
 """How much an expiry may differ from the requested one: see `avoid` in plain_keep.lua."""
@@ -41,7 +41,7 @@ def ask(plain: Plain, held: Held, make: Callable[[], Step], known: int | None) -
     """Like `insist`, for requests with an arrival limit. Returns the answer, and the error of the first request if the
     server may have carried it out. If a request arrives late, a new one is built."""
     failed: LinkDown | None = None
-    for _ in range(MOST_TRIES):
+    for _ in range(MOST_REQUESTS):
         step = make()
         under_way = Unanswered(step.limit, known)
         held.note(under_way)  # before it is sent: after any exception it may still arrive
@@ -65,7 +65,7 @@ def ask(plain: Plain, held: Held, make: Callable[[], Step], known: int | None) -
 
 
 def _keep_step(plain: Plain, held: Held, ms: int, mode: str, known: int | None) -> Step:
-    avoid = {each.known for each in held.open if each.known is not None}
+    avoid = {each.known for each in held.unanswered if each.known is not None}
     return plain.keep_step(held.owner, ms, mode, known, avoid)
 
 
@@ -73,7 +73,7 @@ def prolong(plain: Plain, held: Held, seconds: float, mode: str) -> Plan[int]:
     """Changes the known expiry. If none is known, or the lock has another, asks for it first. Adds time only once:
     after a lost answer, the expiry tells whether the time was added."""
     ms = int(seconds * 1000)
-    for _ in range(MOST_TRIES):
+    for _ in range(MOST_REQUESTS):
         known, held.expiry = held.expiry, None  # until there is an answer
 
         told, failed = yield from ask(plain, held, partial(_keep_step, plain, held, ms, mode, known), known)
@@ -85,7 +85,7 @@ def prolong(plain: Plain, held: Held, seconds: float, mode: str) -> Plan[int]:
                 if not told.now and mode == "add":
                     ms, mode = told.expiry + ms, "replace"  # without the server's time: sets the sum
                 continue
-            if abs(told.expiry - known - ms) > SLACK_MS * (1 + len(held.open)):
+            if abs(told.expiry - known - ms) > SLACK_MS * (1 + len(held.unanswered)):
                 raise failed  # another client changed it too: it is unknown whether the time was added
         held.expiry, held.until = told.expiry if told.now else None, told.until
         return 1
@@ -109,7 +109,7 @@ def give_signed(plain: Plain, held: Held, former: Owner | None, cover: Owner) ->
     The cover stays until no earlier request for this text can arrive: such a request would act on the lock of another
     caller with the same text."""
     asked_before = False
-    for _ in range(MOST_TRIES):
+    for _ in range(MOST_REQUESTS):
         known = held.expiry
         unsign = partial(plain.unsign_step, former or cover, held.owner, cover, known)
         told, failed = yield from ask(plain, held, unsign, known)

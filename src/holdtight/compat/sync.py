@@ -5,10 +5,9 @@ import time
 from types import TracebackType
 from typing import Literal, TypeVar
 
-from holdtight.base.clock import CLOCK_ID, boottime
+from holdtight.base.clock import CLOCK_ID, LONGEST_SLEEP, boottime
 from holdtight.base.plan import Bell, LinkDown, Park, Plan, ServerSaid
 from holdtight.base.values import Grant, Owner
-from holdtight.compat.access import CONNECT_SECONDS, LONGEST_SLEEP
 from holdtight.compat.base import Attempt, BaseLock, Number, undone
 from holdtight.compat.local import Held, PerThread, Shared
 from holdtight.compat.plans import insist, prolong, sign
@@ -16,6 +15,7 @@ from holdtight.core.contend import Answer, abandon, acquire, patience
 from holdtight.errors import LockError
 from holdtight.stores.boundary import Link
 from holdtight.stores.redis.plain_store import Plain, Polled
+from holdtight.stores.times import CONNECT_SECONDS
 from holdtight.sync.driver import Driver
 from holdtight.sync.pool import Transport
 
@@ -132,7 +132,7 @@ class Lock(BaseLock):
             if text is not None:
                 if not self._run(sign(plain, held, text)):
                     held = None
-                    raise self._expired_at_once()
+                    raise self._expired_while_acquired()
                 held = self._signed(plain, held, text)
             if keep:
                 self.local.keep(held, self.local.asker())

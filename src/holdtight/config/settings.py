@@ -23,6 +23,10 @@ else:
 __all__ = ["UNSET", "Options", "Settings", "refuse_monkey_patches", "unknown_options"]
 
 LOCK_OPTIONS = ("ttl", "wait", "reentrant", "renew", "max_hold", "label")
+JOB_OPTIONS = ("ttl", "wait", "renew", "max_hold", "label")
+FLIGHT_OPTIONS = (
+    *("ttl", "stale", "negative", "error_ttl", "refresh", "codec", "max_size", "lease_ttl", "wait", "label"),
+)
 
 
 MOST_PERMITS = 999_999_999

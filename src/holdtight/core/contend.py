@@ -55,7 +55,7 @@ __all__ = [
     "patience",
 ]
 
-MOST_SWEEPS = 100
+SWEEPS_OF_A_WAIT = 100
 
 Answer = Outcome | LinkDown | ServerSaid
 
@@ -204,7 +204,7 @@ def acquire(asking: Asking, first: Answer | None = None, limit: int = 0) -> Plan
                     if asking.watch is not None:
                         yield from asking.watch.retract()
                     return granted
-            elif isinstance(answer, Denied) and answer.holder is None and asking.sweeps < MOST_SWEEPS:
+            elif isinstance(answer, Denied) and answer.holder is None and asking.sweeps < SWEEPS_OF_A_WAIT:
                 asking.sweeps += 1  # nobody holds it: the server cleared some of many dead waiters; ask again
             elif isinstance(answer, Denied) and asking.or_none and not asking.looks_again(answer):
                 yield from _undo(asking)  # an earlier attempt may still arrive

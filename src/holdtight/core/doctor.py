@@ -30,13 +30,15 @@ OTHERS = 100_000
 NEAR = 0.9
 OLDEST = (6, 2)
 UNEQUAL, TOO_UNEQUAL = 0.5, 1.0
-FIRST = b"0"
 
 Asked = Generator[Wish, Any, list[Any]]
 
 
 class Examines(Protocol):
     """The requests to one server."""
+
+    first: bytes
+    """The cursor to begin with, which is also that of the end."""
 
     def time_step(self) -> Step: ...
     def ping_step(self) -> Step: ...
@@ -51,6 +53,9 @@ class Examines(Protocol):
     def scan_step(self, cursor: bytes) -> Step: ...
     def values_step(self, names: Sequence[str]) -> Step: ...
     def value_step(self, name: str) -> Step: ...
+    def is_passing(self, said: Any) -> bool: ...
+    def is_refused(self, said: Any) -> bool: ...
+    def is_foreign(self, said: Any) -> bool: ...
     def parts(self, names: Sequence[str]) -> Iterator[Sequence[str]]: ...
     def left_step(self, names: Sequence[str]) -> Step: ...
 
@@ -159,7 +164,7 @@ class Exam:
 
     def _not_there(self, at: int, said: Any) -> None:
         text = str(said)
-        if isinstance(said, ServerSaid) and said.word == "NOPERM":
+        if isinstance(said, ServerSaid) and said.lacks_right:
             self._note("RIGHT_MISSING", at, f"it says: {text}")
         elif "SUBSCRIBE" in text and "allowed in this context" in text:
             self._note(
@@ -172,7 +177,7 @@ class Exam:
             )
         elif isinstance(said, LinkDown) and "same server as" in text:
             self._note("SAME_SERVER", at, text)
-        elif isinstance(said, LinkDown) or _is_passing(text):
+        elif isinstance(said, LinkDown) or self._case.examines[at].is_passing(said):
             self._note("UNREACHABLE", at, text)
         else:
             self._note("REFUSED", at, f"it says: {text}")
@@ -237,11 +242,10 @@ class Exam:
             listens, missing = cast("tuple[bool, list[str]]", rights)
             if not listens and protocol == 3:
                 missing = [*missing, "subscribe"]
-        elif isinstance(rights, ServerSaid) and not _is_passing(str(rights)):
+        elif isinstance(rights, ServerSaid) and not examines.is_passing(rights):
             self._note("RIGHT_MISSING", at, f"scripts are refused: {rights}")
         for word, step in examines.probes():
-            said = str((yield from self._ask_one(at, step)))
-            if "NOPERM" in said or "unknown command" in said.lower():
+            if examines.is_refused((yield from self._ask_one(at, step))):
                 missing = [*missing, word]
         for word in missing:
             mild = {
@@ -262,7 +266,7 @@ class Exam:
             self._note("RIGHT_MISSING", at, f"records: {records}", severity=Severity.WARNING, means=means)
         if self._case.acks:
             said = yield from self._ask_one(at, examines.wait_step())
-            if isinstance(said, ServerSaid) and not _is_passing(str(said)):
+            if isinstance(said, ServerSaid) and not examines.is_passing(said):
                 self._note("RIGHT_MISSING", at, f"acks: {said}")
 
     def _speed(self, at: int) -> Generator[Wish, Any, None]:
@@ -280,7 +284,7 @@ class Exam:
 
     def _keys(self, at: int) -> Generator[Wish, Any, None]:
         """Goes through the keys while there is time."""
-        examines, cursor = self._case.examines[at], FIRST
+        examines, cursor = self._case.examines[at], self._case.examines[at].first
         size = yield from self._ask_one(at, examines.size_step())
         own = seen = 0
         names: set[str] = set()
@@ -292,10 +296,10 @@ class Exam:
             cursor, number, some = said
             own, seen = own + number, seen + PAGE
             names.update(some)
-            if cursor == FIRST:
+            if cursor == examines.first:
                 break
         if isinstance(size, int) and size > OTHERS:
-            others = size - own if cursor == FIRST else size * (1 - own / max(seen, 1))
+            others = size - own if cursor == examines.first else size * (1 - own / max(seen, 1))
             if others > OTHERS:
                 self._note("SHARED_KEYSPACE", at, f"the database has about {others:.0f} keys of others")
         yield from self._locks(at, sorted(names))
@@ -314,7 +318,7 @@ class Exam:
             foreign += found.foreign
             for name in found.missing[:20]:
                 said = yield from self._ask_one(at, examines.value_step(name))
-                if isinstance(said, ServerSaid) and "WRONGTYPE" in str(said):
+                if examines.is_foreign(said):
                     foreign.append(name)
             fence, fenced = max((fence, fenced), (found.fence, found.fenced))
             for part in examines.parts(found.held):
@@ -376,10 +380,6 @@ class Exam:
 
 def _side(offset: float) -> str:
     return "ahead of" if offset > 0 else "behind"
-
-
-def _is_passing(text: str) -> bool:
-    return any(word in text for word in ("LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "max number of clients"))
 
 
 def _number(info: dict[str, str], word: str) -> float:

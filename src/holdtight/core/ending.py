@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdtight.base.plan import CLOCKS_DISAGREE, LinkDown, Plan, ServerSaid, Step, TooFewAcks
-from holdtight.base.values import Claim, Denied, Grant, Late, LossReason, Owner
+from holdtight.base.values import MORE_TO_SWEEP, Claim, Denied, Grant, Late, LossReason, Owner
 from holdtight.core.acks import Acknowledging, acknowledged, longest_wait
 from holdtight.core.again import MOST_LATE, MOST_TRIES
 from holdtight.errors import LeaseLost
@@ -12,7 +12,7 @@ from holdtight.errors import LeaseLost
 __all__ = ["Sweeping", "adopt", "downgrade", "release", "sweep", "turned"]
 
 MOST_SWEEPS = 1000
-GRANTED = 0
+UNACKNOWLEDGED_GRANT = 0
 """In place of an arrival limit: the server has granted, and replicas could not be asked."""
 
 
@@ -55,7 +55,7 @@ def release(ending: Ending, owner: Owner, *, marker: int, first: Any = None) -> 
         if may_have_arrived:
             return None
         return LossReason.TAKEN if answer.holder else LossReason.EXPIRED
-    if answer == 2:
+    if answer == MORE_TO_SWEEP:
         yield from sweep(ending, owner)
     return None
 
@@ -74,7 +74,7 @@ def sweep(ending: Sweeping, owner: Owner) -> Plan[None]:
             answer = yield ending.sweep_step(owner)
         except (LinkDown, ServerSaid):
             return
-        if answer != 2:
+        if answer != MORE_TO_SWEEP:
             return
 
 
@@ -119,7 +119,7 @@ def downgrade(
             )
         )
     except (LinkDown, ServerSaid) as said:
-        if isinstance(said, TooFewAcks) or GRANTED in unanswered:
+        if isinstance(said, TooFewAcks) or UNACKNOWLEDGED_GRANT in unanswered:
             try:
                 yield ending.withdraw_step(owner, marker=max(unanswered, default=0))
             except (LinkDown, ServerSaid):
@@ -135,7 +135,7 @@ def turned(
     """Asks until the server has turned one grant into another; each request is safe to repeat.
 
     `unanswered` always has the arrival limits of the requests that may have been sent and were not answered, and
-    GRANTED if a grant must be released.
+    UNACKNOWLEDGED_GRANT if a grant must be released.
     """
     tries = 0
     while True:
@@ -164,7 +164,7 @@ def turned(
                     raise
                 continue
             except ServerSaid:
-                unanswered.append(GRANTED)
+                unanswered.append(UNACKNOWLEDGED_GRANT)
                 raise
             return answer._replace(acks=count)
         if isinstance(answer, Late):

@@ -23,8 +23,7 @@ from holdtight.core.nodes import ask_all, too_few
 
 __all__ = ["Order", "audit", "audit_by_name", "audit_quorum", "force", "force_quorum"]
 
-FIRST = b"0"
-MOST_LOOKS = 5
+MOST_READS = 5
 """A plan stops to read again if there are ever more holders."""
 
 Look = Callable[[int], Plan[LockInfo]]
@@ -89,7 +88,7 @@ def _held(look: Look, order: Order) -> Generator[Wish, Any, tuple[LockInfo, list
     """All holders that the order is about, as many at once as a request takes."""
     most = LISTED
     info = yield from look(most)
-    for _ in range(MOST_LOOKS):
+    for _ in range(MOST_READS):
         if info.holding <= most:
             break
         most = 2 * info.holding
@@ -134,7 +133,7 @@ def _force_some(
     try:
         return (yield from asked_in_time(step)), holders
     except ServerSaid as said:
-        if records is None or said.word != "NOPERM":
+        if records is None or not said.lacks_right:
             raise
     # Perhaps this user may not read all records: the plan reads those that it may, and the script none.
     owners = [owner for owner, _ in holders]
@@ -204,11 +203,11 @@ def audit(forces: Forces, limit: int, name: str | None) -> Plan[list[AuditRecord
 
 def audit_by_name(survey: Any, forces: Callable[[str], Any], limit: int, name: str | None) -> Plan[list[AuditRecord]]:
     """For a store that keeps records per name: reads those of one name, or of all names that have any."""
-    names, cursor = list[str](), b""
+    names, cursor = list[str](), None
     if name is not None:
         names.append(name)
-    while name is None and cursor != FIRST:
-        cursor, some = yield survey.audited_step(cursor or FIRST)
+    while name is None and cursor != survey.first:
+        cursor, some = yield survey.audited_step(cursor or survey.first)
         names += some
     found: list[AuditRecord] = []
     for each in dict.fromkeys(names):

@@ -50,7 +50,7 @@ def records_of(records: Records, owners: list[Owner], holding: int) -> Generator
             found: list[About] = yield records.records_step(owners, count)
             return found
         except ServerSaid as said:
-            if said.word != "NOPERM":
+            if not said.lacks_right:
                 raise
     return [{} for _ in owners]
 

@@ -19,14 +19,16 @@ from holdtight.core.nodes import ask_all, too_few
 
 __all__ = ["Listing", "QuorumListing", "literal_prefix"]
 
-AT_ONCE = 25
+INSPECTIONS = 25
 """How many names one write inspects by script: half a millisecond of the server's time."""
 GLANCES = 100
 """How many names one write reads plainly, which takes half as long."""
-FIRST = b"0"
 
 
 class Surveying(Protocol):
+    first: bytes
+    """The cursor to begin with, which is also that of the end."""
+
     def scan_step(self, cursor: bytes, prefix: str) -> Step: ...
     def held_step(self, names: Sequence[str]) -> Step: ...
     def glance_steps(self, name: str) -> tuple[Step, Step]: ...
@@ -71,7 +73,7 @@ class BaseListing:
         self._matches = re.compile(translate(pattern)).match  # as fnmatchcase
         self._entered = entered
         self._seen: set[str] = set()
-        self._cursor = FIRST
+        self._cursor = survey.first
 
     def _unseen(self, names: Sequence[str]) -> list[str]:
         return [name for name in dict.fromkeys(names) if name not in self._seen and self._matches(name)]
@@ -95,7 +97,7 @@ class Listing(BaseListing):
                 self._cursor = self._survey.passed_over(cursor, down)
             else:
                 self._seen.update(held)
-            if self._cursor == FIRST:
+            if self._cursor == self._survey.first:
                 yield from self._ended()
         failed = self._survey.failure() if self._over else None
         if failed is not None and not infos:
@@ -111,7 +113,7 @@ class Listing(BaseListing):
                 yield step
             except LinkDown:
                 self._cursor = self._survey.rest()
-        self._over = self._cursor == FIRST
+        self._over = self._cursor == self._survey.first
 
     def look(self, names: Sequence[str]) -> Plan[list[LockInfo]]:
         """Those of these locks that are held or waited for."""
@@ -132,8 +134,8 @@ class Listing(BaseListing):
                     rest.append(name)
                 elif info.holders:
                     infos.append(info)
-        for at in range(0, len(rest), AT_ONCE):
-            steps = [self._survey.inspect_step(name) for name in rest[at : at + AT_ONCE]]
+        for at in range(0, len(rest), INSPECTIONS):
+            steps = [self._survey.inspect_step(name) for name in rest[at : at + INSPECTIONS]]
             said = yield from read_again(Batch(steps))
             infos += [each for each in said if isinstance(each, LockInfo) and (each.holders or each.waiters)]
         return infos
@@ -186,7 +188,7 @@ class QuorumListing(BaseListing):
         super().__init__(survey, records, pattern, entered)
         self._nodes = nodes
         self._majority = majority
-        self._cursors: list[bytes | None] = [FIRST] * len(nodes)
+        self._cursors: list[bytes | None] = [survey.first] * len(nodes)
         """None for a node that is read to its end, or has failed."""
         self._failed: dict[int, Any] = {}
 
@@ -234,7 +236,7 @@ class QuorumListing(BaseListing):
                 self._failed[at], self._cursors[at] = answer, None
                 continue
             cursor, found = answer
-            self._cursors[at] = None if cursor == FIRST else cursor
+            self._cursors[at] = None if cursor == self._survey.first else cursor
             names += found
         if len(self._nodes) - len(self._failed) < self._majority:
             failed = [self._failed.get(at) for at in range(len(self._nodes))]

@@ -7,10 +7,10 @@ from holdtight.base.plan import LinkDown, Plan, ServerSaid, Step
 from holdtight.base.values import Grant, Owner
 from holdtight.core.acks import Acknowledging, acknowledged, longest_wait
 
-__all__ = ["Several", "at_once"]
+__all__ = ["MultiClaim", "in_one_script"]
 
 
-class Several(Protocol):
+class MultiClaim(Protocol):
     """Claims on several names of one store."""
 
     valid: float
@@ -23,8 +23,8 @@ class Several(Protocol):
     def arrival_limit(self, now: float) -> int: ...
 
 
-def at_once(
-    several: Several, owner: Owner, *, clock: Callable[[], float], acks: Acknowledging | None = None
+def in_one_script(
+    several: MultiClaim, owner: Owner, *, clock: Callable[[], float], acks: Acknowledging | None = None
 ) -> Plan[list[Grant] | None]:
     """Returns a grant for each name, or None if they must be taken one by one. Undoes an unanswered request for every
     name, and grants that too few replicas have."""
@@ -60,7 +60,7 @@ def at_once(
     return grants
 
 
-def _undo(several: Several, owner: Owner, marker: int) -> Plan[None]:
+def _undo(several: MultiClaim, owner: Owner, marker: int) -> Plan[None]:
     for step in several.withdraw_steps(owner, marker=marker):
         try:
             yield step

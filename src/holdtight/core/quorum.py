@@ -50,7 +50,7 @@ __all__ = [
 
 NOBODY: Owner = b""
 """In place of a waiter to ring: used by renewals."""
-MOST_LATE = 3
+MOST_LATE_ROUNDS = 3
 LONGEST_LOOK = 2.5
 """A node forgets a waiter's inbox after five seconds."""
 
@@ -92,7 +92,7 @@ class Round:
     def granted(self) -> dict[int, Grant]:
         return {index: each for index, each in enumerate(self.answers) if each.__class__ is Grant}
 
-    def open(self) -> dict[int, int]:
+    def unanswered(self) -> dict[int, int]:
         """Nodes that may have voted for us without our knowledge, or may still do so."""
         return {index: self.limits[index] for index, each in enumerate(self.answers) if _may_come(each)}
 
@@ -218,7 +218,7 @@ class Poll:
         if not held:
             self._late += 1
             # A late clock, or a fence that was not written: ask again. If it persists, report it node by node.
-            return Late() if self._late <= MOST_LATE else self._no_quorum(said)
+            return Late() if self._late <= MOST_LATE_ROUNDS else self._no_quorum(said)
         holder = Counter(each.holder for each in held).most_common(1)[0][0] or held[0].holder
         left = max(each.left for each in held)
         if asking.wait == 0:
@@ -240,11 +240,11 @@ class Poll:
         current = self.round
         if current is None:
             return True
-        granted, open_ = current.granted(), current.open()
+        granted, unanswered = current.granted(), current.unanswered()
         steps: list[Step | None] = [None] * self._prepared.count
         for index in granted:
             steps[index] = self._prepared.withdraw_step(current.owner, 0)
-        for index, limit in open_.items():
+        for index, limit in unanswered.items():
             steps[index] = step = self._prepared.withdraw_step(current.owner, 0)
             step.otherwise = self._prepared.withdraw_step(current.owner, limit)
         if not any(steps):

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdtight.base.plan import Fan, LinkDown, NoQuorum, Plan, ServerSaid, Step
-from holdtight.base.values import Denied, LossReason, Owner
+from holdtight.base.values import RELEASED, Denied, LossReason, Owner
 from holdtight.core.quorum import VotingClaim, say
 
 __all__ = ["RELEASE_SECONDS", "release", "release_after"]
 
 RELEASE_SECONDS = 2.0
-RELEASED = 1
 
 
 def release(

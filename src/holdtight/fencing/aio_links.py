@@ -68,7 +68,7 @@ class AsyncpgLink(AsyncLink):
     def is_open(self) -> bool:
         return bool(self.raw.is_in_transaction())
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         return not self.is_open()
 
     async def probe(self) -> None:

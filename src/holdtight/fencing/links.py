@@ -11,7 +11,7 @@ from typing import Any, Literal
 from holdtight.base import refusals
 from holdtight.fencing.statements import Dialect, marked
 
-__all__ = ["Link", "PsycopgState", "State", "driver_of", "link_to", "rows_of"]
+__all__ = ["DatabaseLink", "PsycopgState", "State", "driver_of", "link_to", "rows_of"]
 
 IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS of MySQL's protocol."""
@@ -57,7 +57,7 @@ class State:
         """Whether the transaction has failed, so that COMMIT would silently roll back."""
         return False
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         """Whether each statement is a transaction of its own now."""
         raise NotImplementedError
 
@@ -69,7 +69,7 @@ class State:
         """Drops what was read before the claim."""
 
 
-class Link(State):
+class DatabaseLink(State):
     """A connection of a DB-API 2 driver."""
 
     def begin(self) -> None:
@@ -108,14 +108,14 @@ class Link(State):
         """Closes the connection that the link itself has opened, if any."""
 
 
-class SqliteLink(Link):
+class SqliteLink(DatabaseLink):
     dialect = "sqlite"
     style = "?"
 
     def is_open(self) -> bool:
         return bool(self.raw.in_transaction)
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         if self.raw.in_transaction:
             return False
         mode = getattr(self.raw, "autocommit", -1)  # Python 3.12; -1: isolation_level decides, as before
@@ -144,11 +144,11 @@ class PsycopgState(State):
     def is_broken(self) -> bool:
         return bool(self.raw.info.transaction_status == IN_ERROR)
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         return bool(self.raw.autocommit) and not self.is_open()
 
 
-class PsycopgLink(PsycopgState, Link):
+class PsycopgLink(PsycopgState, DatabaseLink):
     block: Any = None
 
     def begin(self) -> None:
@@ -168,7 +168,7 @@ class PsycopgLink(PsycopgState, Link):
         return self.raw.cursor(row_factory=tuple_row)
 
 
-class Psycopg2Link(PsycopgState, Link):
+class Psycopg2Link(PsycopgState, DatabaseLink):
     def begin(self) -> None:
         if self.raw.autocommit:  # else the first statement begins
             self.run("BEGIN", ())
@@ -186,7 +186,7 @@ class Psycopg2Link(PsycopgState, Link):
             self.raw.rollback()
 
 
-class MySqlLink(Link):
+class MySqlLink(DatabaseLink):
     """PyMySQL and mysqlclient."""
 
     dialect = "mysql"
@@ -217,7 +217,7 @@ class MySqlLink(Link):
             return False
         return True
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         return bool(self.raw.get_autocommit()) and not self.is_open()
 
     def begin(self) -> None:
@@ -228,7 +228,7 @@ def _number(error: Exception) -> object:
     return error.args[0] if error.args else None
 
 
-class DjangoLink(Link):
+class DjangoLink(DatabaseLink):
     """`connections[alias]`, which has parameters as %s on every database."""
 
     atomic: Any = None
@@ -250,7 +250,7 @@ class DjangoLink(Link):
     def is_broken(self) -> bool:
         return bool(self.raw.needs_rollback)
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         return bool(self.raw.get_autocommit()) and not self.raw.in_atomic_block
 
     def begin(self) -> None:
@@ -271,11 +271,11 @@ class DjangoLink(Link):
             atomic.__exit__(type(error), error, error.__traceback__)
 
 
-def _django(connection: Any) -> Link:
+def _django(connection: Any) -> DatabaseLink:
     return DjangoLink(import_module("django.db").connections[getattr(connection, "alias", connection)])
 
 
-def _sqlalchemy(connection: Any) -> Link:
+def _sqlalchemy(connection: Any) -> DatabaseLink:
     from holdtight.fencing.sqlalchemy_link import alchemy_link
 
     return alchemy_link(connection)
@@ -293,7 +293,7 @@ _DRIVERS: dict[str, Any] = {
 }
 
 
-def link_to(connection: object) -> Link:
+def link_to(connection: object) -> DatabaseLink:
     """Raises TypeError for an object that is not a connection that a guard knows, or is one for asyncio."""
     if isinstance(connection, str):
         return _django(connection)
@@ -305,5 +305,5 @@ def link_to(connection: object) -> Link:
             f"conn is a {cls}, not a connection that a guard knows: sqlite3, psycopg, psycopg2, PyMySQL, mysqlclient, "
             "SQLAlchemy (Engine, Connection, Session), or Django (connection or alias)"
         )
-    link: Link = _DRIVERS[driver](connection)
+    link: DatabaseLink = _DRIVERS[driver](connection)
     return link

@@ -58,7 +58,7 @@ def claims_of(lease: object, fence: object = None) -> Claims:
 
 def claim(link: Any, table: str, claims: Claims) -> Plan:
     """Claims in a transaction of the caller."""
-    if (yield Action("commits_at_once")):
+    if (yield Action("autocommits")):
         raise refusals.autocommit(claims[0][0])
     yield from _claim(link, table, claims)
 
@@ -67,13 +67,13 @@ def _claim(link: Any, table: str, claims: Claims) -> Plan:
     if changed := (yield Action("unsaved")):
         raise refusals.changed_before_claim(claims[0][0], changed)
     use = statements(table, link.dialect)
-    one = _claim_in_mysql if link.dialect == "mysql" else _claim_at_once
+    one = _claim_in_mysql if link.dialect == "mysql" else _claim_in_one_statement
     for name, fence in claims:
         yield from one(use, name, fence)
     yield Action("forget")
 
 
-def _claim_at_once(use: Statements, name: str, fence: int) -> Plan:
+def _claim_in_one_statement(use: Statements, name: str, fence: int) -> Plan:
     """One statement locks the row, waits for its holder, and compares. The database itself refuses a transaction whose
     reads are older than the row."""
     if not (yield _run(use.claim, name, fence)):

@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, overload
 
 from holdtight.fencing import plans
-from holdtight.fencing.links import Link, link_to
+from holdtight.fencing.links import DatabaseLink, link_to
 from holdtight.fencing.statements import statements
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class BaseGuard:
         return f"{type(self).__name__}({self.table!r}{', end_paused=True' if self.end_paused else ''})"
 
 
-def drive(link: Link, plan: plans.Plan) -> Any:
+def drive(link: DatabaseLink, plan: plans.Plan) -> Any:
     """Runs a plan to its end."""
     try:
         action = next(plan)
@@ -44,7 +44,7 @@ def drive(link: Link, plan: plans.Plan) -> Any:
 
 
 @contextmanager
-def _linked(conn: object) -> Generator[Link, None, None]:
+def _linked(conn: object) -> Generator[DatabaseLink, None, None]:
     link = link_to(conn)
     try:
         yield link

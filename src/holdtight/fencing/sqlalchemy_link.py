@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import text
 
 from holdtight.base import refusals
-from holdtight.fencing.links import IN_ERROR, Link, driver_of, rows_of
+from holdtight.fencing.links import IN_ERROR, DatabaseLink, driver_of, rows_of
 from holdtight.fencing.statements import marked
 
 __all__ = ["ConnectionLink", "SessionLink", "alchemy_link"]
@@ -13,7 +13,7 @@ __all__ = ["ConnectionLink", "SessionLink", "alchemy_link"]
 _DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
-class ConnectionLink(Link):
+class ConnectionLink(DatabaseLink):
     style = ":p"
 
     def __init__(self, connection: Any, *, owned: bool = False) -> None:
@@ -45,7 +45,7 @@ class ConnectionLink(Link):
         if self.dialect == "postgresql" and not hasattr(self.driver(), "info"):
             self.run("SELECT 1", ())  # asyncpg: see AsyncpgLink
 
-    def commits_at_once(self) -> bool:
+    def autocommits(self) -> bool:
         driver = self.driver()
         if self.dialect == "sqlite":
             return driver.isolation_level is None and not driver.in_transaction
@@ -88,7 +88,7 @@ class SessionLink(ConnectionLink):
         self.raw.expire_all()
 
 
-def alchemy_link(connection: Any) -> Link:
+def alchemy_link(connection: Any) -> DatabaseLink:
     cls = driver_of(connection)[1]
     if cls == "scoped_session":
         connection, cls = connection(), "Session"

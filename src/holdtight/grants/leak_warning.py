@@ -21,7 +21,7 @@ from holdtight.stores.boundary import Place
 
 __all__ = ["LeakWarning", "dismiss", "leak_warning_for", "watch_client"]
 
-MOST_SPARE = 1000
+MOST_SPARE_WARNINGS = 1000
 
 _spare: list["LeakWarning"] = []
 
@@ -68,7 +68,9 @@ def leak_warning_for(tenure: Tenure | None) -> LeakWarning:
 
 def dismiss(warning: LeakWarning) -> None:
     """Keeps it for reuse after its lease ended properly; neither refers to the other any more."""
-    if len(_spare) < MOST_SPARE and not is_tracing():  # tracemalloc shows where an object was made: do not reuse
+    if (
+        len(_spare) < MOST_SPARE_WARNINGS and not is_tracing()
+    ):  # tracemalloc shows where an object was made: do not reuse
         _spare.append(warning)
 
 

@@ -114,7 +114,7 @@ class QuorumTenure(Tenure):
         markers = {
             index: vote_replies.marker(index)
             for index in range(len(vote_replies.replies))
-            if vote_replies.is_open(index)
+            if vote_replies.is_unanswered(index)
         }
         self._begin([until if yes else 0.0 for yes in vote_replies.granted()], markers, vote_replies.connections)
 
@@ -245,7 +245,7 @@ class QuorumTenure(Tenure):
             self.renewals = tuple(each for each in self.renewals if each is not limits)
             for index, answer in enumerate(answers):
                 if not isinstance(answer, Grant | Denied | Guarded | ForcedOut):
-                    self.left_open(index, limits[index])
+                    self.left_unanswered(index, limits[index])
                 elif isinstance(answer, Grant) and not self.good_until[index]:
                     self.good_until[index] = answer.sent  # it has our vote, whatever the renewal's outcome
 
@@ -265,7 +265,7 @@ class QuorumTenure(Tenure):
         self.interval = ttl / 3 if self.terms.renew else until
         self.keep(earliest)
 
-    def left_open(self, index: int, limit: int) -> None:
+    def left_unanswered(self, index: int, limit: int) -> None:
         """An unanswered request may be carried out on this node until `limit`."""
         with self._changing:
             self.asked_since = True
@@ -347,7 +347,7 @@ class NodeCharge:
             if not tenure.alive:
                 return None
             self._asked = next_ttl(tenure.ttl, now, tenure.hold_until, terms.drift)
-            self._leave_open()
+            self._leave_unanswered()
             tenure.asked_since = True
             tenure.under_way[self._index] = prepared.arrival_limit(self._index, now, patience)
         return prepared.renew_request(
@@ -375,14 +375,14 @@ class NodeCharge:
 
     def unanswered(self, cause: str) -> None:
         with self.tenure._changing:  # pyright: ignore[reportPrivateUsage]
-            self._leave_open()
+            self._leave_unanswered()
         self.tenure.unanswered_on(self._index, cause)
 
-    def _leave_open(self) -> None:
+    def _leave_unanswered(self) -> None:
         """An unanswered request may still be carried out, until its arrival limit."""
         tenure, index = self.tenure, self._index
         if tenure.under_way[index]:
-            tenure.left_open(index, tenure.under_way[index])
+            tenure.left_unanswered(index, tenure.under_way[index])
             tenure.under_way[index] = 0
 
     def overdue(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from holdtight.base.callbacks import report
-from holdtight.base.plan import SLOT_LEFT, Acks, LinkDown, ServerSaid, Step
+from holdtight.base.plan import BROKEN_BEFORE_ACKS, SLOT_LEFT, Acks, LinkDown, ServerSaid, Step
 from holdtight.core.acks import longest_wait
 from holdtight.keeper.schedule import Charge
 from holdtight.stores.boundary import Link, Place
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from holdtight.keeper.keeper import Keeper
 
 __all__ = ["Barrier", "Beside"]
-
-GONE = "the connection broke before replicas could be asked"
 
 
 class Beside(Place):
@@ -89,7 +87,7 @@ class Barrier:
         if self._round is not None:
             joined += self._round.joined
             self._round.joined = []
-        self._settle(joined, GONE)
+        self._settle(joined, BROKEN_BEFORE_ACKS)
 
     def _begin(self) -> None:
         joined, self._joined = [each for each in self._joined if each.charge.alive], []

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdtight.base.plan import Step
-from holdtight.base.values import Claim, Owner
+from holdtight.base.values import MORE_TO_SWEEP, Claim, Denied, Owner
 from holdtight.stores.boundary import Place
 from holdtight.stores.times import CLAIM_MS, HEARTBEAT_MS
 
@@ -64,11 +64,10 @@ class DeferredUndo:
     interval = 0.4
 
     def __init__(self, place: Place, step: Step, ttl: float = 0.0) -> None:
-        """`ttl` is that of the grant, if it may be another one than that of its lock. It counts on a cluster, where a
-        slot may be on its way for long."""
+        """`ttl` is that of the grant, if it may be another one than that of its lock."""
         self.place = place
         self.alive = True
-        lasting = ttl if place.topology == "cluster" else 0.0
+        lasting = ttl if place.undoes_for_a_ttl else 0.0
         self.deadline = max(place.clock(), step.until) + max(step.persistence, lasting)
         self._step = step
 
@@ -128,6 +127,7 @@ class Passing(Protocol):
     def claim(self) -> Claim: ...
 
     def sweep_step(self, owner: Owner) -> Step: ...
+    def read_release(self, reply: Any) -> int | Denied | None: ...
 
 
 class HandedOn:
@@ -158,7 +158,7 @@ class HandedOn:
         return self._name.sweep_step(self._owner).packed(b"") if self.alive else None
 
     def answered(self, reply: Any, sent: float) -> bool:
-        if reply == 2:
+        if self._name.read_release(reply) == MORE_TO_SWEEP:
             return False  # more dead waiters than one request clears: repeat soon
         self._end(sent)
         return True

@@ -20,7 +20,7 @@ import hiredis
 
 from holdtight.base.callbacks import report
 from holdtight.base.clock import Backoff
-from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid
+from holdtight.base.plan import NO_ANSWER, NO_THREAD, TOO_MANY_REPLIES, LinkDown, ServerSaid
 from holdtight.base.process import start_thread
 from holdtight.base.values import Owner
 from holdtight.errors import quotable
@@ -32,7 +32,8 @@ from holdtight.keeper.schedule import barrier_of
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import removal_request
 from holdtight.stores.redis.keys import alarm
-from holdtight.stores.redis.script import is_unknown, with_script_body
+from holdtight.stores.redis.script import with_missing_script, with_script_body
+from holdtight.stores.times import CONNECT_SECONDS
 
 if TYPE_CHECKING:
     from holdtight.keeper.keeper import Charge, Keeper
@@ -48,7 +49,6 @@ SMALLER = 16
 still be sent that are made in one turn."""
 SHORTEST_SILENCE = 0.05
 LOOK_AGAIN = 0.25
-CONNECT_SECONDS = 2.0
 _RECONNECT = Backoff(first="20ms", cap="1s")
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
@@ -121,7 +121,7 @@ class KeeperConnection(Recording, Probing):
         Opening one needs the GIL repeatedly, which busy threads may not release in time."""
         if self._link is not None or self._connecting or now < self._connect_at:
             return
-        spare = None if self.place.at_once else self.place.spare()
+        spare = None if self.place.in_process else self.place.spare()
         if spare is None:
             self._connect()
             return
@@ -207,7 +207,7 @@ class KeeperConnection(Recording, Probing):
         except LinkDown as down:
             self._fail(down.cause, now)
             return
-        if self.place.at_once:
+        if self.place.in_process:
             self.ready(now)
         elif self._writing is not bool(self._outgoing):
             self._writing = bool(self._outgoing)
@@ -234,14 +234,14 @@ class KeeperConnection(Recording, Probing):
                 if reply[0] != b"subscribe" or not self._sent or not isinstance(self._sent[0][0], AlarmRequest):
                     continue
             if not self._sent:
-                self._fail("it answered more than was asked", now)
+                self._fail(TOO_MANY_REPLIES, now)
                 return
             charge, sent, request = self._sent.popleft()
             answered += 1
-            if reply.__class__ is not int and isinstance(reply, _Error) and is_unknown(reply):
-                unknown_scripts.append((charge, now, with_script_body(request)))
-                continue
-            if reply.__class__ is _Error:
+            if reply.__class__ is not int and isinstance(reply, _Error):
+                if (again := with_missing_script(request, reply)) is not None:
+                    unknown_scripts.append((charge, now, again))
+                    continue
                 deserted = self.place.doubt(str(reply)) or deserted
                 elsewhere = self.place.redirected(charge, str(reply)) if charge.alive else None
                 if elsewhere is not None:
@@ -300,7 +300,7 @@ class KeeperConnection(Recording, Probing):
         self._keeper.settled(charge, well=False, sent=now, now=now)
 
     def _connect(self) -> None:
-        if self.place.at_once:
+        if self.place.in_process:
             self._link = self.place.open(CONNECT_SECONDS)
             self._heed(self._link)
             return
@@ -322,7 +322,7 @@ class KeeperConnection(Recording, Probing):
             start_thread(connect, "holdtight-connect")
         except RuntimeError as error:
             self._connecting = False
-            self._fail(f"no thread to connect with: {error}", self._keeper.clock())
+            self._fail(f"{NO_THREAD}: {error}", self._keeper.clock())
 
     def _connected(self, link: Link | None, cause: str) -> None:
         self._connecting = False
@@ -390,7 +390,7 @@ class KeeperConnection(Recording, Probing):
 
     def _close(self) -> None:
         if self._link is not None:
-            if not self.place.at_once:
+            if not self.place.in_process:
                 self._keeper.unregister(self.fd)
             self._link.close()
             self._link = None

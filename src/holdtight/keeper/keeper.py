@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from holdtight.base import process
 from holdtight.base.callbacks import report, tell
-from holdtight.base.clock import Clock, boottime
+from holdtight.base.clock import LONGEST_SLEEP, Clock, boottime
 from holdtight.base.runtime import Runtime
 from holdtight.base.wake_pipe import WakePipe
 from holdtight.keeper.schedule import Backlog, Charge, Lane, is_at
@@ -42,10 +42,9 @@ RECORD_TICK = 2.5
 THREAD_NAME = "holdtight-keeper"
 SOON = 0.2
 SLICE = 25
-GLANCE = 3.0
+LOOK_AHEAD = 3.0
 """Longer than a server has to answer, so that most checks find no charge still away."""
 _FAILED = "a charge of the keeper's failed: %r"
-LONGEST_SLEEP = 3600.0
 """A poll cannot wait much longer than three weeks, and a lease may last longer."""
 SHORT_INTERVAL = 1.0
 """Below it there is no time to connect when the first renewal is due."""
@@ -304,7 +303,7 @@ class Keeper(Settling):
 
     def _look_after(self, pairs: list[tuple[Charge, float]], now: float) -> None:
         """Schedules one check for charges that are away; as a rule they are answered long before `look`."""
-        look, away = now + GLANCE, list[Charge]()
+        look, away = now + LOOK_AHEAD, list[Charge]()
         for charge, due in pairs:
             deadline = charge.deadline
             if deadline < float("inf"):

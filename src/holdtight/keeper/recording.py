@@ -63,7 +63,7 @@ class Recording(ABC):
         self._idle_ticks += 1
         if self._idle_ticks > IDLE_TICKS and not self._sent:
             self._close()
-        if self.place.at_once and self._idle_ticks > IDLE_TICKS:
+        if self.place.in_process and self._idle_ticks > IDLE_TICKS:
             client.recorded_until = 0.0  # nothing arrives late in this process: the next acquisition writes it anew
             return False
         if self._idle_ticks <= IDLE_TICKS or self._connecting:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Backlog", "Charge", "Lane", "barrier_of", "is_at"]
 
 SHARES = 20
-GRACE = 3
+GRACE_SHARES = 3
 """The keeper has this many twentieths of the interval for a backlog before it enlarges its batches. Ten thousand leases
 that are due at the same moment take it half a second."""
 MOST_DOUBLINGS = 8
@@ -47,7 +47,7 @@ class Backlog:
         late = now - due
         if late < interval:
             late = min(late, now - self._began)
-        shares = int(late * SHARES / interval) - GRACE
+        shares = int(late * SHARES / interval) - GRACE_SHARES
         return 1 << min(2 * shares, MOST_DOUBLINGS) if shares > 0 else 1
 
 

@@ -25,7 +25,7 @@ TEMPLATES = 100
 BUCKETS = 26
 PATIENCE = 1.0
 BACK_OFF = 5.0
-AT_ONCE = 500
+EVENTS_IN_A_WRITE = 500
 _OFTEN = ("granted", "released")
 _ONCE = ("granted", "lost")
 _TOLD_BY_OTHERS = ("taken", "forced")
@@ -181,7 +181,9 @@ class HistorySink:
         now = self._place.clock()
         if now < self._not_before:
             return
-        steps = [step for at in range(0, len(events) or 1, AT_ONCE) for step in self._steps(events, counts, at)]
+        steps = [
+            step for at in range(0, len(events) or 1, EVENTS_IN_A_WRITE) for step in self._steps(events, counts, at)
+        ]
         try:
             if self._link is None:
                 self._link = self._place.open(PATIENCE)
@@ -191,7 +193,7 @@ class HistorySink:
             self.end()
 
     def _steps(self, events: list[Event], counts: Counts, at: int) -> list[Any]:
-        steps: list[Any] = self._store.add_steps(events[at : at + AT_ONCE], counts if at == 0 else {})
+        steps: list[Any] = self._store.add_steps(events[at : at + EVENTS_IN_A_WRITE], counts if at == 0 else {})
         return steps
 
     def dropped(self, count: int) -> None: ...

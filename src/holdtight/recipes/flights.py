@@ -17,7 +17,7 @@ from holdtight.base.values import Late
 from holdtight.config.profiles import UNSET
 from holdtight.core.again import MOST_LATE, MOST_TRIES, asked_in_time, read_again
 from holdtight.errors import DeadlockDetected, FlightFailed, LockError, LockTimeout
-from holdtight.recipes.locking import Kept
+from holdtight.recipes.locking import PerName
 from holdtight.recipes.once import LONGEST_KEPT, duration_kept, error_text
 
 __all__ = [
@@ -157,7 +157,7 @@ class FlightTerms:
         if isinstance(self.max_size, bool) or not isinstance(self.max_size, int) or self.max_size < 1:
             raise ValueError(f"max_size={self.max_size!r} must be a number of bytes, at least 1")
         self._clock: Callable[[], float] = locks.place.clock
-        self.values_of: Callable[[str], Any] = Kept(locks.place.flight_values).of
+        self.values_of: Callable[[str], Any] = PerName(locks.place.flight_values).of
 
     # Looking.
 

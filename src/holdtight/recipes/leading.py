@@ -34,7 +34,7 @@ __all__ = [
 
 OVERRUN_EXIT = 76
 """The exit code of a process whose leader still ran when its lease had ended."""
-LOOK_SECONDS = 0.5
+WATCH_SECONDS = 0.5
 
 
 def grace_of(grace: object, options: Options, drift: Drift) -> float:

@@ -5,12 +5,12 @@ from typing import Any, Generic, TypeVar
 
 from holdtight.base.recent import Recent
 
-__all__ = ["Kept", "job_locks"]
+__all__ = ["PerName", "job_locks"]
 
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
+class PerName(Generic[T]):
     """A cache of what `make` returns for a name, for the names that were used last."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
@@ -33,4 +33,4 @@ def job_locks(locks: Any, options: dict[str, Any], template: object) -> Callable
             return lock
         return type(lock)(locks, name, locks.terms_of(lock.terms.options._replace(template=template)))
 
-    return Kept(make).of
+    return PerName(make).of

@@ -11,13 +11,11 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from holdtight.base.values import LONGEST_NAME, check_name
+from holdtight.base.values import PLAIN_NAME, check_name
 from holdtight.clients.decorating import is_async
 
 __all__ = ["Naming"]
 
-PLAIN = LONGEST_NAME // 4
-"""A printable name of up to this many characters is short enough: no character takes more than four bytes."""
 SEPARATORS = ":/|#"
 _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in "%" + SEPARATORS})
 
@@ -65,7 +63,7 @@ class Naming:
         text = ""
         for part in self._parts:
             text += part if isinstance(part, str) else part.text(args, kwargs, self._missing)
-        if len(text) > PLAIN or not text.isprintable():
+        if len(text) > PLAIN_NAME or not text.isprintable():
             check_name(text, self._argument)
         return text
 

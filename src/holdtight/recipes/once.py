@@ -18,7 +18,7 @@ from holdtight.base.plan import Batch, LinkDown, Plan, ServerSaid, Step
 from holdtight.base.values import Holder, LossReason
 from holdtight.core.again import asked_in_time, read_again
 from holdtight.errors import JobSkipped, LockTimeout
-from holdtight.recipes.locking import Kept, job_locks
+from holdtight.recipes.locking import PerName, job_locks
 from holdtight.recipes.names import Naming
 from holdtight.stores.times import LONGEST_PATIENCE
 
@@ -69,7 +69,7 @@ class Once:
             raise ValueError(f'on_skip={on_skip!r} must be "return", "raise" or a callable')
         self._on_skip: Callable[[Skipped], Any] | str = on_skip
         self.wait = wait_seconds(given["wait"])
-        self._calls = Kept(lambda name: OnceCall(self, name, ""))
+        self._calls = PerName(lambda name: OnceCall(self, name, ""))
         if self.keep is not None:
             locks.place.check_supports("once", None)
 

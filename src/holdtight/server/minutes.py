@@ -17,7 +17,7 @@ MOST_MINUTES = 180
 PAUSE = 1.0
 OPEN = 3
 """This many of the latest minutes may still change: programs write a little after the event."""
-AT_ONCE = 5
+MINUTES_IN_A_READ = 5
 _SHARES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
 Buckets = list[int]
@@ -96,8 +96,8 @@ class Minutes:
         wanted = range(last - number + 1, last + 1)
         missing = [each for each in wanted if each not in self._over]
         read: dict[int, Minute] = {}
-        for at in range(0, len(missing), AT_ONCE):
-            some = missing[at : at + AT_ONCE]
+        for at in range(0, len(missing), MINUTES_IN_A_READ):
+            some = missing[at : at + MINUTES_IN_A_READ]
             answers = await self._service.ask_all([self._store.stats_step(each) for each in some])
             for each, found in zip(some, answers, strict=True):
                 if isinstance(found, Exception):

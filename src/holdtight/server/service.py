@@ -76,10 +76,7 @@ class Service:
     def __init__(self, locks: AsyncLocks) -> None:
         if not isinstance(locks, AsyncLocks):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"locks must be AsyncLocks, not {type(locks).__name__}")
-        if locks.place.topology == "cluster":
-            raise refusals.service_on_a_cluster()
-        if locks.place.topology != "server":
-            raise refusals.service_on_a_quorum()
+        locks.place.check_supports("service", None)
         if locks.settings.acks:
             raise refusals.acks_in_the_service()
         self.locks = locks

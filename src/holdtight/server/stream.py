@@ -26,7 +26,7 @@ KINDS = (
 )
 LOOK_EVERY = 0.5
 COMMENT_EVERY = 15.0
-AT_ONCE = 500
+EVENTS_IN_A_CHUNK = 500
 _ID = re.compile(r"[0-9]{1,15}-[0-9]{1,10}")
 _encode = msgspec.json.Encoder().encode
 
@@ -156,10 +156,10 @@ class _Stream:
 
     async def _look(self, out: list[bytes], look: Any) -> None:
         service = self.service
-        events, skipped = await service.history.tail.since(self.last, AT_ONCE)
+        events, skipped = await service.history.tail.since(self.last, EVENTS_IN_A_CHUNK)
         if skipped:
             out.append(_event("skipped", {"after": self.last, "at": round(service.now, 3)}))
-        self.behind = len(events) == AT_ONCE
+        self.behind = len(events) == EVENTS_IN_A_CHUNK
         for id_, event in events:
             self.last = id_
             if self._wanted(event):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Survey", "View"]
 
 LEAST_PAUSE = 1.0
-AT_ONCE = 250
+LOCKS_IN_A_TURN = 250
 MOST_VIEWS = 64
 
 
@@ -62,8 +62,8 @@ class Survey:
         state: list[tuple[Any, ...]] = []
         awaiting: dict[str, list[tuple[Holder, str]]] = {}
         before = {row["name"]: row for row in self.rows}
-        for start in range(0, len(infos), AT_ONCE):  # a long list must not hold up the requests of others
-            for info in infos[start : start + AT_ONCE]:
+        for start in range(0, len(infos), LOCKS_IN_A_TURN):  # a long list must not hold up the requests of others
+            for info in infos[start : start + LOCKS_IN_A_TURN]:
                 rows.append(row := info_row(info, at))
                 _settle(row, before.get(info.name))
                 awaited = tuple(each.waits_for for each in info.holders)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Tail"]
 
 PAUSE = 0.2
-AT_ONCE = 500
+EVENTS_IN_A_READ = 500
 MOST = 20_000
 OF_A_NAME = 50
 
@@ -51,11 +51,11 @@ class Tail:
         while True:
             known = self._last != "0-0"  # then the last one that we have comes first
             after = _before(self._last) if known else self._last
-            some: list[tuple[str, Event]] = await self._service.ask(self._store.read_step(after, AT_ONCE))
+            some: list[tuple[str, Event]] = await self._service.ask(self._store.read_step(after, EVENTS_IN_A_READ))
             if known and (not some or some[0][0] != self._last):
                 self._events, self._of, self._last = [], {}, "0-0"  # it was emptied, or we come late: read it all anew
                 continue
-            full = len(some) == AT_ONCE
+            full = len(some) == EVENTS_IN_A_READ
             some = some[known:]
             for id_, event in some:
                 self._events.append((key_of(id_), id_, event))
@@ -64,7 +64,7 @@ class Tail:
                     self._of.setdefault(name, deque(maxlen=OF_A_NAME)).append((id_, event))
             if some:
                 self._last = some[-1][0]
-            if len(self._events) > MOST + AT_ONCE:
+            if len(self._events) > MOST + EVENTS_IN_A_READ:
                 self._drop(len(self._events) - MOST)
             if not full:
                 return

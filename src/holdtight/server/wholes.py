@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["all_sessions", "graph", "nodes", "sessions", "sessions_in", "stats"]
 
-AT_ONCE = 100
+SESSIONS_IN_A_READ = 100
 
 
 async def stats(service: "Service", principal: Principal, params: Params) -> dict[str, Any]:
@@ -120,8 +120,8 @@ async def all_sessions(service: "Service") -> list[Any]:
             break
     ids = list(dict.fromkeys(ids))
     found: list[Any] = []
-    for start in range(0, len(ids), AT_ONCE):
-        steps = [step for each in ids[start : start + AT_ONCE] for step in service.sessions.look_steps(each)]
+    for start in range(0, len(ids), SESSIONS_IN_A_READ):
+        steps = [step for each in ids[start : start + SESSIONS_IN_A_READ] for step in service.sessions.look_steps(each)]
         answers = await service.ask_all(steps)
         for session, left in zip(answers[::2], answers[1::2], strict=True):
             if session is not None and not isinstance(session, Exception) and isinstance(left, int):

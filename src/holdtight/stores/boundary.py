@@ -9,8 +9,8 @@ Above it: claims, owners, grants, fences, verdicts, holders. Below it: bytes, ke
 - A `Store` prepares claims; a `Prepared` claim makes requests as Steps and reads their replies.
 - A `Link` is one connection.
 
-The layers above treat all places alike, with two exceptions. A place that answers `at_once` needs no thread to connect
-and has nothing to poll. A place's `topology` chooses the modules that acquire and release there.
+The layers above treat all places alike, with two exceptions. An `in_process` place needs no thread to connect, and
+has nothing to poll. A place's `topology` chooses the modules that acquire and release there.
 """
 
 import weakref
@@ -27,16 +27,7 @@ if TYPE_CHECKING:
     from holdtight.base.operations import Around
     from holdtight.base.runtime import Runtime
 
-__all__ = [
-    "Link",
-    "Pausing",
-    "Place",
-    "Prepared",
-    "SessionEntry",
-    "Shape",
-    "Store",
-    "Topology",
-]
+__all__ = ["Link", "Pausing", "Place", "Prepared", "SessionEntry", "Shape", "Store", "Topology"]
 
 Topology = Literal["server", "cluster", "quorum"]
 
@@ -138,6 +129,10 @@ class Store(Protocol):
     def marker_text(self, ordinal: int, marker: int) -> bytes: ...
     def records_step(self, owners: list[Owner], holding: int = 0) -> Step: ...
     def read_attempt(self, reply: Any, sent: float) -> Outcome: ...
+    def has_not_run(self, reply: Any) -> bool:
+        """Whether this error reply says that the server lacks the script: the same request may be sent again."""
+        ...
+
     def removal_request(self) -> bytes:
         """Removes the client's record."""
         ...
@@ -206,14 +201,20 @@ class Pausing(Protocol):
 class Place:
     """One server as one client of this process uses it, and the clock that applies there."""
 
-    at_once = False
-    """True if links open and answer without waiting."""
+    in_process = False
+    """True if the store is in this process: links open and answer without waiting."""
     topology: Topology = "server"
     """Chooses the modules above that acquire and release here."""
     probe_seconds = 0.0
     """After how long a silence the keeper asks the server something, while leases are kept there; 0 for never."""
     one_step = True
     """True if one request can take several names."""
+    one_release = True
+    """True if one request can release a grant."""
+    reads_by_any_link = True
+    """True if every idle link can carry any request that only reads, and one round trip of its own is worth saving."""
+    undoes_for_a_ttl = False
+    """True if the server of a name may be unknown for long, so that the keeper tries to undo a grant for its ttl."""
     store: Any
     """The `Store` of this place; a quorum has its own kind."""
     acks: Any = None
@@ -248,7 +249,7 @@ class Place:
         self.handed_on = {}
 
     def check_supports(self, what: str, name: str | None) -> None:
-        """Raises NotSupported if this place cannot do `what`: semaphore, downgrade, detach or adopt."""
+        """Raises NotSupported if this place cannot do `what`: see refusals.NOT_ON_A_QUORUM and NOT_ON_A_CLUSTER."""
 
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """Converts a transport error into a public exception."""
@@ -315,7 +316,7 @@ class Place:
     @property
     def examining(self) -> Any:
         """The requests behind `doctor`; None for a place that has nothing to be examined."""
-        if self.at_once:
+        if self.in_process:
             return None
         from holdtight.stores.redis.examining import Examining
 

@@ -17,7 +17,8 @@ RECORD_GOOD = 40
 """A record that was written so many seconds ago is written again before the next acquisition."""
 MUCH_AHEAD = 0.5
 """A lead that is so much higher (seconds) means that the server's clock was set, or that the reply was slow."""
-_BATCH = 128
+OWNERS_IN_A_DRAW = 128
+"""How many owners one read of the system's randomness serves."""
 
 
 class Client:
@@ -70,7 +71,7 @@ class Client:
             return self.owners.pop()
         except IndexError:
             size = OWNER_SIZE - CLIENT_ID_SIZE
-            noise = os.urandom(size * _BATCH)
+            noise = os.urandom(size * OWNERS_IN_A_DRAW)
             fresh = [self.id + noise[at : at + size] for at in range(0, len(noise), size)]
             last = fresh.pop()
             self.owners.extend(fresh)

@@ -5,6 +5,7 @@ from holdtight.base.plan import LONGEST_PATIENCE
 __all__ = [
     "AUDIT_MS",
     "CLAIM_MS",
+    "CONNECT_SECONDS",
     "FENCES",
     "FRESH_MS",
     "HEARTBEAT_MS",
@@ -37,6 +38,8 @@ SWEEP = 200
 """How many entries one script inspects at most, in search of dead ones."""
 AUDIT_MS = 90 * 24 * 3600 * 1000
 """How long the audit records stay after the last one."""
+CONNECT_SECONDS = 2.0
+"""How long the keeper and the scouts try to connect, and callers of the drop-in, who cannot set it."""
 LOOK_SECONDS = 0.2
 """Servers look ten times a second whether the time of a WAIT is over."""
 SPOIL_MS = 8 * 24 * 3600 * 1000

@@ -22,8 +22,8 @@ from holdtight.clients.routing import (
 from holdtight.config.settings import Settings
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link
-from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace
-from holdtight.stores.redis.cluster_node import NodePlace
+from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace, too_many_hops
+from holdtight.stores.redis.cluster_node import ClusterNodePlace
 from holdtight.stores.redis.script import with_script_body
 from holdtight.stores.redis.slots import ASKED_PAUSE, ASKING, LISTEN_SECONDS, mget_keys, redirection
 from holdtight.sync.backend import Backend
@@ -77,7 +77,7 @@ class ClusterPool(Transport):
 
 
 class NodeHome(Home):
-    def __init__(self, locks: "weakref.ref[Locks]", settings: Settings, node: NodePlace) -> None:
+    def __init__(self, locks: "weakref.ref[Locks]", settings: Settings, node: ClusterNodePlace) -> None:
         super().__init__(locks, settings, node)
         self.transport = NodePool(
             node,
@@ -139,9 +139,9 @@ class ClusterDriver(Driver):
                 if found is None or step.node is not None:
                     raise
                 node, asking = self._cluster.redirected_to(found), found.asking
-        raise LinkDown(f"slot {slot}: redirected more than {MOST_HOPS} times", sent=False)
+        raise too_many_hops(slot)
 
-    def _known(self, slot: int | None, patience: float) -> NodePlace:
+    def _known(self, slot: int | None, patience: float) -> ClusterNodePlace:
         """The server of a slot. Asks the cluster if none is known."""
         for ask in (True, False):
             node = any_node(self._cluster) if slot is None else self._cluster.at(slot)
@@ -151,7 +151,7 @@ class ClusterDriver(Driver):
                 self._cluster.scout.ask(self._clock() + patience)
         raise LinkDown(f"no server of the cluster has slot {slot}", sent=False)
 
-    def _at(self, node: NodePlace, step: Step, asking: bool) -> Any:
+    def _at(self, node: ClusterNodePlace, step: Step, asking: bool) -> Any:
         link: Any = self._link
         if step.after is None and not step.limit:
             if link is None or link.node is not node:
@@ -170,7 +170,7 @@ class ClusterDriver(Driver):
             self._drop_link(down)
             raise
 
-    def _borrowing(self, node: NodePlace, step: Step, asking: bool) -> Any:
+    def _borrowing(self, node: ClusterNodePlace, step: Step, asking: bool) -> Any:
         pool: NodePool = node.home.transport
         try:
             link = pool.take(step.patience, beyond=self._beyond)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdtight.base.identity import Identity
 from holdtight.base.values import Owner
-from holdtight.clients.degraded import end_open_tenure, open_tenure
+from holdtight.clients.degraded import end_fail_open_tenure, fail_open_tenure
 from holdtight.core.contend import Asking
 from holdtight.grants.tenure import Tenure
 from holdtight.sync.lease import Lease
@@ -12,7 +12,7 @@ from holdtight.sync.lease import Lease
 if TYPE_CHECKING:
     from holdtight.sync.lock import Lock
 
-__all__ = ["Open", "without_the_server"]
+__all__ = ["FailOpen", "without_the_server"]
 
 
 def without_the_server(lock: "Lock", error: BaseException, asking: Asking, who: Identity) -> "Lease | None":
@@ -29,13 +29,13 @@ def without_the_server(lock: "Lock", error: BaseException, asking: Asking, who: 
             return None
         lease.tenure.stand_in_by(other)
     else:
-        lease = Open(lock).lease(asking.owner)
+        lease = FailOpen(lock).lease(asking.owner)
         lock.see_to(lease, who)
     lease.tell(locks.report_degraded, lock, lease.tenure.owner, how, error)
     return lease
 
 
-class Open:
+class FailOpen:
     """Stands in for a lock whose server cannot be reached, and lets every caller run."""
 
     def __init__(self, lock: "Lock") -> None:
@@ -44,18 +44,18 @@ class Open:
 
     def lease(self, owner: Owner) -> Lease:
         clock = self._lock.terms.place.clock
-        tenure = open_tenure(self._lock, self._lock.terms.place.runtime.tell, owner, clock())
+        tenure = fail_open_tenure(self._lock, self._lock.terms.place.runtime.tell, owner, clock())
         tenure.stand_in_by(self)
         return Lease(self, tenure)
 
     def give_back(self, tenure: Tenure) -> None:
-        end_open_tenure(tenure, self._lock.client)
+        end_fail_open_tenure(tenure, self._lock.client)
 
     def let_go(self, tenure: Tenure) -> None:
-        end_open_tenure(tenure, self._lock.client)
+        end_fail_open_tenure(tenure, self._lock.client)
 
     def renew_tenure(self, tenure: Tenure, ttl: float | None, *, last: bool = False) -> None:
         """Nothing to renew: only max_hold can end this lease early."""
 
     def downgrade(self, tenure: Tenure) -> Lease:
-        return Open(self._lock.reading()).lease(tenure.owner)
+        return FailOpen(self._lock.reading()).lease(tenure.owner)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdtight.config.profiles import UNSET
-from holdtight.config.settings import unknown_options
+from holdtight.config.settings import FLIGHT_OPTIONS, JOB_OPTIONS, unknown_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from holdtight.sync.leading import Leader
 
 __all__ = ["Jobs"]
-
-_OPTIONS = ("ttl", "wait", "renew", "max_hold", "label")
-_OF_A_FLIGHT = (
-    *("ttl", "stale", "negative", "error_ttl", "refresh", "codec", "max_size", "lease_ttl", "wait", "label"),
-)
 
 
 class Jobs:
@@ -57,7 +52,7 @@ class Jobs:
             ('order:42', 'order:43')
         """
         if unknown:
-            raise unknown_options("synchronized", unknown, ("reentrant", *_OPTIONS))
+            raise unknown_options("synchronized", unknown, ("reentrant", *JOB_OPTIONS))
         from holdtight.sync.synchronizing import synchronized
 
         options = {"ttl": ttl, "wait": wait, "renew": renew, "max_hold": max_hold, "label": label}
@@ -111,7 +106,7 @@ class Jobs:
             ('done', 'done')
         """
         if unknown:
-            raise unknown_options("once", unknown, ("at_least", "per", "after_failure", "on_skip", *_OPTIONS))
+            raise unknown_options("once", unknown, ("at_least", "per", "after_failure", "on_skip", *JOB_OPTIONS))
         from holdtight.sync.once import once
 
         options = {"ttl": ttl, "renew": renew, "max_hold": max_hold, "label": label}
@@ -171,7 +166,7 @@ class Jobs:
             1.08
         """
         if unknown:
-            raise unknown_options("single_flight", unknown, _OF_A_FLIGHT)
+            raise unknown_options("single_flight", unknown, FLIGHT_OPTIONS)
         from holdtight.sync.flights import SingleFlight
 
         given = {"ttl": ttl, "stale": stale, "negative": negative, "error_ttl": error_ttl, "refresh": refresh}

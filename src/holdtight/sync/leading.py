@@ -248,7 +248,7 @@ class Leader(PublicLeader, BlockingOnly):
 
     def _give_up(self, term: Term) -> None:
         """A term that was lost while its lease goes on, as by `stop`: the next need not wait for its end."""
-        if self._locks.place.topology != "quorum":
+        if self._locks.place.one_release:
             with suppress(LockError, RuntimeError):
                 self._locks.run(release(term.lock.prepared, term.tenure.owner, marker=0), self._name)
 
@@ -321,7 +321,7 @@ class Leader(PublicLeader, BlockingOnly):
             if now != last:
                 last = now
                 yield now
-            sleeper.sleep(self._locks.place.clock() + leading.LOOK_SECONDS)
+            sleeper.sleep(self._locks.place.clock() + leading.WATCH_SECONDS)
 
     def on_change(self, callback: Callable[[Leadership | None], object]) -> Callable[[], None]:
         """Calls `callback(leadership)` now and at every change, as `observe` gives them, in a thread of its own. Its

@@ -141,7 +141,7 @@ class Locks(BaseLocks["Lock"], Jobs, BlockingOnly):
         self.lock_type = self._backend.lock_type
         self.groups = self._backend.groups
         # A place that answers at once has no connections to limit.
-        most = None if self.place.at_once else settings.max_connections
+        most = None if self.place.in_process else settings.max_connections
         self.transport = self._backend.transport() or Transport(
             self.place, connect_timeout=settings.connect_timeout, max_connections=most, spin=settings.spin
         )

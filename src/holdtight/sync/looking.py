@@ -19,7 +19,7 @@ def look(locks: "Locks", requests: Sequence[bytes], name: str) -> list[Any] | No
     is unusual: the plan then asks again. Raises what the plan would raise."""
     place, transport = locks.place, locks.transport
     client = place.client
-    if place.at_once or place.topology != "server" or (client.known and place.clock() > client.recorded_until):
+    if not place.reads_by_any_link or (client.known and place.clock() > client.recorded_until):
         return None
     try:
         link = transport.idle.pop()

@@ -10,7 +10,7 @@ from holdtight.base.values import LockInfo
 from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.multi import BaseMulti, MultiLeaseMixin, combined
 from holdtight.config.settings import UNSET, unknown_options
-from holdtight.core.multi import at_once
+from holdtight.core.multi import in_one_script
 from holdtight.errors import LeaseLost, LockError
 from holdtight.sync.hold import Decorator, Hold
 from holdtight.sync.lease import Lease
@@ -132,7 +132,7 @@ class Multi(BaseMulti[Lock], Decorator, BlockingOnly):
         started = clock()
         if self.can_be_one_step and not self.entered_by(who):
             try:
-                granted = self._at_once(who, started)
+                granted = self._in_one_script(who, started)
             except BaseException as error:
                 self.report_failed(started, wait, error)
                 raise
@@ -154,14 +154,14 @@ class Multi(BaseMulti[Lock], Decorator, BlockingOnly):
             raise
         return tuple(leases)
 
-    def _at_once(self, who: Identity, started: float) -> tuple[Lease, ...] | None:
+    def _in_one_script(self, who: Identity, started: float) -> tuple[Lease, ...] | None:
         """Takes all parts with one request, if all are free and have no waiters."""
         locks = self._locks
         locks.check_open()
         owner = locks.client.owner()
         store = locks.store
         several = store.several([part.prepared for part in self.parts])
-        plan = at_once(several, owner, clock=locks.place.clock, acks=locks.place.acks)
+        plan = in_one_script(several, owner, clock=locks.place.clock, acks=locks.place.acks)
         grants = locks.run(plan, self.name)
         if grants is None:
             return None

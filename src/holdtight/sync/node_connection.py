@@ -19,16 +19,15 @@ import hiredis
 
 from holdtight.base import process
 from holdtight.base.breaker import Breaker
-from holdtight.base.plan import LinkDown, ServerSaid, Step
+from holdtight.base.plan import NO_THREAD, TOO_MANY_REPLIES, LinkDown, ServerSaid, Step
 from holdtight.base.values import Owner
 from holdtight.base.wake_pipe import WakePipe
 from holdtight.errors import quotable
 from holdtight.keeper.charges import DeferredUndo
 from holdtight.stores.boundary import Link, Place
-from holdtight.stores.redis.link import Link as SocketLink
-from holdtight.stores.redis.link import bell_for
+from holdtight.stores.redis.link import SocketLink, bell_for
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS
-from holdtight.stores.redis.script import is_unknown, with_script_body
+from holdtight.stores.redis.script import with_missing_script
 
 __all__ = ["NOBODYS", "Answers", "Broadcast", "CallerWakePipe", "NodeConnection", "PendingReply", "Pool", "may_ask"]
 
@@ -149,7 +148,7 @@ class NodeConnection:
             if rung is not None:
                 self.bells.add(rung[0])
         elif not self.pending:
-            self.fail("it answered more than was asked")
+            self.fail(TOO_MANY_REPLIES)
         else:
             self._told(self.pending.popleft(), item)
 
@@ -157,9 +156,9 @@ class NodeConnection:
         step, collected = owed.step_for(self.index), owed.collected
         if isinstance(reply, hiredis.ReplyError):
             # Do not repeat a vote that no caller waits for: its undo may have run already.
-            if is_unknown(reply) and (collected.wanted or step.undo):
+            request = with_missing_script(owed.request_for(self.index), reply)
+            if request is not None and (collected.wanted or step.undo):
                 collected.forgotten = True
-                request = with_script_body(owed.request_for(self.index))
                 self.ask(PendingReply(collected, step, request, self.pool.clock()))
             else:
                 self._leave_undone(owed)
@@ -271,7 +270,7 @@ class Pool:
                     self._connecting = False  # an interrupt may have come before the thread started
                     if not isinstance(error, RuntimeError):
                         raise
-                    self.breaker.failed(now, f"no thread to connect with: {error}")
+                    self.breaker.failed(now, f"{NO_THREAD}: {error}")
                     return False
             self._to_wake.append(wake_pipe)
             return True

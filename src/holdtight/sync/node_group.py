@@ -16,6 +16,7 @@ from holdtight.base.plan import NO_ANSWER, LinkDown
 from holdtight.stores.redis.handshake import InboxArgs
 from holdtight.stores.redis.link import NOTHING
 from holdtight.stores.redis.quorum_place import MOST_OWED, SILENT_SECONDS, QuorumPlace
+from holdtight.stores.redis.second_reply import PIECE
 from holdtight.stores.redis.spin import SpinWait
 from holdtight.stores.times import LONGEST_PATIENCE
 from holdtight.sync.node_connection import Broadcast, CallerWakePipe, NodeConnection, PendingReply, Pool
@@ -23,9 +24,6 @@ from holdtight.sync.node_connection import Broadcast, CallerWakePipe, NodeConnec
 __all__ = ["GroupPool", "NodeGroup"]
 
 RESTED = 0.05
-LITTLE = 448
-"""Bytes read at once where only a few short replies are owed. poll() reports the rest, and Python's own allocator
-serves buffers this small."""
 _RESTS = 16, 1024
 """Shortest and longest rest of the spin wait, in broadcasts."""
 _CHECKS = 4
@@ -192,7 +190,7 @@ class NodeGroup:
             for fd, _ in ready:
                 index, pending, read, link, feed, gets, connection = taps[fd]
                 try:
-                    feed(read(link.fd, LITTLE))
+                    feed(read(link.fd, PIECE))  # poll() reports the rest
                     item = gets()
                     if item is NOTHING:
                         counted = False

@@ -21,7 +21,7 @@ from holdtight.base.plan import Bell, LinkDown, ServerSaid, Step, client_closed
 from holdtight.base.values import Owner
 from holdtight.stores.boundary import Link, Place
 from holdtight.stores.redis.client_records import record_request
-from holdtight.stores.redis.script import is_unknown, with_script_body
+from holdtight.stores.redis.script import with_missing_script, with_missing_scripts
 
 __all__ = ["Transport"]
 
@@ -145,10 +145,11 @@ class Transport:
         sent = self.place.clock()
         reply = call(request, patience)
         if isinstance(reply, hiredis.ReplyError):
-            if not is_unknown(reply):
+            again = with_missing_script(request, reply)
+            if again is None:
                 raise self.refusal(reply)
             sent = self.place.clock()
-            reply = call(with_script_body(request), patience)
+            reply = call(again, patience)
             if isinstance(reply, hiredis.ReplyError):
                 raise self.refusal(reply)
         return step.read(reply, sent)
@@ -164,12 +165,9 @@ class Transport:
         requests = [step.packed(link.inbox_word) for step in steps]
         sent = self.place.clock()
         replies = link.call_all(requests, patience)
-        unknown = [
-            at for at, reply in enumerate(replies) if isinstance(reply, hiredis.ReplyError) and is_unknown(reply)
-        ]
-        if unknown:
-            again = link.call_all([with_script_body(requests[at]) for at in unknown], patience)
-            for at, reply in zip(unknown, again, strict=True):
+        again = with_missing_scripts(requests, replies)
+        if again:
+            for at, reply in zip(again, link.call_all(list(again.values()), patience), strict=True):
                 replies[at] = reply
         return [
             ServerSaid(str(reply)) if isinstance(reply, hiredis.ReplyError) else step.made_of(reply, sent)

@@ -4,7 +4,18 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from holdtight.base.plan import NO_ANSWER, Bell, Fan, LinkDown, Park, ServerSaid, Step, Wish, client_closed
+from holdtight.base.plan import (
+    NO_ANSWER,
+    SLOW_TO_CONNECT,
+    Bell,
+    Fan,
+    LinkDown,
+    Park,
+    ServerSaid,
+    Step,
+    Wish,
+    client_closed,
+)
 from holdtight.stores.redis.client_records import record_request
 from holdtight.stores.redis.script import with_script_body
 from holdtight.sync.driver import PlanRunner
@@ -13,7 +24,7 @@ from holdtight.sync.node_group import GroupPool, NodeGroup
 
 __all__ = ["FanDriver"]
 
-LOOK_SECONDS = 0.1
+WITHOUT_PIPE_SECONDS = 0.1
 
 
 class FanDriver(PlanRunner):
@@ -143,7 +154,7 @@ class FanDriver(PlanRunner):
     def _lose_patience(self, fan: Fan, answers: list[Any], unsent: dict[int, Step]) -> None:
         for index, step in enumerate(fan.steps):
             if step is not None and answers[index] is None:
-                slow = "connecting took too long" if index in unsent else NO_ANSWER
+                slow = SLOW_TO_CONNECT if index in unsent else NO_ANSWER
                 answers[index] = LinkDown(slow, sent=index not in unsent, silent=True)
 
     # Waiting.
@@ -156,7 +167,7 @@ class FanDriver(PlanRunner):
             self._groups.wake_pipes.add(wake_pipe)
             longest = float("inf")
         except OSError:  # no descriptor is left for a wake pipe: look now and then whether the client was closed
-            wake_pipe, longest = None, LOOK_SECONDS
+            wake_pipe, longest = None, WITHOUT_PIPE_SECONDS
         while True:
             if self._groups.closed:
                 raise client_closed()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from holdtight.base.identity import Identity, identity
 from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.records import ENDED
+from holdtight.base.values import HANDED_ON, RELEASED
 from holdtight.clients.lock import BaseLock
 from holdtight.clients.terms import LONGEST_RELEASE
 from holdtight.core.contend import Asking, abandon
@@ -95,10 +96,10 @@ class ReleasingLock(BaseLock):
             transport.idle.append(link)
         else:
             transport.give(link)
-        if reply == 3:
+        if reply == HANDED_ON:
             self.prepared.wanted = True
             self.handed_on(tenure)
-        elif reply != 1:
+        elif reply != RELEASED:
             self._give_back_slowly(tenure, reply)
             return
         events = locks.events

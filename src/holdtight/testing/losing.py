@@ -10,10 +10,9 @@ from holdtight.base.values import OWNER_SIZE, LossReason
 from holdtight.grants.lease import BaseLease
 from holdtight.stores.boundary import Link
 from holdtight.stores.redis.script import with_script_body
+from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = ["lose"]
-
-PATIENCE = 2.0
 
 
 def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
@@ -40,12 +39,12 @@ def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
         raise ValueError(f"{lease!r} is lost or released already")
     tenure.waiting = True  # the keeper skips it from now on: it might find another reason
     prepared, place = tenure.prepared, tenure.place
-    link = place.open(PATIENCE)
+    link = place.open(LONGEST_PATIENCE)
     try:
         _perform(link, prepared.release_step(tenure.owner))
         if reason is LossReason.TAKEN:
             stranger = os.urandom(OWNER_SIZE)
-            _perform(link, prepared.attempt_step(stranger, now=place.clock(), patience=PATIENCE, queue=False))
+            _perform(link, prepared.attempt_step(stranger, now=place.clock(), patience=LONGEST_PATIENCE, queue=False))
     finally:
         link.close()
     place.runtime.keeper.drop(tenure)
@@ -53,6 +52,6 @@ def lose(lease: BaseLease, reason: LossReason = LossReason.TAKEN) -> None:
 
 
 def _perform(link: Link, step: Step) -> None:
-    reply = link.call(with_script_body(step.packed(link.inbox_word)), PATIENCE)
+    reply = link.call(with_script_body(step.packed(link.inbox_word)), LONGEST_PATIENCE)
     if isinstance(reply, hiredis.ReplyError):
         raise ServerSaid(str(reply))

@@ -16,14 +16,14 @@ from holdtight.base.plan import Bell
 from holdtight.base.values import Owner
 from holdtight.stores.client import Client
 from holdtight.stores.memory.server import Hear, Server
-from holdtight.stores.redis.handshake import Session, greet
+from holdtight.stores.redis.handshake import Handshake, greet
 from holdtight.stores.redis.link import bell_in
 from holdtight.stores.redis.resp import bulk
 
 if TYPE_CHECKING:
     from holdtight.base.runtime import Runtime
 
-__all__ = ["Link", "open_link"]
+__all__ = ["MemoryLink", "open_link"]
 
 _Reader = hiredis.Reader
 
@@ -38,7 +38,7 @@ def requests_in(data: bytes) -> list[list[bytes]]:
     return found
 
 
-class Link:
+class MemoryLink:
     """One connection after its handshake."""
 
     _heeded = b""
@@ -129,7 +129,7 @@ class Link:
             self.close()
 
 
-def open_link(server: Server, client: Client, runtime: "Runtime") -> Link:
+def open_link(server: Server, client: Client, runtime: "Runtime") -> MemoryLink:
     """Runs the usual handshake: writes our record and learns the server's time."""
     greeting = greet(client, user=None, password=None, db=0, name=None, protocol=3)
     request, _ = next(greeting)
@@ -140,5 +140,5 @@ def open_link(server: Server, client: Client, runtime: "Runtime") -> Link:
                 [[] if argv[0] == b"SUBSCRIBE" else server.execute(argv) for argv in requests_in(request)]
             )
     except StopIteration as stop:
-        session: Session = stop.value
-    return Link(server, session.inbox, runtime)
+        handshake: Handshake = stop.value
+    return MemoryLink(server, handshake.inbox, runtime)

@@ -10,7 +10,7 @@ from holdtight.base.clock import boottime
 from holdtight.config.targets import Memory
 from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
-from holdtight.stores.memory.link import Link, open_link
+from holdtight.stores.memory.link import MemoryLink, open_link
 from holdtight.stores.memory.server import Server
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Stores:
                 found = self._servers[name] = Server(self._micros)
             return found
 
-    def open(self, name: str, client: Client, runtime: "Runtime") -> Link:
+    def open(self, name: str, client: Client, runtime: "Runtime") -> MemoryLink:
         with self._changing:
             server = self.server(name)
             server.expected += 1  # so that it is not dropped before its link exists
@@ -78,12 +78,13 @@ stores = Stores(micros)
 class MemoryPlace(Place):
     """A store in this process."""
 
-    at_once = True
+    in_process = True
+    reads_by_any_link = False
 
     def __init__(self, target: Memory, client: Client, runtime: "Runtime") -> None:
         super().__init__(client, runtime, target.display())
         self._name = target.name
         self._stores: Stores = stores if target.realm is None else target.realm.stores
 
-    def open(self, timeout: float) -> Link:
+    def open(self, timeout: float) -> MemoryLink:
         return self._stores.open(self._name, self.client, self.runtime)

@@ -10,7 +10,7 @@ from holdtight.stores.redis.fields import cut
 __all__ = ["SCRIPTS", "Hashes"]
 
 Fields = dict[bytes, bytes]
-DAY = 24 * 3600 * 1000
+DAY_MS = 24 * 3600 * 1000
 
 
 class Hashes:
@@ -59,7 +59,7 @@ class Hashes:
                 counts = self.get(key, now)
                 if counts is None:
                     counts = {}
-                    self.found[key] = counts, now + DAY
+                    self.found[key] = counts, now + DAY_MS
                 counts[field] = b"%d" % (int(counts.get(field, 0)) + int(number))
                 return int(counts[field])
             case [b"EXPIRE", key, time]:

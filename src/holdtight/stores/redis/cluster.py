@@ -1,24 +1,27 @@
-"""The place of a cluster: it routes, and is never connected to. Each server is a NodePlace with its own connections,
-its own estimate of the server's time, and its own connection of the keeper's, so that a dead one delays nobody else.
+"""The place of a cluster: it routes, and is never connected to. Each server is a ClusterNodePlace with its own
+connections, its own estimate of the server's time, and its own connection of the keeper's, so that a dead one delays
+nobody else.
 
-`nodes_at` has the NodePlace of each slot, and `homes` what a client keeps for it. Both lists stay; their entries change
-when a slot moves. A request finds its server by its slot each time it is sent (decision 0022).
+`nodes_at` has the ClusterNodePlace of each slot, and `homes` what a client keeps for it. Both lists stay; their entries
+change when a slot moves. A request finds its server by its slot each time it is sent (decision 0022).
 """
 
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from holdtight.base import refusals
 from holdtight.base.clock import boottime
+from holdtight.base.plan import LinkDown
 from holdtight.base.values import Owner
 from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.cluster_acks import ClusterAcks
-from holdtight.stores.redis.cluster_node import NodePlace, Nowhere
+from holdtight.stores.redis.cluster_node import ClusterNodePlace, Nowhere
 from holdtight.stores.redis.cluster_scout import ClusterScout
 from holdtight.stores.redis.cluster_store import ClusterStore
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.slots import (
     SLOTS,
     Endpoint,
@@ -37,13 +40,13 @@ if TYPE_CHECKING:
     from holdtight.config.targets import Address
     from holdtight.stores.redis.surroundings import LookAround
 
-__all__ = ["MOST_HOPS", "ClusterPlace"]
+__all__ = ["MOST_HOPS", "ClusterPlace", "too_many_hops"]
 
 MOST_HOPS = 5
-SECOND_NUDGE = 0.15
+NUDGE_AGAIN_SECONDS = 0.15
 HOP_SECONDS = 0.5
 """Redirections of one charge that are further apart than this do not belong together."""
-SILENT_SECONDS = 60.0
+UNHEARD_SECONDS = 60.0
 """How long a server that refuses to let us listen is not asked again: the right may be granted meanwhile."""
 ARRIVING_SECONDS = 60.0
 """How long a server without slots that ASK has named is not given up: its first slot is on the way to it."""
@@ -52,6 +55,8 @@ ARRIVING_SECONDS = 60.0
 class ClusterPlace(Place):
     topology = "cluster"
     one_step = False
+    reads_by_any_link = False
+    undoes_for_a_ttl = True
 
     def __init__(self, settings: "Settings", client: Client, runtime: "Runtime") -> None:
         from holdtight.config.targets import Cluster
@@ -65,17 +70,17 @@ class ClusterPlace(Place):
         self.cluster = self
         self.record_slot = slot_of(keys.client_record(client.namespace, client.id))
         self._changing = threading.RLock()  # re-entrant: a signal handler may lock while its thread has it
-        self._known: dict[Endpoint, NodePlace] = {}
+        self._known: dict[Endpoint, ClusterNodePlace] = {}
         self._others: set[Endpoint] = set()
-        self._masters: set[NodePlace] = set()
+        self._masters: set[ClusterNodePlace] = set()
         """According to what the scout learned last."""
-        self._new_home: Callable[[NodePlace], Any] = lambda node: None
+        self._new_home: Callable[[ClusterNodePlace], Any] = lambda node: None
         self.wide: dict[Owner, float] = {}
         """Owners whose next renewal names all keys, as the main key alone did not tell enough; and since when."""
         self._hops: dict[Any, tuple[int, float]] = {}
         self._moved_at: dict[int, float] = {}
         self.nowhere = Nowhere(self, (target.seeds[0].host, target.seeds[0].port))
-        self.nodes_at: list[NodePlace] = [self.nowhere] * SLOTS
+        self.nodes_at: list[ClusterNodePlace] = [self.nowhere] * SLOTS
         self.homes: list[Any] = [None] * SLOTS
         self.scout = ClusterScout(self)
         self.store = ClusterStore(
@@ -83,11 +88,15 @@ class ClusterPlace(Place):
         )
         load_sharded()
 
-    def furnish(self, new_home: Callable[[NodePlace], Any]) -> None:
+    def furnish(self, new_home: Callable[[ClusterNodePlace], Any]) -> None:
         """`new_home` makes what the client keeps for each server."""
         self._new_home = new_home
         self.nowhere.home = new_home(self.nowhere)
         self.homes[:] = [self.nowhere.home] * SLOTS
+
+    def check_supports(self, what: str, name: str | None) -> None:
+        if what in refusals.NOT_ON_A_CLUSTER:
+            raise refusals.on_a_cluster(what, name)
 
     def share_events(self, events: Any) -> None:
         for node in self.all_nodes():
@@ -105,11 +114,11 @@ class ClusterPlace(Place):
 
     # Where things are.
 
-    def all_nodes(self) -> "list[NodePlace]":
+    def all_nodes(self) -> "list[ClusterNodePlace]":
         with self._changing:
             return [*self._known.values(), self.nowhere]
 
-    def masters(self) -> "list[NodePlace]":
+    def masters(self) -> "list[ClusterNodePlace]":
         with self._changing:
             return [node for node in self._known.values() if node.serves]
 
@@ -119,18 +128,18 @@ class ClusterPlace(Place):
         found = [node.up for node in self.masters() if node.up is not None]
         return all(found) if found else None
 
-    def node(self, where: Endpoint) -> NodePlace:
+    def node(self, where: Endpoint) -> ClusterNodePlace:
         """The place of a server, made when it is first heard of."""
         with self._changing:
             found = self._known.get(where)
             if found is None:
-                found = NodePlace(self, where)
+                found = ClusterNodePlace(self, where)
                 found.home = self._new_home(found)
                 self._known[where] = found
             found.serves = True
             return found
 
-    def redirected_to(self, found: Redirection) -> NodePlace:
+    def redirected_to(self, found: Redirection) -> ClusterNodePlace:
         node = self.node(found.where)
         if found.asking:
             node.arriving_until = boottime() + ARRIVING_SECONDS
@@ -146,10 +155,10 @@ class ClusterPlace(Place):
             charge.home = slot
         return self.nodes_at[slot]
 
-    def at(self, slot: int) -> NodePlace:
+    def at(self, slot: int) -> ClusterNodePlace:
         return self.nodes_at[slot]
 
-    def of_name(self, name: str) -> NodePlace:
+    def of_name(self, name: str) -> ClusterNodePlace:
         return self.nodes_at[slot_of(keys.main_key(self.client.namespace, name))]
 
     def may_hop(self, charge: Any) -> bool:
@@ -174,7 +183,7 @@ class ClusterPlace(Place):
 
     # What is learned.
 
-    def follow(self, said: str, asked: NodePlace) -> NodePlace | None:
+    def follow(self, said: str, asked: ClusterNodePlace) -> ClusterNodePlace | None:
         """From MOVED: that slot is elsewhere now. All others are looked up soon."""
         found = redirection(said, asked.where[0])
         if found is None or found.asking:
@@ -188,11 +197,11 @@ class ClusterPlace(Place):
         self.scout.doubt()
         return node
 
-    def refused_to_ring(self, said: str, node: NodePlace) -> None:
+    def refused_to_ring(self, said: str, node: ClusterNodePlace) -> None:
         """A server does not let us listen to a channel: the slot is elsewhere, or waiters must poll."""
         node.doubt(said)
         if "NOPERM" in said or "unknown command" in said.lower():
-            node.silent_until = boottime() + SILENT_SECONDS
+            node.silent_until = boottime() + UNHEARD_SECONDS
 
     def whereabouts(self) -> list[Endpoint]:
         """All nodes that are known, else those that were given."""
@@ -234,7 +243,10 @@ class ClusterPlace(Place):
             node.home.drop_idle()  # also what callers have given back since the last time
 
     def _changed(
-        self, gone: set[NodePlace], replaced: set[tuple[NodePlace, NodePlace]], masters: set[NodePlace]
+        self,
+        gone: set[ClusterNodePlace],
+        replaced: set[tuple[ClusterNodePlace, ClusterNodePlace]],
+        masters: set[ClusterNodePlace],
     ) -> None:
         """`masters` are those before."""
         for node in gone:
@@ -244,14 +256,16 @@ class ClusterPlace(Place):
         gaining = {new for _, new in replaced}
         self._nudge(gone)
         now = self.clock()
-        self.runtime.keeper.at(now + SECOND_NUDGE, lambda _: self._nudge(gone))  # for a caller that was about to pause
+        self.runtime.keeper.at(
+            now + NUDGE_AGAIN_SECONDS, lambda _: self._nudge(gone)
+        )  # for a caller that was about to pause
         for node in gaining:
             self.runtime.keeper.hurry_from(node, now)
         for old, new in replaced:
             if old in gone and new not in masters:
                 self.tell_failover(old.display, new.display)
 
-    def _nudge(self, gone: set[NodePlace]) -> None:
+    def _nudge(self, gone: set[ClusterNodePlace]) -> None:
         for place in {self, *self.all_nodes(), *gone}:  # callers pause at the server that they asked last
             for transport in list(place.pausing):
                 transport.nudge()
@@ -303,5 +317,10 @@ class ClusterPlace(Place):
     def flight_values(self, name: str) -> Any:
         return self.of_name(name).flight_values(name)
 
-    def open(self, timeout: float) -> Link:
+    def open(self, timeout: float) -> SocketLink:
         raise AssertionError("a cluster has no connection of its own")
+
+
+def too_many_hops(slot: int | None) -> LinkDown:
+    """For a request that was redirected again and again."""
+    return LinkDown(f"slot {slot}: redirected more than {MOST_HOPS} times", sent=False)

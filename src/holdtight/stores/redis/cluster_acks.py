@@ -14,13 +14,13 @@ from holdtight.stores.redis.slots import SLOTS, slot_of
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.cluster import ClusterPlace
-    from holdtight.stores.redis.cluster_node import NodePlace
+    from holdtight.stores.redis.cluster_node import ClusterNodePlace
 
 __all__ = ["ClusterAcks", "NodeAcks"]
 
 MARKS = 4
 """So many marks a server has: if one is refused, because its slot is moved just now, the next count has another."""
-TRIES = 16 * SLOTS
+MARKS_TRIED = 16 * SLOTS
 """A server with a single slot nearly always needs at most this many numbers."""
 
 
@@ -37,7 +37,7 @@ class ClusterAcks(WaitForReplicas):
 
 
 class NodeAcks(WaitForReplicas):
-    def __init__(self, node: "NodePlace", needed: int) -> None:
+    def __init__(self, node: "ClusterNodePlace", needed: int) -> None:
         super().__init__(node.client.namespace, needed)
         self._node = node
         self._keys = [b""] * MARKS
@@ -64,7 +64,7 @@ class NodeAcks(WaitForReplicas):
     def _found(self) -> bytes:
         if self._node in self._node.cluster.nodes_at:
             begin = self._next
-            for self._next in range(begin + 1, begin + TRIES):
+            for self._next in range(begin + 1, begin + MARKS_TRIED):
                 key = keys.mark(self._namespace, self._next)
                 if self._has(key):
                     return key

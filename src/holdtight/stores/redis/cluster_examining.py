@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdtight.base.plan import Step
 from holdtight.stores.redis import keys
-from holdtight.stores.redis.examining import PATIENCE, Examining
+from holdtight.stores.redis.examining import EXAM_PATIENCE, Examining
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.slots import ASKING, slot_of
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.cluster import ClusterPlace
-    from holdtight.stores.redis.cluster_node import NodePlace
+    from holdtight.stores.redis.cluster_node import ClusterNodePlace
 
 __all__ = ["NodeExamining", "OpenSlots"]
 
@@ -27,7 +27,7 @@ class OpenSlots(NamedTuple):
 class NodeExamining(Examining):
     """Requests without a key say which server they are for; all others go where their key is."""
 
-    def __init__(self, node: "NodePlace") -> None:
+    def __init__(self, node: "ClusterNodePlace") -> None:
         super().__init__(node.client)
         self._node = node
 
@@ -76,7 +76,7 @@ class NodeExamining(Examining):
         channels = [keys.main_key(self._namespace, name) + b":doctor" for name in "ab"]
         requests = {"asking": ASKING} | {each: command(each, *channels) for each in ("ssubscribe", "sunsubscribe")}
         return [
-            (word, self._here(Step(request, None, lambda reply, sent: None, patience=PATIENCE)))
+            (word, self._here(Step(request, None, lambda reply, sent: None, patience=EXAM_PATIENCE)))
             for word, request in requests.items()
         ]
 
@@ -93,4 +93,4 @@ class NodeExamining(Examining):
             own = next((line for line in text.splitlines() if "myself" in line), "")
             return OpenSlots(re.findall(r"\[(\d+)-[<>]-", own))
 
-        return self._here(Step(command("CLUSTER", "NODES"), None, read, patience=PATIENCE))
+        return self._here(Step(command("CLUSTER", "NODES"), None, read, patience=EXAM_PATIENCE))

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.base.clock import boottime
-from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid
+from holdtight.base.plan import CLOSED_BY_SERVER, NO_ANSWER, LinkDown, ServerSaid
 from holdtight.stores.redis.followed_link import FollowedLink
 from holdtight.stores.redis.link import NOTHING
 from holdtight.stores.redis.resp import command
 
 if TYPE_CHECKING:
-    from holdtight.stores.redis.cluster_node import NodePlace
+    from holdtight.stores.redis.cluster_node import ClusterNodePlace
 
-__all__ = ["MOST_CHANNELS", "ClusterLink"]
+__all__ = ["MOST_LINK_CHANNELS", "ClusterLink"]
 
-MOST_CHANNELS = 64
+MOST_LINK_CHANNELS = 64
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 _SENT_AND_HEARD = struct.Struct("=44x2I2I")
 """How long ago (ms) data and an acknowledgement were sent, and received, in the kernel's struct tcp_info."""
@@ -30,7 +30,7 @@ class ClusterLink(FollowedLink):
 
     __slots__ = ("_plainly", "channels", "node")
 
-    node: "NodePlace"
+    node: "ClusterNodePlace"
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
@@ -65,7 +65,7 @@ class ClusterLink(FollowedLink):
     def listen(self, channel: bytes, timeout: float) -> None:
         """Listens to one more channel. Raises ServerSaid if the server refuses, LinkDown if it does not answer."""
         request = command("SSUBSCRIBE", channel)
-        if len(self.channels) >= MOST_CHANNELS:
+        if len(self.channels) >= MOST_LINK_CHANNELS:
             oldest = next(iter(self.channels))
             del self.channels[oldest]
             request = command("SUNSUBSCRIBE", oldest) + request
@@ -97,5 +97,5 @@ class ClusterLink(FollowedLink):
         except OSError as error:
             raise LinkDown(error.strerror or str(error), sent=False, silent=True) from error
         if not data:
-            raise LinkDown("the server closed the connection", sent=False)
+            raise LinkDown(CLOSED_BY_SERVER, sent=False)
         self._feed(data)

@@ -12,7 +12,7 @@ from holdtight.stores.client import Client, NodeClient
 from holdtight.stores.redis.cluster_acks import NodeAcks
 from holdtight.stores.redis.cluster_link import ClusterLink
 from holdtight.stores.redis.connect import Dialling, open_link
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.single import RedisPlace
 from holdtight.stores.redis.slots import ASKING, Endpoint, redirection
@@ -21,14 +21,14 @@ from holdtight.stores.redis.store import Store
 if TYPE_CHECKING:
     from holdtight.stores.redis.cluster import ClusterPlace
 
-__all__ = ["NodePlace", "Nowhere"]
+__all__ = ["ClusterNodePlace", "Nowhere"]
 
 _DOUBTFUL = ("CLUSTERDOWN", "MASTERDOWN", "LOADING", "NOREPLICAS", "UNBLOCKED", "READONLY")
 _NO_INBOX = b"$0\r\n\r\n"
 PROBE_SECONDS = 0.5
 
 
-class NodePlace(RedisPlace):
+class ClusterNodePlace(RedisPlace):
     """One server of a cluster, while it has slots."""
 
     client: Client
@@ -73,14 +73,14 @@ class NodePlace(RedisPlace):
     def record_is_idle(self) -> bool:
         return self.cluster.record_is_idle
 
-    def _open(self, timeout: float) -> Link:
+    def _open(self, timeout: float) -> SocketLink:
         try:
             return self._connect(timeout)
         except LinkDown:
             self.cluster.scout.doubt()
             raise
 
-    def _connect(self, timeout: float) -> Link:
+    def _connect(self, timeout: float) -> SocketLink:
         address = self.cluster.target.at(*self.where)
         dialling = Dialling()
         with self._links_lock:
@@ -172,9 +172,9 @@ class NodePlace(RedisPlace):
         return self.cluster.of(charge), b""
 
 
-class Nowhere(NodePlace):
+class Nowhere(ClusterNodePlace):
     """Stands for the server of a slot that none is known to serve. To connect is to ask the cluster."""
 
-    def open(self, timeout: float) -> Link:
+    def open(self, timeout: float) -> SocketLink:
         self.cluster.scout.ask(boottime() + timeout)
         raise LinkDown("no server of the cluster has that slot", sent=False)

@@ -19,12 +19,12 @@ import hiredis
 from holdtight.base import process
 from holdtight.base.callbacks import report
 from holdtight.base.clock import boottime
-from holdtight.base.plan import LinkDown, ServerSaid
+from holdtight.base.plan import NO_THREAD, LinkDown, ServerSaid
 from holdtight.stores.redis.connect import greeted
-from holdtight.stores.redis.handshake import Greeting, Session
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.handshake import Greeting, Handshake
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
-from holdtight.stores.redis.rounds import Rounds
+from holdtight.stores.redis.rounds import SILENT, THREAD_NAME, Rounds
 from holdtight.stores.redis.slots import SLOTS, Endpoint, read_slots
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterScout", "agreed_on"]
 
-ASK_SECONDS = 30.0
+ASK_NODES_SECONDS = 30.0
 FIRST_PAUSE = 0.1
 LONG_PAUSE = 1.0
 HASTE_SECONDS = 15.0
 """For this long after a doubt arose, the pause between rounds is FIRST_PAUSE; then it grows up to LONG_PAUSE."""
-LATE_SECONDS = 0.1
+LATE_NODE_SECONDS = 0.1
 """How long a round waits for the other nodes once one has answered."""
 ANSWER_SECONDS = 1.0
 IDLE_LOOK = 0.2
@@ -48,7 +48,6 @@ SLOW_SECONDS = 0.2
 failover may be over by then."""
 SLOW_AGAIN = 1.0
 """How often a server that is only slow raises doubt."""
-THREAD_NAME = "holdtight-scout"
 _SLOTS = command("CLUSTER", "SLOTS")
 
 Table = list[Endpoint | None]
@@ -59,7 +58,7 @@ def greet_node(login: "Login | None", name: str | None) -> Greeting:
     answers = yield command("HELLO", 3, *auth, "SETNAME", name or f"holdtight-{os.getpid()}-scout"), 1
     if isinstance(answers[0], hiredis.ReplyError):
         raise ServerSaid(str(answers[0]))
-    return Session(3, b"")
+    return Handshake(3, b"")
 
 
 def agreed_on(told: dict[Endpoint, Table]) -> Table:
@@ -89,7 +88,7 @@ class _Watched:
     """One node: its connection, and whether a thread asks it at the moment."""
 
     def __init__(self) -> None:
-        self.link: Link | None = None
+        self.link: SocketLink | None = None
         self.busy = False
         self.answer: tuple[Table, set[Endpoint]] | LinkDown | ServerSaid | None = None
 
@@ -187,7 +186,7 @@ class ClusterScout(Rounds):
 
     def _due(self, now: float) -> float:
         if not self._in_doubt:
-            return self._began + ASK_SECONDS
+            return self._began + ASK_NODES_SECONDS
         return self._began + (FIRST_PAUSE if now - self._doubted_at < HASTE_SECONDS else LONG_PAUSE)
 
     def _let_go(self) -> None:
@@ -240,7 +239,7 @@ class ClusterScout(Rounds):
                     if isinstance(each.answer, tuple) and where not in told:
                         told[where] = each.answer
                         first = min(first, boottime())
-                now, until = boottime(), min(first + LATE_SECONDS, began + ANSWER_SECONDS)
+                now, until = boottime(), min(first + LATE_NODE_SECONDS, began + ANSWER_SECONDS)
                 if now >= until or not any(each.busy for each in asked.values()):
                     return told
                 self._changed.wait(until - now)
@@ -256,7 +255,7 @@ class ClusterScout(Rounds):
         for endpoint, error in errors:
             if isinstance(error, ServerSaid):
                 return ServerSaid(f"{error}" if str(error).startswith("ERR") else f"{endpoint}: {error}")
-        causes = "; ".join(f"{endpoint}: {error or 'it does not answer'}" for endpoint, error in errors)
+        causes = "; ".join(f"{endpoint}: {error or SILENT}" for endpoint, error in errors)
         return LinkDown(f"no node of the cluster can be asked for its slots ({causes})", sent=False)
 
     def _ask_one(self, where: Endpoint, each: _Watched) -> None:
@@ -283,7 +282,7 @@ class ClusterScout(Rounds):
         try:
             process.start_thread(ask, "holdtight-connect")
         except RuntimeError as error:
-            each.answer, each.busy = LinkDown(f"no thread to connect with: {error}", sent=False), False
+            each.answer, each.busy = LinkDown(f"{NO_THREAD}: {error}", sent=False), False
 
     def _answer(self, where: Endpoint, each: _Watched) -> "tuple[Table, set[Endpoint]]":
         if each.link is None:

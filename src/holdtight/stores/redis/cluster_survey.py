@@ -11,16 +11,15 @@ from holdtight.base.plan import LinkDown, Step
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.forcing import Forcing, read_audit
 from holdtight.stores.redis.resp import command
-from holdtight.stores.redis.survey import COUNT, Survey, name_of
+from holdtight.stores.redis.survey import COUNT, START, Survey, name_of
 from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.cluster import ClusterPlace
-    from holdtight.stores.redis.cluster_node import NodePlace
+    from holdtight.stores.redis.cluster_node import ClusterNodePlace
 
 __all__ = ["ClusterForcing", "ClusterSurvey"]
 
-_FIRST = b"0"
 _BESIDE = b":audit"
 
 
@@ -28,8 +27,8 @@ class ClusterSurvey(Survey):
     def __init__(self, cluster: "ClusterPlace") -> None:
         super().__init__(cluster.client.namespace)
         self._cluster = cluster
-        self._servers: list[NodePlace] = []
-        self._served: list[NodePlace] = []
+        self._servers: list[ClusterNodePlace] = []
+        self._served: list[ClusterNodePlace] = []
         """Which server had each slot when the first one was asked."""
         self._failed: dict[str, str] = {}
         """Why a server could not be asked."""
@@ -40,10 +39,10 @@ class ClusterSurvey(Survey):
         return self._directed(super().scan_step(inner, prefix), at)
 
     def restarted(self, cursor: bytes) -> bytes:
-        return _FIRST if cursor == _FIRST else self._begin(self._read_cursor(cursor)[0])
+        return START if cursor == START else self._begin(self._read_cursor(cursor)[0])
 
     def passed_over(self, cursor: bytes, down: LinkDown) -> bytes:
-        at = 0 if cursor == _FIRST else self._read_cursor(cursor)[0]
+        at = 0 if cursor == START else self._read_cursor(cursor)[0]
         if at >= len(self._servers):
             raise down  # no server is known
         server = self._servers[at].display
@@ -70,7 +69,7 @@ class ClusterSurvey(Survey):
         return LinkDown(causes, sent=False) if causes else None
 
     def _begin(self, at: int) -> bytes:
-        return b"%d:0" % at if at < len(self._servers) else _FIRST
+        return b"%d:0" % at if at < len(self._servers) else START
 
     def audited_step(self, cursor: bytes) -> Step:
         """Reads the next cursor, and names that have records of what operators did."""
@@ -85,9 +84,9 @@ class ClusterSurvey(Survey):
         return self._directed(Step(request, None, read, patience=LONGEST_PATIENCE), at)
 
     def _read_cursor(self, cursor: bytes) -> tuple[int, bytes]:
-        if cursor == _FIRST:
+        if cursor == START:
             self._servers, self._failed = [], {}
-            return 0, _FIRST
+            return 0, START
         at, _, inner = cursor.partition(b":")
         return int(at), inner
 
@@ -96,7 +95,7 @@ class ClusterSurvey(Survey):
 
         def read_here(reply: Any, sent: float) -> Any:
             cursor, found = read(reply, sent)
-            if cursor != _FIRST:
+            if cursor != START:
                 return b"%d:%b" % (at, cursor), found
             return self._begin(at + 1), found
 

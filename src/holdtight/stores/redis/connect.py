@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from holdtight.base.clock import boottime
-from holdtight.base.plan import LinkDown
+from holdtight.base.plan import REPLACED, SLOW_TO_CONNECT, LinkDown
 from holdtight.stores.client import Client
 from holdtight.stores.redis.failures import broken, unopened
-from holdtight.stores.redis.handshake import Greeting, Session, greet, inbox_word
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.handshake import Greeting, Handshake, greet, inbox_word
+from holdtight.stores.redis.link import SocketLink
 
 if TYPE_CHECKING:
     import ssl
@@ -39,7 +39,7 @@ class Dialling:
         with self._guard:
             self._sock = sock
             if self._ended:
-                raise LinkDown("the server was replaced meanwhile", sent=False)
+                raise LinkDown(REPLACED, sent=False)
         return sock
 
     def end(self) -> None:
@@ -67,9 +67,9 @@ def open_link(
     tls: "ssl.SSLContext | None" = None,
     *,
     dialling: Dialling | None = None,
-    link_type: Callable[[socket.socket], Link] = Link,
+    link_type: Callable[[socket.socket], SocketLink] = SocketLink,
     master_only: bool = False,
-) -> Link:
+) -> SocketLink:
     """Raises LinkDown or ServerSaid if the link cannot be opened in time, with `master_only` also for a replica."""
 
     def greeting(login: "Login | None") -> Greeting:
@@ -84,8 +84,8 @@ def open_link(
         )
 
     link = greeted(address, greeting, timeout, tls, dialling=dialling, link_type=link_type)
-    link.inbox = link.session.inbox
-    link.inbox_word = inbox_word(client, link.session.inbox, link.session.run)
+    link.inbox = link.handshake.inbox
+    link.inbox_word = inbox_word(client, link.handshake.inbox, link.handshake.run)
     return link
 
 
@@ -96,8 +96,8 @@ def greeted(
     tls: "ssl.SSLContext | None",
     *,
     dialling: Dialling | None = None,
-    link_type: Callable[[socket.socket], Link] = Link,
-) -> Link:
+    link_type: Callable[[socket.socket], SocketLink] = SocketLink,
+) -> SocketLink:
     """A link after the handshake that `greeting_for` makes."""
     until = boottime() + timeout
     dialling = dialling or Dialling()
@@ -122,9 +122,9 @@ def greeted(
                 link.send(request)
                 answers = _answers(link, count, until)
         except StopIteration as stop:
-            session: Session = stop.value
+            handshake: Handshake = stop.value
         link.owed = 0
-        link.session = session
+        link.handshake = handshake
         link.set_timeout(USUAL_TIMEOUT)
         dialling.made()
         return link
@@ -140,7 +140,7 @@ def greeted(
         raise
 
 
-def _answers(link: Link, count: int, until: float) -> list[Any]:
+def _answers(link: SocketLink, count: int, until: float) -> list[Any]:
     answers: list[Any] = []
     while len(answers) < count:
         link.set_timeout(_left(until))
@@ -179,5 +179,5 @@ def _connect(address: "Address", until: float, dialling: Dialling) -> socket.soc
 def _left(until: float) -> float:
     left = until - boottime()
     if left <= 0:
-        raise LinkDown("connecting took too long", sent=False, silent=True)
+        raise LinkDown(SLOW_TO_CONNECT, sent=False, silent=True)
     return left

@@ -4,20 +4,21 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from holdtight.base.plan import Step
+from holdtight.base.plan import ServerSaid, Step
 from holdtight.stores.client import Client
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.fields import cut
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.script import Script
-from holdtight.stores.redis.survey import COUNT, is_held, name_of
+from holdtight.stores.redis.survey import COUNT, START, is_held, name_of
 from holdtight.stores.times import TAIL_MS
 
-__all__ = ["PATIENCE", "Examining", "Found"]
+__all__ = ["EXAM_PATIENCE", "Examining", "Found"]
 
 RIGHTS = Script("rights")
 TIMES_LEFT = Script("times_left")
-PATIENCE = 1.0
+EXAM_PATIENCE = 1.0
+_PASSING = ("LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "max number of clients")
 
 
 class Found(NamedTuple):
@@ -32,6 +33,8 @@ class Found(NamedTuple):
 
 class Examining:
     """One server, or one node of a quorum."""
+
+    first = START
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -73,7 +76,7 @@ class Examining:
         def read(reply: Any, sent: float) -> tuple[bool, list[str]]:
             return bool(reply[0]), [_text(each) for each in reply[1:]]
 
-        return Step(before, b"", read, patience=PATIENCE, script=RIGHTS)
+        return Step(before, b"", read, patience=EXAM_PATIENCE, script=RIGHTS)
 
     def probes(self) -> Sequence[tuple[str, Step]]:
         """Commands that no script may run, each with a request that a user without the right to it is refused."""
@@ -127,6 +130,18 @@ class Examining:
         """Answered with an error, WRONGTYPE, if the key is not a text."""
         return _step(command("GET", *self._mains([name])), lambda reply, sent: True)
 
+    def is_passing(self, said: Any) -> bool:
+        """Whether the server may answer soon."""
+        return any(word in str(said) for word in _PASSING)
+
+    def is_refused(self, said: Any) -> bool:
+        """Whether this answer to a probe says that the user may not run the command, or that the server lacks it."""
+        return "NOPERM" in str(said) or "unknown command" in str(said).lower()
+
+    def is_foreign(self, said: Any) -> bool:
+        """Whether this answer to a `value_step` says that the key is not a text."""
+        return isinstance(said, ServerSaid) and "WRONGTYPE" in str(said)
+
     def parts(self, names: Sequence[str]) -> Iterator[Sequence[str]]:
         """Names that one `left_step` can ask for together."""
         yield names
@@ -138,7 +153,7 @@ class Examining:
             request,
             None,
             lambda reply, sent: [(ms - TAIL_MS) / 1000 for ms in reply],
-            patience=PATIENCE,
+            patience=EXAM_PATIENCE,
             script=TIMES_LEFT,
         )
 
@@ -147,7 +162,7 @@ class Examining:
 
 
 def _step(request: bytes, read: Callable[[Any, float], Any]) -> Step:
-    return Step(request, None, read, patience=PATIENCE)
+    return Step(request, None, read, patience=EXAM_PATIENCE)
 
 
 def _is_tombstone(value: bytes) -> bool:

@@ -4,7 +4,7 @@ import errno
 
 import hiredis
 
-from holdtight.base.plan import NO_ANSWER, LinkDown
+from holdtight.base.plan import CLOSED_BY_SERVER, NO_ANSWER, LinkDown
 
 __all__ = ["broken", "cause_of", "closed_by_server", "is_silence", "is_tls_wait", "unopened"]
 
@@ -39,4 +39,4 @@ def unopened(error: OSError) -> LinkDown:
 
 
 def closed_by_server() -> LinkDown:
-    return LinkDown("the server closed the connection", sent=True, stale=True)
+    return LinkDown(CLOSED_BY_SERVER, sent=True, stale=True)

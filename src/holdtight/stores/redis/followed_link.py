@@ -11,12 +11,12 @@ from contextlib import suppress
 from typing import Any
 
 from holdtight.stores.redis.failures import closed_by_server
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 
 __all__ = ["FollowedLink"]
 
 
-class FollowedLink(Link):
+class FollowedLink(SocketLink):
     """A link that the scout may end while a thread uses it."""
 
     __slots__ = ("guard", "was_cut")
@@ -36,31 +36,31 @@ class FollowedLink(Link):
     # A thread may have read a reply before the cut and go on after it.
 
     def call(self, request: bytes, timeout: float) -> Any:
-        reply = Link.call(self, request, timeout)
+        reply = SocketLink.call(self, request, timeout)
         if self.was_cut:
             raise closed_by_server()
         return reply
 
     def reply(self, *, keep: bool = False) -> Any:
-        reply = Link.reply(self, keep=keep)
+        reply = SocketLink.reply(self, keep=keep)
         if self.was_cut:
             raise closed_by_server()
         return reply
 
     def call_twice(self, requests: bytes, timeout: float) -> tuple[Any, Any]:
-        replies = Link.call_twice(self, requests, timeout)
+        replies = SocketLink.call_twice(self, requests, timeout)
         if self.was_cut:
             raise closed_by_server()
         return replies
 
     def call_all(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
-        replies = Link.call_all(self, requests, timeout)
+        replies = SocketLink.call_all(self, requests, timeout)
         if self.was_cut:
             raise closed_by_server()
         return replies
 
     def pump(self) -> list[Any]:
-        items = Link.pump(self)
+        items = SocketLink.pump(self)
         if self.was_cut:
             raise closed_by_server()
         return items

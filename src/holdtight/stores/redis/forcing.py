@@ -19,7 +19,7 @@ __all__ = ["FORCE", "Forcing", "read_audit"]
 FORCE = Script("force")
 TOLD = b"told"
 """The field of an audit record that repeats: what the records of clients said, in the order of the holders."""
-KEPT = 2000
+RECORDS_KEPT = 2000
 """More records than a stream has: it is cut at about a thousand."""
 
 
@@ -81,7 +81,7 @@ class Forcing:
 
     def audit_step(self, limit: int | None) -> Step:
         """Reads the records, newest first; all without a limit."""
-        request = command("XREVRANGE", keys.audit(self._namespace), "+", "-", "COUNT", limit or KEPT)
+        request = command("XREVRANGE", keys.audit(self._namespace), "+", "-", "COUNT", limit or RECORDS_KEPT)
         return Step(request, None, read_audit, patience=LONGEST_PATIENCE)
 
 

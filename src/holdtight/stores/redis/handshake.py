@@ -18,7 +18,7 @@ from holdtight.stores.redis import keys
 from holdtight.stores.redis.client_records import record_request
 from holdtight.stores.redis.resp import bulk, command
 
-__all__ = ["Greeting", "InboxArgs", "Session", "greet", "inbox_word", "passport"]
+__all__ = ["Greeting", "Handshake", "InboxArgs", "greet", "inbox_word", "passport"]
 
 
 def inbox_word(client: Client, inbox: bytes, run: bytes) -> bytes:
@@ -51,7 +51,7 @@ class InboxArgs:
     def at(self, now: float) -> list[bytes]:
         if now >= self._until:
             self._until = now + VOUCHED_SECONDS
-            self._looks = _LOOKS
+            self._looks = _GUARD_LOOKS
             self._current = self._plain
         return self._current
 
@@ -70,7 +70,7 @@ class InboxArgs:
 
 
 VOUCHED_SECONDS = 1.0
-_LOOKS = 8
+_GUARD_LOOKS = 8
 """How many votes in a row are evaluated: a node may be among the last to answer once."""
 
 
@@ -81,7 +81,7 @@ def _vouching(word: bytes) -> bytes:
     return before[: before.rindex(b"$")] + bulk(b"+" + passport)
 
 
-class Session(NamedTuple):
+class Handshake(NamedTuple):
     """The result of a handshake. With an empty inbox, waiters on this connection poll."""
 
     protocol: int
@@ -94,7 +94,7 @@ class Session(NamedTuple):
 NOT_A_MASTER = "it is a replica, not the master"
 
 
-Greeting = Generator[tuple[bytes, int], list[Any], Session]
+Greeting = Generator[tuple[bytes, int], list[Any], Handshake]
 
 
 def greet(
@@ -131,7 +131,7 @@ def greet(
             if isinstance(heard, hiredis.ReplyError) and listen:
                 inbox, note = b"", str(heard)
             _learn(client, answers[-1], sent)
-            return Session(3, inbox, note, _run(client, answers))
+            return Handshake(3, inbox, note, _run(client, answers))
         said = str(first)
         if not said.startswith("NOPROTO") and "unknown command" not in said.lower():
             raise ServerSaid(said)
@@ -148,7 +148,7 @@ def greet(
         raise LinkDown(NOT_A_MASTER, sent=False)
     if client.known or not isinstance(answers[-1], hiredis.ReplyError):
         _learn(client, answers[-1], sent)
-    return Session(2, b"", "the server speaks RESP2: waiters poll", _run(client, answers))
+    return Handshake(2, b"", "the server speaks RESP2: waiters poll", _run(client, answers))
 
 
 def _role(hello: Any) -> Any:

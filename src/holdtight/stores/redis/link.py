@@ -24,22 +24,20 @@ from typing import Any, NamedTuple
 import hiredis
 
 from holdtight.base.clock import boottime
-from holdtight.base.plan import Bell, LinkDown
+from holdtight.base.plan import CLOSED_BY_SERVER, SLOT_GONE, Bell, LinkDown
 from holdtight.base.process import abandon_descriptor, tell_of_fork
 from holdtight.base.values import OWNER_SIZE, Owner
 from holdtight.stores.redis.failures import broken, cause_of, closed_by_server, is_silence, is_tls_wait
-from holdtight.stores.redis.handshake import Session
+from holdtight.stores.redis.handshake import Handshake
 from holdtight.stores.redis.resp import bulk, command
-from holdtight.stores.redis.second_reply import NOTHING, SecondReply
+from holdtight.stores.redis.second_reply import NOTHING, PIECE, SecondReply
 from holdtight.stores.redis.spin import LinkSpinWait, SpinWait
 
-__all__ = ["MUCH", "NOTHING", "Bare", "Link", "bell_for", "bell_in"]
+__all__ = ["MUCH", "NOTHING", "Bare", "SocketLink", "bell_for", "bell_in"]
 
 _Error = hiredis.ReplyError
 _Push = hiredis.PushNotification
 SHORTEST_TIMEOUT = 0.001
-_PIECE = 448
-"""More than a usual reply or bell, and small enough for Python's small-object allocator."""
 _LONG = 8192
 MUCH = 65536
 """The most that one read takes. A larger buffer would be allocated from the system each time."""
@@ -55,7 +53,7 @@ def bell_for(push: Any) -> tuple[Owner, Bell] | None:
         return None
     if push[0] != b"message" and push[0] != b"smessage":
         if push[0] == b"sunsubscribe":
-            raise LinkDown("the slot has left this server", sent=False)
+            raise LinkDown(SLOT_GONE, sent=False)
         return None
     return bell_in(push[2])
 
@@ -76,7 +74,7 @@ class Bare(NamedTuple):
     gets: Callable[[], Any]
 
 
-class Link(SecondReply):
+class SocketLink(SecondReply):
     """One connection after its handshake."""
 
     __slots__ = (
@@ -91,10 +89,10 @@ class Link(SecondReply):
         "_timeout",
         "_write",
         "fd",
+        "handshake",
         "inbox",
         "inbox_word",
         "second_spin_wait",
-        "session",
         "sock",
         "spin_wait",
     )
@@ -121,7 +119,7 @@ class Link(SecondReply):
         self.second_spin_wait: SpinWait | None = None
         """For the second reply of `call_twice`, which takes longer: the replicas give it."""
         self.owed = 0
-        self.session = Session(2, b"")
+        self.handshake = Handshake(2, b"")
         self.inbox = b""
         self.inbox_word = bulk(b"")
         tell_of_fork(self)  # every link: while a thread uses a link, no pool knows it
@@ -208,7 +206,7 @@ class Link(SecondReply):
         except OSError as error:
             raise broken(error) from error
         try:
-            data = read(fd, _PIECE)
+            data = read(fd, PIECE)
             if not self._unread:
                 if data == _ONE:
                     self.owed = 0
@@ -288,13 +286,13 @@ class Link(SecondReply):
                 self.set_timeout(min(left, 3600.0))
             first = False
             try:
-                data = self._read(self.fd, _PIECE)
+                data = self._read(self.fd, PIECE)
             except OSError as error:
                 if is_silence(error):
                     continue
                 raise LinkDown(cause_of(error), sent=False) from error
             if not data:
-                raise LinkDown("the server closed the connection", sent=False)
+                raise LinkDown(CLOSED_BY_SERVER, sent=False)
             self._unread = True
             self._feed(data)
 

@@ -10,12 +10,12 @@ from holdtight.stores.times import TAIL_MS
 if TYPE_CHECKING:
     from holdtight.stores.redis.store import Prepared
 
-__all__ = ["Several"]
+__all__ = ["PreparedMulti"]
 
 _MODES = {Kind.EXCLUSIVE: "x", Kind.SHARED: "r", Kind.PERMITS: "p"}
 
 
-class Several:
+class PreparedMulti:
     def __init__(self, parts: "list[Prepared]") -> None:
         self._parts = parts
         self._store = parts[0].store

@@ -18,18 +18,18 @@ from holdtight.base.clock import DRIFT
 from holdtight.base.plan import ServerSaid, Step
 from holdtight.base.values import Claim, Denied, Grant, Late, Outcome, Owner
 from holdtight.errors import LockError
-from holdtight.stores.client import Client
+from holdtight.stores.client import OWNERS_IN_A_DRAW, Client
 from holdtight.stores.redis import error_replies
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.redis.script import Script
+from holdtight.stores.times import LONGEST_PATIENCE
 
 __all__ = [
+    "ARRIVAL_GRACE",
     "CHANGED",
     "FOR_EVER",
-    "GRACE",
     "LATE",
     "NOT_OURS",
-    "PATIENCE",
     "Deletion",
     "Plain",
     "PlainClient",
@@ -38,15 +38,13 @@ __all__ = [
 ]
 
 FOR_EVER = float("inf")
-PATIENCE = 2.0
-GRACE = 2.0
+ARRIVAL_GRACE = 2.0
 """How long a request may still arrive after its sender gave up waiting for the reply, in seconds."""
 SHORTEST_PERSISTENCE = 5.0
 LONGEST_PERSISTENCE = 60.0
 PERSISTENCE_FOR_EVER = 3600.0
 """How long an undo is retried for a lock without a timeout: nothing else would end it."""
-_OWNER_SIZE = 16
-_BATCH = 128
+_NOISE_SIZE = 16
 
 TAKE = Script("plain_take")
 GIVE = Script("plain_give")
@@ -87,8 +85,8 @@ class PlainClient(Client):
         try:
             return self.owners.pop()
         except IndexError:
-            noise = os.urandom(_OWNER_SIZE * _BATCH).hex().encode()
-            size = 2 * _OWNER_SIZE
+            noise = os.urandom(_NOISE_SIZE * OWNERS_IN_A_DRAW).hex().encode()
+            size = 2 * _NOISE_SIZE
             fresh = [noise[at : at + size] for at in range(0, len(noise), size)]
             last = fresh.pop()
             self.owners.extend(fresh)
@@ -155,7 +153,7 @@ class Plain:
         self.take = b"*6\r\n" + bulk("SET") + bulk(key) if ttl_ms else None
         self.tail = bulk("NX") + bulk("PX") + bulk(self.ttl_ms)
         self._give: list[bytes | None] = [None, None, None]
-        self.patience = self.give_patience = PATIENCE
+        self.patience = self.give_patience = LONGEST_PATIENCE
 
     def give(self, method: int) -> bytes:
         """A checked delete by that method, without its last argument, the owner."""
@@ -200,18 +198,18 @@ class Plain:
 
     def _limited(self, script: Script, *args: bytes | str | int) -> Step:
         """A step that the server refuses after its sender has given it up."""
-        not_after = self.client.server_time(self.client.clock()) + PATIENCE
+        not_after = self.client.server_time(self.client.clock()) + LONGEST_PATIENCE
         step = _step(script, self.key, *args, int(not_after * 1e6))
         step.read = _told
         step.limit = int(not_after * 1000) + 1
         return step
 
     def look_step(self) -> Step:
-        return Step(command("GET", self.key), None, _as_it_is, patience=PATIENCE)
+        return Step(command("GET", self.key), None, _as_it_is, patience=LONGEST_PATIENCE)
 
     def arrival_limit(self, now: float, patience: float) -> int:
         """In ms of our own clock: the server does not use it."""
-        return int((now + patience + GRACE) * 1000)
+        return int((now + patience + ARRIVAL_GRACE) * 1000)
 
 
 class Polled:
@@ -272,7 +270,7 @@ class Polled:
 
 
 def _step(script: Script, key: bytes, *args: bytes | str | int) -> Step:
-    return Step(script.request((key,), *args), None, _as_it_is, patience=PATIENCE)
+    return Step(script.request((key,), *args), None, _as_it_is, patience=LONGEST_PATIENCE)
 
 
 def _undo(script: Script, key: bytes, *args: bytes | str | int) -> _Undo:

@@ -8,7 +8,7 @@ from holdtight.base.plan import LinkDown, NoQuorum, ServerSaid
 from holdtight.errors import LockError, QuorumNotReached
 from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.quorum_store import QuorumStore
 from holdtight.stores.redis.single import RedisPlace
 
@@ -36,10 +36,10 @@ class NodePlace(RedisPlace):
         self._runs = runs
         self._run = b""
 
-    def _open(self, timeout: float) -> Link:
+    def _open(self, timeout: float) -> SocketLink:
         """Refuses a server that another node already reached: under two names, one server would have two votes."""
         link = super()._open(timeout)
-        run = link.session.run
+        run = link.handshake.run
         if run and run != self._run:
             other = self._runs.setdefault(run, self)
             if other is not self:
@@ -60,6 +60,8 @@ class QuorumPlace(Place):
 
     topology = "quorum"
     one_step = False
+    one_release = False
+    reads_by_any_link = False
     store: QuorumStore
 
     def __init__(self, settings: "Settings", client: Client, runtime: "Runtime") -> None:

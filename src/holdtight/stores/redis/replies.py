@@ -27,8 +27,7 @@ def read_refusal(reply: Any) -> Outcome:
 
 
 def read_release(reply: Any, sent: float) -> "int | Denied":
-    """1: done; 2: done, dead waiters remain to be swept; 3: done, the caller must check the hand-over; Denied: not
-    ours."""
+    """RELEASED, MORE_TO_SWEEP or HANDED_ON, as the scripts number them; Denied if it was not ours."""
     if isinstance(reply, int):
         return reply
     return Denied(reply[1] or None, 0.0, forced=len(reply) > 2)

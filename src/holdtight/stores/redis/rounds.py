@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown, ServerSaid
 
-__all__ = ["Rounds"]
+__all__ = ["SILENT", "THREAD_NAME", "Rounds"]
+
+THREAD_NAME = "holdtight-scout"
+SILENT = "it does not answer"
 
 
 class Rounds:

@@ -26,12 +26,13 @@ import hiredis
 from holdtight.base import process
 from holdtight.base.callbacks import report
 from holdtight.base.clock import boottime
-from holdtight.base.plan import NO_ANSWER, LinkDown, ServerSaid
+from holdtight.base.plan import NO_ANSWER, NO_THREAD, LinkDown, ServerSaid
 from holdtight.base.wake_pipe import WakePipe
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
-from holdtight.stores.redis.rounds import Rounds
+from holdtight.stores.redis.rounds import SILENT, THREAD_NAME, Rounds
 from holdtight.stores.redis.watched_sentinel import Master, UnknownService, WatchedSentinel, read_answer
+from holdtight.stores.times import CONNECT_SECONDS
 
 if TYPE_CHECKING:
     from holdtight.config.targets import Address, Sentinel
@@ -43,13 +44,11 @@ ASK_WITHOUT_BELL = 1.0
 """As often if a Sentinel speaks RESP2 only, and so cannot announce a switch on the connection that asks."""
 LATE_SECONDS = 0.25
 """How long a round waits for the other Sentinels once one has answered."""
-SILENT_SECONDS = 2.0
-CONNECT_SECONDS = 2.0
-LONGEST_PAUSE = 2.0
+SILENT_SENTINEL_SECONDS = 2.0
+LONGEST_RECONNECT_PAUSE = 2.0
 SECOND_NUDGE = 0.1
 LEAVING_SECONDS = 0.1
 FRESH_SECONDS = 2 * ASK_SECONDS
-THREAD_NAME = "holdtight-scout"
 _Push = hiredis.PushNotification
 
 
@@ -57,7 +56,7 @@ class Scout(Rounds):
     def __init__(
         self,
         target: "Sentinel",
-        open_link: "Callable[[Address, float], Link]",
+        open_link: "Callable[[Address, float], SocketLink]",
         switched: Callable[[Master, Master], None],
         nudge: Callable[[], None],
         in_use: Callable[[], bool],
@@ -158,24 +157,24 @@ class Scout(Rounds):
         if self._leaving:
             times.append(boottime() + LEAVING_SECONDS)
         if self._round > self._finished:
-            end = self._first_answer + LATE_SECONDS if self._first_answer else self._asked_at + SILENT_SECONDS
+            end = self._first_answer + LATE_SECONDS if self._first_answer else self._asked_at + SILENT_SENTINEL_SECONDS
             times.append(end)
         for each in self._sentinels:
             if each.asked:
-                times.append(each.asked[0] + SILENT_SECONDS)
+                times.append(each.asked[0] + SILENT_SENTINEL_SECONDS)
             elif each.link is None and not each.connecting:
                 times.append(max(each.connect_at, 0.0))
         return min(times)
 
     def _all_ring(self) -> bool:
-        return all(each.link is None or each.link.session.protocol == 3 for each in self._sentinels)
+        return all(each.link is None or each.link.handshake.protocol == 3 for each in self._sentinels)
 
     def _advance(self, now: float) -> None:
         if self._nudge_at and now >= self._nudge_at:
             self._nudge_at = 0.0
             self._nudge()  # for a caller that was about to pause when the switch was told
         for each in self._sentinels:
-            if each.asked and now >= each.asked[0] + SILENT_SECONDS:
+            if each.asked and now >= each.asked[0] + SILENT_SENTINEL_SECONDS:
                 self._lost(each, LinkDown(NO_ANSWER, sent=False, silent=True))
             if each.link is None and not each.connecting and now >= each.connect_at:
                 self._connect(each)
@@ -219,7 +218,7 @@ class Scout(Rounds):
         good = bool(self._first_answer)
         if good and now < self._first_answer + LATE_SECONDS and any(not each.slow for each in pending):
             return
-        if not good and pending and now < self._asked_at + SILENT_SECONDS:
+        if not good and pending and now < self._asked_at + SILENT_SENTINEL_SECONDS:
             return
         for each in pending:
             each.slow = True
@@ -238,7 +237,7 @@ class Scout(Rounds):
                 return ServerSaid(f"Sentinel {endpoint}: {error}")
         if any(isinstance(error, UnknownService) for _, error in errors):
             return LinkDown(f"no Sentinel knows a service called {self._target.service!r}", sent=False)
-        causes = "; ".join(f"{endpoint}: {error or 'it does not answer'}" for endpoint, error in errors)
+        causes = "; ".join(f"{endpoint}: {error or SILENT}" for endpoint, error in errors)
         return LinkDown(f"no Sentinel can be asked for the master ({causes})", sent=False)
 
     # One Sentinel.
@@ -247,7 +246,7 @@ class Scout(Rounds):
         each.connecting = True
 
         def connect() -> None:
-            link: Link | None = None
+            link: SocketLink | None = None
             error: LinkDown | ServerSaid | None = None
             try:
                 link = self._open_link(each.address, CONNECT_SECONDS)
@@ -267,9 +266,9 @@ class Scout(Rounds):
         try:
             process.start_thread(connect, "holdtight-connect")
         except RuntimeError as error:
-            self._connected(each, None, LinkDown(f"no thread to connect with: {error}", sent=False))
+            self._connected(each, None, LinkDown(f"{NO_THREAD}: {error}", sent=False))
 
-    def _connected(self, each: WatchedSentinel, link: Link | None, error: LinkDown | ServerSaid | None) -> None:
+    def _connected(self, each: WatchedSentinel, link: SocketLink | None, error: LinkDown | ServerSaid | None) -> None:
         each.connecting = False
         if link is None:
             assert error is not None
@@ -283,7 +282,7 @@ class Scout(Rounds):
         each.close()
         each.error, each.settled = error, True
         each.failures += 1
-        each.connect_at = boottime() + min(LONGEST_PAUSE, 0.02 * 2**each.failures)
+        each.connect_at = boottime() + min(LONGEST_RECONNECT_PAUSE, 0.02 * 2**each.failures)
 
     def _hear(self, each: WatchedSentinel) -> None:
         if each.link is None:

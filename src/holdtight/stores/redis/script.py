@@ -15,7 +15,7 @@ and the like by their numbers (`stores/times.py`), and OWNER_OF(value) and the l
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdtight.stores.redis.fields import FIELDS, INBOX_AT
 from holdtight.stores.redis.keys import BESIDE
@@ -267,6 +267,21 @@ EVALSHA_WORD = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
 def is_unknown(reply: object) -> bool:
     """Whether an error reply says that the server does not know the script. Nothing has run then."""
     return str(reply).startswith("NOSCRIPT")
+
+
+def with_missing_script(request: bytes, reply: object) -> bytes | None:
+    """The request to send again after this error reply, with the script that the server lacks; None if it says anything
+    else."""
+    return with_script_body(request) if is_unknown(reply) else None
+
+
+def with_missing_scripts(requests: Sequence[bytes], replies: Sequence[Any]) -> dict[int, bytes]:
+    """For several requests: those to send again, by their index."""
+    found: dict[int, bytes] = {}
+    for at, reply in enumerate(replies):
+        if isinstance(reply, Exception) and (again := with_missing_script(requests[at], reply)) is not None:
+            found[at] = again
+    return found
 
 
 def with_script_body(request: bytes) -> bytes:

@@ -10,10 +10,11 @@ import hiredis
 from holdtight.stores.redis.failures import broken, closed_by_server, is_silence
 from holdtight.stores.redis.spin import SpinWait
 
-__all__ = ["NOTHING", "SecondReply"]
+__all__ = ["NOTHING", "PIECE", "SecondReply"]
 
 NOTHING: Any = object()
 PIECE = 448
+"""Bytes of a usual read: more than a usual reply or bell, and small enough for Python's small-object allocator."""
 _Push = hiredis.PushNotification
 
 

@@ -10,11 +10,11 @@ import weakref
 from typing import TYPE_CHECKING
 
 from holdtight.base.clock import boottime
-from holdtight.base.plan import LinkDown
+from holdtight.base.plan import REPLACED, LinkDown
 from holdtight.stores.client import Client
 from holdtight.stores.redis.connect import Dialling, greeted, open_link
 from holdtight.stores.redis.followed_link import FollowedLink
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.scout import Scout
 from holdtight.stores.redis.single import RedisPlace
 from holdtight.stores.redis.watched_sentinel import Master, greet_sentinel
@@ -70,7 +70,7 @@ class SentinelPlace(RedisPlace):
 
     # Connecting.
 
-    def _open(self, timeout: float) -> Link:
+    def _open(self, timeout: float) -> SocketLink:
         until = boottime() + timeout
         with self._links_lock:
             self._using += 1
@@ -86,7 +86,7 @@ class SentinelPlace(RedisPlace):
             with self._links_lock:
                 self._using -= 1
 
-    def _connect(self, master: Master, timeout: float) -> Link:
+    def _connect(self, master: Master, timeout: float) -> SocketLink:
         address = self._sentinel.at(*master.where)
         dialling = Dialling()
         with self._links_lock:
@@ -112,13 +112,13 @@ class SentinelPlace(RedisPlace):
 
     def _check_current(self, master: Master) -> None:
         if not self._is_current(master):
-            raise LinkDown("the server was replaced meanwhile", sent=False)
+            raise LinkDown(REPLACED, sent=False)
 
     def _is_current(self, master: Master) -> bool:
         known = self._scout.master
         return known is not None and known.where == master.where
 
-    def _open_to_sentinel(self, address: "Address", timeout: float) -> Link:
+    def _open_to_sentinel(self, address: "Address", timeout: float) -> SocketLink:
         return greeted(
             address, lambda login: greet_sentinel(login, address.client_name), timeout, self._checked_tls(address)
         )

@@ -17,6 +17,7 @@ from holdtight.stores.redis import keys
 from holdtight.stores.redis.fields import cut
 from holdtight.stores.redis.resp import command, fields_of
 from holdtight.stores.redis.script import Script
+from holdtight.stores.redis.survey import COUNT
 from holdtight.stores.times import AUDIT_MS, LONGEST_PATIENCE
 
 __all__ = ["BEAT", "ENROL", "OPEN", "STRIKE", "Session", "Sessions"]
@@ -25,7 +26,6 @@ OPEN = Script("session_open")
 ENROL = Script("session_enrol")
 BEAT = Script("session_beat")
 STRIKE = Script("session_strike")
-COUNT = 500
 MOST_RECORDS = 1000
 SECRET_SECONDS = 90 * 24 * 3600
 _KINDS = {Kind.EXCLUSIVE: "x", Kind.SHARED: "r", Kind.PERMITS: "p"}

@@ -12,7 +12,7 @@ from holdtight.errors import quotable
 from holdtight.stores.boundary import Place
 from holdtight.stores.client import Client
 from holdtight.stores.redis.connect import open_link
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.link import SocketLink
 
 if TYPE_CHECKING:
     import ssl
@@ -76,10 +76,10 @@ class RedisPlace(Place):
             return made
 
     def keeps(self, link: object) -> None:
-        if isinstance(link, Link):
-            self.kept_run = link.session.run
+        if isinstance(link, SocketLink):
+            self.kept_run = link.handshake.run
 
-    def open(self, timeout: float) -> Link:
+    def open(self, timeout: float) -> SocketLink:
         try:
             link = self._open(timeout)
         except (LinkDown, ServerSaid) as error:
@@ -88,7 +88,7 @@ class RedisPlace(Place):
         self.made()
         return link
 
-    def _open(self, timeout: float) -> Link:
+    def _open(self, timeout: float) -> SocketLink:
         with self.reach() as address:
             return open_link(address, self.client, timeout, self._checked_tls(address))
 

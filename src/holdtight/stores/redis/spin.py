@@ -21,9 +21,9 @@ MOST_LOOKS = 100
 MOST_CREDIT = 16
 DEBIT = 2
 """The credit that a missed reply costs; a reply seen while spinning earns 1. So two of three should be seen."""
-CHECK = 64
+CHECK_EVERY = 64
 """The number of replies after which the spin wait checks whether the thread was preempted."""
-_AT_ONCE = socket.MSG_DONTWAIT
+_DO_NOT_WAIT = socket.MSG_DONTWAIT
 _WHO = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 
 _latest = [0]
@@ -64,7 +64,7 @@ class SpinWait:
         if self._is_welcome():
             for looks in range(self._looks):
                 try:
-                    data = recv(size, _AT_ONCE)
+                    data = recv(size, _DO_NOT_WAIT)
                 except BlockingIOError:
                     continue
                 self._paid(looks)
@@ -95,7 +95,7 @@ class SpinWait:
             return True
         first = not self._taken_away
         before, self._taken_away = self._taken_away, 1 + resource.getrusage(_WHO).ru_nivcsw
-        self._check = CHECK
+        self._check = CHECK_EVERY
         if first:
             return True
         if self._taken_away > before + 1:

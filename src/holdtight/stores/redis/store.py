@@ -28,7 +28,7 @@ from holdtight.stores.client import Client
 from holdtight.stores.redis import error_replies, keys, script
 from holdtight.stores.redis.client_records import read_record, records_step, removal_request
 from holdtight.stores.redis.inspection import exclusive_holder, read_inspection
-from holdtight.stores.redis.multi import Several
+from holdtight.stores.redis.multi import PreparedMulti
 from holdtight.stores.redis.replies import read_refusal, read_release
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.times import LONGEST_PATIENCE, MARKER_SLACK_MS, TAIL_MS, marker_for
@@ -323,8 +323,8 @@ class Store:
     def prepare(self, claim: Claim) -> Prepared:
         return Shape(self, claim).prepare(claim.name)
 
-    def several(self, parts: list[Prepared]) -> Several:
-        return Several(parts)
+    def several(self, parts: list[Prepared]) -> PreparedMulti:
+        return PreparedMulti(parts)
 
     def not_after(self, now: float, patience: float) -> int:
         """The last time, in the server's µs, at which the server may carry out a request sent now."""
@@ -365,6 +365,9 @@ class Store:
     def meaning(self, said: ServerSaid, name: str | None) -> LockError:
         key = keys.main_key(self.client.namespace, name) if name else b""
         return error_replies.meaning(said, name=name, server=self.server, key=key)
+
+    def has_not_run(self, reply: Any) -> bool:
+        return script.is_unknown(reply)
 
     def read_attempt(self, reply: Any, sent: float) -> Outcome:
         if isinstance(reply, bytes):

@@ -17,7 +17,7 @@ from holdtight.base.plan import LinkDown, ServerSaid
 from holdtight.base.process import start_thread
 from holdtight.errors import quotable
 from holdtight.stores.redis.connect import greeted
-from holdtight.stores.redis.handshake import Greeting, Session
+from holdtight.stores.redis.handshake import Greeting, Handshake
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.watched_sentinel import PROMOTED, SWITCHED, Master, read_answer
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LookAround"]
 
-PATIENCE = 0.8
+AROUND_PATIENCE = 0.8
 _Error = hiredis.ReplyError
 
 
@@ -57,14 +57,14 @@ class LookAround:
     def _look(self) -> None:
         try:
             given = getattr(self._target, "sentinels", ())
-            self._at_once([partial(self._look_at_sentinel, each) for each in given])
+            self._side_by_side([partial(self._look_at_sentinel, each) for each in given])
             known = self._known.union(where for seen in self.sentinels for where in seen.replicas)
-            self._at_once([partial(self._look_at_replica, *where) for where in sorted(known)])
+            self._side_by_side([partial(self._look_at_replica, *where) for where in sorted(known)])
         finally:
             self.done = True
 
     @staticmethod
-    def _at_once(jobs: Sequence[Callable[[], None]]) -> None:
+    def _side_by_side(jobs: Sequence[Callable[[], None]]) -> None:
         threads: list[threading.Thread] = []
         for job in jobs:
             try:
@@ -72,7 +72,7 @@ class LookAround:
             except RuntimeError:
                 job()  # no thread is to be had
         for thread in threads:
-            thread.join(2 * PATIENCE)
+            thread.join(2 * AROUND_PATIENCE)
 
     def _ask(self, address: "Address", *requests: bytes) -> tuple[list[Any], str]:
         """The replies, or the reason why there are none."""
@@ -86,10 +86,10 @@ class LookAround:
             if auth and isinstance(answers[0], _Error):
                 raise ServerSaid(str(answers[0]))
             replies.extend(answers[-len(requests) :])
-            return Session(2, b"")
+            return Handshake(2, b"")
 
         try:
-            greeted(address, greeting, PATIENCE, self._tls_for(address)).close()
+            greeted(address, greeting, AROUND_PATIENCE, self._tls_for(address)).close()
         except (LinkDown, ServerSaid, OSError) as error:
             return [], quotable(error)
         except Exception as error:  # credentials come from user code

@@ -16,8 +16,10 @@ from holdtight.stores.redis.inspection import read_inspection
 from holdtight.stores.redis.resp import bulk, command
 from holdtight.stores.times import LONGEST_PATIENCE, TAIL_MS
 
-__all__ = ["Survey", "is_held", "name_of"]
+__all__ = ["START", "Survey", "is_held", "name_of"]
 
+START = b"0"
+"""The cursor of SCAN at the beginning, and at the end."""
 COUNT = 500
 """How many keys one SCAN looks at: 0.15 ms of the server's time."""
 _MOST = bulk(LISTED)
@@ -27,11 +29,13 @@ _ESCAPED = (("%7B", "{"), ("%7D", "}"), ("%25", "%"))
 class Survey:
     """One namespace on one server, or on every node of a quorum."""
 
+    first = START
+
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
 
     def scan_step(self, cursor: bytes, prefix: str) -> Step:
-        """Reads the next cursor, b"0" at the end, and the names found, which start with `prefix`."""
+        """Reads the next cursor, START at the end, and the names found, which start with `prefix`."""
         literal = keys.main_key(self._namespace, prefix)[:-1]
         pattern = re.sub(rb"([*?\[\]\\])", rb"\\\1", literal) + b"*}"
 
@@ -45,7 +49,7 @@ class Survey:
     # For a cluster, whose servers are asked one after another.
 
     def restarted(self, cursor: bytes) -> bytes:
-        return b"0"
+        return START
 
     def passed_over(self, cursor: bytes, down: LinkDown) -> bytes:
         raise down
@@ -54,7 +58,7 @@ class Survey:
         return None
 
     def rest(self) -> bytes:
-        return b"0"
+        return START
 
     def failure(self) -> LinkDown | None:
         return None

@@ -45,7 +45,7 @@ class VoteReplies:
     def granted(self) -> list[bool]:
         return [reply.__class__ is bytes or (reply.__class__ is list and reply[0] == 1) for reply in self.replies]
 
-    def is_open(self, index: int) -> bool:
+    def is_unanswered(self, index: int) -> bool:
         """True if the node may have voted for us without our knowledge, or still may."""
         reply = self.replies[index]
         return reply is None or (isinstance(reply, LinkDown) and reply.sent)
@@ -55,4 +55,4 @@ class VoteReplies:
 
     def marker(self, index: int) -> int:
         """The end of the marker, in that node's ms; 0 if its answer is known."""
-        return marker_for(self.limits[index]) if self.is_open(index) else 0
+        return marker_for(self.limits[index]) if self.is_unanswered(index) else 0

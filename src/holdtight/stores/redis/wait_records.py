@@ -13,6 +13,7 @@ from holdtight.base.values import OWNER_SIZE, Owner, Wait
 from holdtight.stores.redis import keys
 from holdtight.stores.redis.resp import command
 from holdtight.stores.redis.script import Script
+from holdtight.stores.times import LONGEST_PATIENCE
 
 if TYPE_CHECKING:
     from holdtight.stores.redis.store import Store
@@ -23,7 +24,6 @@ BLOCKERS = Script("blockers")
 RETRACT = Script("retract")
 PUBLISHED_MS = 10_000
 """How long a record stays unless it is retracted or repeated."""
-PATIENCE = 2.0
 
 
 class Waits:
@@ -60,7 +60,7 @@ class Waits:
             BLOCKERS.request(names, waiter),
             None,
             lambda reply, sent: tuple(reply),
-            patience=PATIENCE,
+            patience=LONGEST_PATIENCE,
             aside=True,
         )
 
@@ -69,7 +69,7 @@ class Waits:
 
 
 def _aside(request: bytes, read: Callable[[Any, float], Any]) -> Step:
-    return Step(request, None, read, patience=PATIENCE, aside=True)
+    return Step(request, None, read, patience=LONGEST_PATIENCE, aside=True)
 
 
 def read_wait(value: bytes | None) -> Wait | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import hiredis
 
 from holdtight.base.plan import LinkDown, ServerSaid
-from holdtight.stores.redis.handshake import Greeting, Session
-from holdtight.stores.redis.link import Link
+from holdtight.stores.redis.handshake import Greeting, Handshake
+from holdtight.stores.redis.link import SocketLink
 from holdtight.stores.redis.resp import command
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def greet_sentinel(login: "Login | None", name: str | None) -> Greeting:
     answers = yield hello + command("SUBSCRIBE", SWITCHED) + command("SUBSCRIBE", PROMOTED), 3
     if not isinstance(answers[0], _Error):
         if isinstance(answers[1], _Error):
-            return Session(2, b"", str(answers[1]))
-        return Session(3, b"")
+            return Handshake(2, b"", str(answers[1]))
+        return Handshake(3, b"")
     said = str(answers[0])
     if not said.startswith("NOPROTO") and "unknown command" not in said.lower():
         raise ServerSaid(said)
@@ -50,7 +50,7 @@ def greet_sentinel(login: "Login | None", name: str | None) -> Greeting:
         answers = yield given, 1
         if isinstance(answers[0], _Error):
             raise ServerSaid(str(answers[0]))
-    return Session(2, b"")
+    return Handshake(2, b"")
 
 
 class WatchedSentinel:
@@ -58,7 +58,7 @@ class WatchedSentinel:
 
     def __init__(self, address: "Address") -> None:
         self.address = address
-        self.link: Link | None = None
+        self.link: SocketLink | None = None
         self.connecting = False
         self.failures = 0
         self.connect_at = 0.0
