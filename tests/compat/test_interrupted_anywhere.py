@@ -1,4 +1,4 @@
-"""A Ctrl-C that the program survives, wherever it comes: the drop-in leaves no key behind.
+"""A Ctrl-C that the program survives, wherever code of ours can catch it: the drop-in leaves no key behind.
 
 The locks here have no timeout, as redis-py's have none by default: a key that is left behind stays for ever.
 """

@@ -16,7 +16,7 @@ from holdtight.keeper.charges import StandingInLine
 from holdtight.keeper.keeper import keeper
 from tests.faults.clients import Client, Colour, OpenClient, start
 from tests.faults.quorum import Nodes
-from tests.support.processes import wait_for
+from tests.support.processes import StartChild, wait_for
 from tests.support.servers import RunningServer
 
 SOON = 10.0
@@ -148,6 +148,48 @@ def test_a_caller_that_waits_for_a_connection_is_refused(private_server: Running
         all_are_refused(waiters)
         wait_for(lambda: holder.inspect("b").waiting == 0, within=4)
         lease.release()
+
+
+ENDING = """
+import os, threading
+import holdtight.sync.driver, holdtight.sync.lock
+from holdtight import Locks
+from holdtight.keeper.charges import StandingInLine
+from holdtight.keeper.keeper import keeper
+from tests.support.processes import StartChild, wait_for
+
+url, touched_after = args
+for module in holdtight.sync.driver, holdtight.sync.lock:
+    module.TOUCH_SECONDS = float(touched_after)
+locks = Locks(url)
+
+def wait():
+    try:
+        locks.lock("b").acquire()
+    except RuntimeError:
+        os._exit(0)
+    os._exit(1)
+
+threading.Thread(target=wait).start()
+if hear() == "the keeper sends heartbeats":
+    wait_for(lambda: any(isinstance(charge, StandingInLine) for charge in keeper().charges(locks.place)))
+keeper().run_soon(threading.Event().wait)  # the process ends before the keeper gets to do anything more
+locks.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("touched_after", "told"), [("600", "it waits briefly"), ("0.02", "the keeper sends heartbeats")]
+)
+def test_a_refused_waiter_has_left_the_line_when_its_process_ends_at_once(
+    private_server: RunningServer, start_child: StartChild, touched_after: str, told: str
+) -> None:
+    with Locks(private_server.url, ttl=60) as holder, holder.lock("b"):
+        child = start_child(ENDING, private_server.url, touched_after)
+        wait_for(lambda: holder.inspect("b").waiting == 1)
+        child.send(told)
+        assert child.wait() == 0
+        assert not holder.inspect("b").waiting
 
 
 @pytest.mark.parametrize("way", ["exclusive", "reader", "several"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from holdtight import AsyncLocks, Locks
+from holdtight.grants.leak_warning import MOST_OPEN
 from holdtight.keeper.keeper import keeper
 from tests.faults.clients import COLOURS
 from tests.faults.quorum import Nodes, StartNodes
@@ -80,6 +82,68 @@ def test_dropped_clients_leave_the_server_at_once_and_do_not_come_back(
     after = connections(nodes)
     assert [now - then for then, now in zip(before, after, strict=True)] == [1] * count, "and that is ours"
     assert nobody_is_connected(nodes)
+
+
+A_CLIENT_PER_REQUEST = """
+import asyncio, gc, json, warnings
+from holdtight import AsyncLocks, Locks
+from tests.support.starving import limit_descriptors
+
+target = json.loads(args[0])
+nodes = len(target) if isinstance(target, list) else 1
+gc.disable()  # as if each client had grown so old that only the rare full collection finds it
+warnings.simplefilter("ignore")
+limit_descriptors(MOST_ALIVE * nodes + 60)
+
+async def on_a_loop():
+    for _ in range(REQUESTS):
+        async with AsyncLocks(target).lock("a"):
+            pass
+
+if args[1] == "sync":
+    for _ in range(REQUESTS):
+        with Locks(target).lock("a"):
+            pass
+else:
+    asyncio.run(on_a_loop())
+say("done")
+"""
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_client_per_request_does_not_use_up_the_descriptors(
+    start_nodes: StartNodes, start_child: StartChild, colour: str, count: int
+) -> None:
+    """A client that has been used is in a cycle, so only the garbage collector frees it."""
+    nodes = start_nodes(count)
+    target = nodes.urls if count > 1 else nodes.urls[0]
+    code = A_CLIENT_PER_REQUEST.replace("MOST_ALIVE", str(MOST_OPEN)).replace("REQUESTS", str(3 * MOST_OPEN))
+    child = start_child(code, json.dumps(target), colour)
+    child.expect("done", within=120)  # measured: 6 s
+
+
+COUNT_LOOKS = """
+import gc
+from holdtight import Locks
+
+def looks(use):
+    seen = []
+    gc.callbacks.append(lambda phase, about: seen.append(about["generation"]) if phase == "start" else None)
+    used = [use(Locks("redis://h")) for _ in range(8 * MOST_OPEN)]
+    gc.callbacks.pop()
+    return len(seen)
+
+gc.disable()
+say(looks(lambda locks: locks.close()))
+say(looks(lambda locks: locks))
+"""
+
+
+def test_a_program_with_many_clients_seldom_looks_for_dropped_ones(start_child: StartChild) -> None:
+    child = start_child(COUNT_LOOKS.replace("MOST_OPEN", str(MOST_OPEN)))
+    child.expect("0")  # all were closed
+    child.expect("4")  # with 50, 100, 200 and 400 of them
 
 
 @pytest.mark.parametrize("renewed", [False, True])

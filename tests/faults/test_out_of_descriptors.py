@@ -15,19 +15,15 @@ from tests.support.servers import RunningServer
 HELD = "held by another"
 
 CHILD = """
-import json, os, resource, sys
+import json
 from holdtight import AsyncLocks, LockError, Locks
+from tests.support import starving
 
 targets = json.loads(args[0])
 
 def starve():
-    resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    taken = []
-    try:
-        while True:
-            taken.append(os.dup(0))
-    except OSError:
-        say("starved")
+    starving.starve()
+    say("starved")
 
 def came(error):
     say("done" if error is None else type(error).__name__ if isinstance(error, LockError) else repr(error))
@@ -99,7 +95,7 @@ def program(act: str) -> str:
     plain = act.replace("AWAIT sleep", "time.sleep").replace("AWAIT ", "").replace("ASYNC ", "")
     coloured = act.replace("AWAIT sleep", "await asyncio.sleep").replace("AWAIT ", "await ").replace("ASYNC ", "async ")
     code = CHILD.replace("ASYNC_ACT", _indented(coloured)).replace("ACT", _indented(plain))
-    return code.replace("import json, os", "import time, json, os")
+    return code.replace("import json", "import time, json")
 
 
 def _indented(text: str) -> str:

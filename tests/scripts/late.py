@@ -33,7 +33,7 @@ from holdtight.stores.redis import keys, script
 from holdtight.stores.redis.store import Prepared, Store
 from tests.scripts.late_stores import Backend
 
-__all__ = ["Owner", "World", "take_several"]
+__all__ = ["PERMITS", "Owner", "World", "take_several"]
 
 START = 1_800_000_000.0
 TTL = 10.0
@@ -369,9 +369,9 @@ class Owner:
                 pass
 
 
-def take_several(world: World, names: list[str], lost: int = 0) -> list[Owner]:
+def take_several(world: World, names: list[str], kinds: str, lost: int = 0) -> list[Owner]:
     """Owners of all names, with one id; none if the names must be taken one by one."""
-    owners = [world.owner("x", name=name) for name in names]
+    owners = [world.owner(kind, name=name) for name, kind in zip(names, kinds, strict=True)]
     for each in owners:
         each.id = owners[0].id
     several: Any = world.store.several([each.prepared for each in owners])

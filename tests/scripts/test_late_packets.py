@@ -1,10 +1,13 @@
 """The late-packet matrix: a request that was given up and arrives later breaks no promise, whatever came in between.
 
-A history is how an owner comes to hold a name (START), what it and others do then (MIDDLE), and how it ends (END). In
-each cell the client gives requests up, as if its connection hung or was reset, and they arrive later: after each
-verb that follows, and after all. After each verb, and after each arrival, `World.check` checks: a holder never
-believes in more time than the server keeps, no owner holds beside a writer, and every waiter in line has a client
-behind it. In the end nothing is left but bookkeeping. The same on a real server and on the memory store.
+A history is how an owner comes to hold a name (START), what it and others do then (MIDDLE), how it ends (END), and
+what the next holder does (NEXT). In each cell the client gives requests up, and they arrive later: after each verb that
+follows, and after all. After each verb, and after each arrival, `World.check` checks: a holder never believes in more
+time than the server keeps, no owner holds beside a writer, and every waiter in line has a client behind it. In the end
+nothing is left but bookkeeping. The same on a real server and on the memory store.
+
+The clients here give up because no answer comes. A connection that is reset makes no other cell: the server gets the
+same bytes, and the plans do the same, but sooner. tests/faults/test_late_packets.py plays both.
 
 What cannot happen has no cell: an owner is used for one acquisition, so that nothing of its own follows a release, a
 withdrawal or a detachment; only a writer downgrades, and is detached; a waiter does not renew. Votes are in
@@ -20,7 +23,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.scripts.late import Owner, World, take_several
+from tests.scripts.late import PERMITS, Owner, World, take_several
 from tests.scripts.late_stores import Backend, MemoryBackend, ServerBackend
 from tests.support.servers import StartServer
 
@@ -158,6 +161,24 @@ def is_adopted_and_handed_on(history: History, lost: int) -> None:
         heir.release()
 
 
+# What the next holder does, before something of the first arrives.
+
+
+def another_takes_it(history: History, lost: int) -> None:
+    another_wants_it(history, lost)
+    all_look(history, 0)
+
+
+def the_others_renew(history: History, lost: int) -> None:
+    for each in history.others:
+        each.renew(lost)
+
+
+def the_others_release(history: History, lost: int) -> None:
+    for each in history.others:
+        each.release(lost)
+
+
 STARTS: list[tuple[str, list[Verb]]] = [
     ("x", [asks]),
     ("r", [asks]),
@@ -190,6 +211,22 @@ ENDS: list[list[Verb]] = [
 IN_LINE: list[list[Verb]] = [[touches], [touches, is_handed_it], [gives_up], [all_look, gives_up]]
 
 
+GOING = ENDS[:3]
+NEXT: list[list[Verb]] = [
+    [another_takes_it],
+    [another_takes_it, the_others_renew],
+    [another_takes_it, the_others_release],
+    [another_takes_it, the_others_release, another_takes_it],
+]
+
+
+def handed_on() -> Iterator[tuple[str, list[Verb]]]:
+    for (kind, start), middle, end, then in itertools.product(STARTS, [[], [renews], [shortens]], GOING, NEXT):
+        yield kind, [*start, *middle, *end, *then]
+    for (kind, start), then in itertools.product(STARTS[3:], NEXT):
+        yield kind, [start[0], gives_up, the_others_release, *then]
+
+
 def histories(middles: list[list[Verb]]) -> Iterator[tuple[str, list[Verb]]]:
     for (kind, start), middle, end in itertools.product(STARTS, middles, ENDS):
         yield kind, [*start, *middle, *end]
@@ -199,6 +236,7 @@ def histories(middles: list[list[Verb]]) -> Iterator[tuple[str, list[Verb]]]:
 
 
 ONE = list(histories([[], *([verb] for verb in MIDDLE)]))
+HANDED_ON = list(handed_on())
 TWO = list(histories(list(map(list, itertools.permutations(MIDDLE, 2)))))
 
 
@@ -256,6 +294,11 @@ def test_nothing_that_comes_late_breaks_a_promise(backend: Backend, part: int) -
     play_all(backend, ONE[part::4], pairs=False)
 
 
+@pytest.mark.parametrize("part", [0, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 2, 3))])
+def test_nor_does_it_once_another_has_it(backend: Backend, part: int) -> None:
+    play_all(backend, HANDED_ON[part::4], pairs=False)
+
+
 def test_nor_does_it_after_two_verbs_or_if_two_come_late(backend: Backend) -> None:
     """A sample of all histories; the rest is below."""
     play_all(backend, TWO[::97], pairs=False)
@@ -271,22 +314,36 @@ def test_not_one_of_all_histories_breaks_a_promise(backend: Backend, part: int) 
 NAMES = ["a", "b"]
 
 
+@pytest.mark.parametrize("kinds", ["xx", "rr", "pp", "xr", "rp"])
 @pytest.mark.parametrize("follows", ["nothing", "one takes the first", "all are taken", "one waits for the second"])
-def test_a_late_request_for_several_takes_nothing(backend: Backend, follows: str) -> None:
+def test_a_late_request_for_several_takes_nothing(backend: Backend, follows: str, kinds: str) -> None:
     world = World(backend)
-    assert take_several(world, NAMES, lost=1) == []
+    assert take_several(world, NAMES, kinds, lost=1) == []
     world.check()
+    against = ["p" if kind == "p" else "x" for kind in kinds]
     if follows == "one takes the first":
-        world.owner("x", name="a").ask()
+        world.owner(against[0], name="a").ask()
     elif follows == "all are taken":
-        for name in NAMES:
-            world.owner("x", name=name).ask()
+        for name, kind in zip(NAMES, against, strict=True):
+            world.owner(kind, name=name).ask()
     elif follows == "one waits for the second":
-        for _ in range(2):
-            world.owner("x", name="b").ask()
+        for _ in range(PERMITS + 1 if against[1] == "p" else 2):
+            world.owner(against[1], name="b").ask()
+        assert world.owners[-1].waits
     world.deliver(0)
     world.check()
     for name in NAMES:
         holding, _ = world.look(name)
         assert len(holding) == sum(each.name == name and each.holds for each in world.owners)
+    world.everybody_goes()
+
+
+@pytest.mark.parametrize("kinds", ["xx", "rr", "pp", "xr", "rp"])
+def test_a_request_for_several_that_is_answered_takes_all(backend: Backend, kinds: str) -> None:
+    """So that the test above would see what a late one takes."""
+    world = World(backend)
+    taken = take_several(world, NAMES, kinds)
+    assert [each.mode for each in taken] == list(kinds)
+    world.check()
+    assert all(each.id in world.look(each.name)[0] for each in taken)
     world.everybody_goes()

@@ -4,7 +4,8 @@ An owner asks for its vote, and then it and another do up to three more things. 
 back and arrives later. An owner has its vote for at least the time that it was told; a vote that it gave back stays so.
 
 What cannot happen has no cell: after a vote was given back nothing of that owner follows, since every round has an
-owner of its own. A renewal never asks for less than before, and a node never shortens (see docs/safety.md).
+owner of its own. A renewal never asks for less than before, and a node never shortens (see docs/safety.md). The
+memory store is no node of a quorum and has no votes: these cells are played on a real server only.
 """
 
 from __future__ import annotations

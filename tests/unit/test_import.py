@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -187,19 +188,22 @@ NOT_THE_ENGINE = {
 
 
 def lazily_loaded() -> set[str]:
-    """The imports inside functions; of `from a import b`, both a and a.b may be the module."""
+    """By the functions of the engine."""
     root = Path(holdtight.__file__).parent
+    engine = (path for path in root.rglob("*.py") if path.relative_to(root).parts[0] not in NOT_THE_ENGINE)
+    return {name for path in engine for name in imports_of_functions(path)}
+
+
+def imports_of_functions(path: Path) -> set[str]:
+    """Of `from a import b`, a."""
     found: set[str] = set()
-    for path in root.rglob("*.py"):
-        if path.relative_to(root).parts[0] in NOT_THE_ENGINE:
-            continue
-        for function in ast.walk(ast.parse(path.read_text())):
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                for node in ast.walk(function):
-                    if isinstance(node, ast.Import):
-                        found |= {each.name for each in node.names}
-                    elif isinstance(node, ast.ImportFrom):
-                        found.add(str(node.module))
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    found |= {each.name for each in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    found.add(str(node.module))
     return found
 
 
@@ -226,6 +230,39 @@ for each in SCRIPTS:
     each.load()
 """
     assert run(script).split() == ["[]"]
+
+
+NOT_FOR_THE_DROP_IN = {
+    "holdtight": "of the embedded server, which no client of redis-py names",
+    "holdtight.aio.per_loop": "with the first lock of asyncio code",
+    "holdtight.keeper.barrier": "asks no replicas",
+    "holdtight.stores.redis.cohort": "has no local lines",
+    "holdtight.stores.redis.sentinel": "with the first lock of a client that asks Sentinels",
+    "holdtight.stores.redis.wait_records": "has no records",
+}
+
+
+def test_nothing_that_a_lock_of_the_drop_in_depends_on_is_loaded_after_it() -> None:
+    """See tests/compat/test_out_of_descriptors.py."""
+    opened = """
+import redis, sys
+from holdtight.compat.redis_py import Lock
+Lock(redis.Redis(host="h"), "x")
+"""
+    loaded = run(opened + "print(*(name for name in sys.modules if name.startswith('holdtight')))").split()
+    own = [name for name in loaded if name not in OURS or name.startswith("holdtight.base.")]
+    wanted = {name for module in own for name in imports_of_functions(Path(str(import_module(module).__file__)))}
+    wanted -= NOT_AFTER_A_GRANT.keys() | NOT_FOR_THE_DROP_IN.keys()
+    assert "holdtight.keeper.connection" in wanted
+    script = f"""
+import builtins
+from holdtight.stores.redis.plain_store import PLAIN_SCRIPTS
+print(sorted(name for name in {sorted(wanted)!r} if name not in sys.modules))
+builtins.open = None
+for each in PLAIN_SCRIPTS:
+    each.load()
+"""
+    assert run(opened + script).split() == ["[]"]
 
 
 def test_importing_reads_no_script() -> None:

@@ -4,9 +4,9 @@ A round is one mark and one WAIT (see stores/redis/acks.py), and one round is un
 tasks whose grants were answered before it left: replicas acknowledge positions in one stream, and the mark comes after
 those grants.
 
-# Invariants:
-# - a task that has joined is in `_joined`, or in the round under way;
-# - every round ends: by its answer, by the connection's end, or by the connection's time limit.
+Invariants:
+- a task that has joined is in `_joined`, or in the round under way;
+- every round ends: by its answer, by the connection's end, or by the connection's time limit.
 """
 
 import asyncio

@@ -4,12 +4,12 @@ A thread connects with the same code that blocking callers use; then the loop ta
 turn of the loop go out in one write, and after every FLUSH_AFTER requests within a turn, so that client and server do
 not run in lockstep.
 
-# Invariants:
-# - `_pending` and `deadlines` have one entry per request under way, in the order of the requests;
-# - a future that is done (answered, cancelled, out of patience) stays in `_pending` to take its reply;
-# - `_sweep_at` is at or before the earliest deadline of all pending requests;
-# - a bell for an owner that does not listen (yet) is kept: reply and bell may come in one read, before the task that
-#   will park has run.
+Invariants:
+- `_pending` and `deadlines` have one entry per request under way, in the order of the requests;
+- a future that is done (answered, cancelled, out of patience) stays in `_pending` to take its reply;
+- `_sweep_at` is at or before the earliest deadline of all pending requests;
+- a bell for an owner that does not listen (yet) is kept: reply and bell may come in one read, before the task that
+  will park has run.
 """
 
 import asyncio

@@ -15,8 +15,8 @@ from holdtight.config.settings import refuse_monkey_patches
 from holdtight.config.targets import Sentinel, Single
 from holdtight.config.url import parse
 from holdtight.core.contend import patience
-from holdtight.keeper.keeper import runtime
-from holdtight.stores.redis.plain_store import Deletion, Plain, PlainClient
+from holdtight.keeper.keeper import keeper, runtime
+from holdtight.stores.redis.plain_store import PLAIN_SCRIPTS, Deletion, Plain, PlainClient
 from holdtight.stores.redis.single import RedisPlace
 from holdtight.stores.times import CONNECT_SECONDS
 from holdtight.sync.pool import Transport
@@ -28,6 +28,7 @@ LEAST_PATIENCE = 1.0
 MOST_PREPARED = 4096
 MOST_TOLD = 1000
 LONGEST_MS = 1 << 53
+_MODULES = ("logging", "random", "signal", "holdtight.base.showing", "holdtight.keeper.connection")
 
 
 class Access:
@@ -35,6 +36,7 @@ class Access:
 
     def __init__(self, target: Single | Sentinel) -> None:
         refuse_monkey_patches()
+        _load()
         self.client = PlainClient()
         self.place = _place(target, self.client)
         self.transport = Transport(self.place, connect_timeout=CONNECT_SECONDS, max_connections=None)
@@ -95,6 +97,15 @@ class Access:
                 loops.close_loops()
         except Exception:  # at interpreter exit, parts of asyncio are gone already
             pass
+
+
+def _load() -> None:
+    """Loads whatever a lock needs after its grant, so that no file is opened from then on: see clients/loading.py."""
+    for module in _MODULES:
+        import_module(module)
+    for script in PLAIN_SCRIPTS:
+        script.fetch()
+    keeper().prepare()
 
 
 def _place(target: Single | Sentinel, client: PlainClient) -> RedisPlace:

@@ -1,9 +1,9 @@
 """The classes of `lock.local`, which remembers the grants of a lock object and their takers.
 
-# Invariants:
-# - a forked child does not find grants from before the fork;
-# - a grant is forgotten only after the server has said that it is released, or not ours. Otherwise it could never be
-#   released.
+Invariants:
+- a forked child does not find grants from before the fork;
+- a grant is forgotten only after the server has said that it is released, or not ours. Otherwise it could never be
+  released.
 """
 
 import threading

@@ -7,6 +7,7 @@ of a lease that ended properly is reused for another lease and not finalized. Th
 detached.
 """
 
+import gc
 import threading
 import warnings
 import weakref
@@ -19,9 +20,11 @@ from holdtight.grants.tenure import Tenure
 from holdtight.keeper.keeper import THREAD_NAME
 from holdtight.stores.boundary import Place
 
-__all__ = ["LeakWarning", "dismiss", "leak_warning_for", "watch_client"]
+__all__ = ["MOST_OPEN", "LeakWarning", "dismiss", "leak_warning_for", "watch_client"]
 
 MOST_SPARE_WARNINGS = 1000
+MOST_OPEN = 50
+"""With so many open clients, those that were dropped are looked for."""
 
 _spare: list["LeakWarning"] = []
 
@@ -89,7 +92,27 @@ def watch_client(
         client, _dropped, repr(client), places, let_go, advice, process.current.epoch, _Origin()
     )
     finalizer.atexit = False  # at exit the kernel closes them
+    _open.append(finalizer)
+    if len(_open) >= _look_at:
+        _find_dropped()
     return finalizer
+
+
+_open: "list[weakref.finalize[..., object]]" = []
+"""One for each client; it is alive until the client is closed or was collected. Pruned by `_find_dropped`."""
+_look_at = MOST_OPEN
+
+
+def _find_dropped() -> None:
+    """Frees dropped clients before they use up the descriptors of the process: a client that was used is part of a
+    cycle, and the garbage collector seldom looks at old cycles, or is disabled. A program that needs many clients pays
+    for a look whenever their number has doubled."""
+    global _look_at
+    _open[:] = [each for each in _open if each.alive]
+    if len(_open) * 4 >= _look_at * 3:
+        gc.collect()
+        _open[:] = [each for each in _open if each.alive]
+        _look_at = max(MOST_OPEN, 2 * len(_open))
 
 
 def _dropped(

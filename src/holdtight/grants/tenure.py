@@ -10,7 +10,8 @@ Invariants:
   whatever the network says, and every call of `lost` reads the clock itself;
 - `deadline` is never later than what the server keeps, whatever arrives late: a renewal only extends the time, unless
   it carries an ordinal. Before such a renewal is sent, the deadline is lowered to what it would leave. Every later
-  renewal carries a higher ordinal; once one has arrived, the server refuses the earlier ones.
+  renewal carries a higher ordinal. Once one has arrived, the server refuses the earlier ones; on a cluster, only those
+  that carry an ordinal (decision 0024).
 """
 
 import threading

@@ -20,7 +20,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -130,6 +130,11 @@ class Keeper(Settling):
         self._connection_to(charge.place.of(charge)).enqueue_first(charge, now)
         self._look_after([(charge, now)], now)
 
+    def prepare(self) -> None:
+        """Opens the pipe of the thread, so that a process that runs out of descriptors can still start the thread."""
+        with self._starting:
+            self._pipe.open()
+
     def wake(self) -> None:
         if self._thread is None:
             with self._starting:
@@ -169,11 +174,6 @@ class Keeper(Settling):
     def _start(self) -> None:
         self._pipe.open()
         self._thread = process.start_thread(self._run, THREAD_NAME)
-
-    def charges(self, place: Place) -> Iterator[Charge]:
-        """The charges on the lanes for this server, or for all servers of this cluster."""
-        for lane in list(self._armed):
-            yield from (charge for charge in list(lane.charges) if is_at(charge, place))
 
     def holds(self, place: Place) -> bool:
         """Whether a lease on this server is kept, or may be."""

@@ -1,7 +1,7 @@
 """Decides when a charge is due again after its request: at its next due time, after a pause, or at once."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from holdtight.base.clock import Clock
@@ -20,7 +20,7 @@ STRAGGLERS_FIRST, STRAGGLERS_AGAIN, STRAGGLERS_END = 0.15, 1.0, 10.0
 
 
 class Settling(ABC):
-    """Part of the keeper. All but `hurry`, `hurry_from` and `leave` runs in the keeper's thread."""
+    """Part of the keeper. All but `charges`, `hurry`, `hurry_from` and `leave` runs in the keeper's thread."""
 
     clock: Clock
     _away: dict[Charge, float]
@@ -39,6 +39,11 @@ class Settling(ABC):
     def _later(self, when: float, what: Callable[[float], None]) -> None: ...
     @abstractmethod
     def _dispatch(self, charges: list[tuple[Charge, float]], now: float, *, late: bool = False) -> None: ...
+
+    def charges(self, place: Place) -> Iterator[Charge]:
+        """The charges on the lanes for this server, or for all servers of this cluster."""
+        for lane in list(self._armed):
+            yield from (charge for charge in list(lane.charges) if is_at(charge, place))
 
     def settled(self, charge: Charge, *, well: bool | None, sent: float, now: float) -> None:
         """A charge was answered, or failed: schedules it for its next due time."""

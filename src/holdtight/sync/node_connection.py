@@ -4,10 +4,10 @@ A node connection may owe replies: requests go out one after another, and each r
 even if no caller waits for it any more. So a slow node keeps its connection, in order, and a hung node costs only the
 requests that were sent before it was noticed.
 
-# Invariants:
-# - a node connection is used by one thread at a time, as part of a node group (node_group.py);
-# - `pending` has one entry for every reply that is owed, in order;
-# - a node connection is never opened in the caller's thread: a node that does not answer must not delay the others.
+Invariants:
+- a node connection is used by one thread at a time, as part of a node group (node_group.py);
+- `pending` has one entry for every reply that is owed, in order;
+- a node connection is never opened in the caller's thread: a node that does not answer must not delay the others.
 """
 
 import threading

@@ -1,10 +1,10 @@
 """A pool of plain sockets, each used by one thread at a time.
 
-# Invariants:
-# - a link in `idle` owes no reply and has no user;
-# - a thread that takes a link gives it back, or scraps it, in the same call;
-# - the pool never repeats a request: only plans know when that is safe. (After NOSCRIPT it does: nothing has run.)
-# - only live links count as open: a link that an interrupt dropped leaves room for another.
+Invariants:
+- a link in `idle` owes no reply and has no user;
+- a thread that takes a link gives it back, or scraps it, in the same call;
+- the pool never repeats a request: only plans know when that is safe. (After NOSCRIPT it does: nothing has run.)
+- only live links count as open: a link that an interrupt dropped leaves room for another.
 """
 
 import threading

@@ -4,9 +4,9 @@ While the clock advances, only one of the threads runs at a time: a thread that 
 before it have *settled*. A thread has settled when it sleeps on the clock again, has ended, or waits for something
 else; after a while, a thread that does none of these is no longer waited for.
 
-# Invariants:
-# - `_awake` has the threads that were woken and have not settled yet;
-# - a sleeper is in `_asleep` from `lie_down` until it is let go; a sleeper in `_called` is going to be let go.
+Invariants:
+- `_awake` has the threads that were woken and have not settled yet;
+- a sleeper is in `_asleep` from `lie_down` until it is let go; a sleeper in `_called` is going to be let go.
 """
 
 import heapq

@@ -1,9 +1,9 @@
 """A link to a server in this process: requests run at once, in the caller's thread.
 
-# Invariants:
-# - one thread at a time uses the link; bells come from any thread;
-# - a bell that arrives before a request runs is older than its reply and dropped; a later bell is kept for the next
-#   `park`.
+Invariants:
+- one thread at a time uses the link; bells come from any thread;
+- a bell that arrives before a request runs is older than its reply and dropped; a later bell is kept for the next
+  `park`.
 """
 
 from collections import deque

@@ -4,12 +4,12 @@ It gets exactly what a Redis server would get, and gives the same replies: scrip
 specification of the scripts), and the few plain commands that clients send. So everything above it is the same as with
 a real server, and no code path exists for the memory store only.
 
-# Invariants:
-# - requests run one at a time, to their end. A signal handler or a finalizer may interrupt one in the same thread with
-#   a request of its own: on another name it runs, on the same name it is refused (BUSY);
-# - `_round` holds every stored key once. Requests check some of them and drop expired ones, so that a name that is used
-#   once does not stay;
-# - a subscriber is a function that does not keep its listener alive.
+Invariants:
+- requests run one at a time, to their end. A signal handler or a finalizer may interrupt one in the same thread with
+  a request of its own: on another name it runs, on the same name it is refused (BUSY);
+- `_round` holds every stored key once. Requests check some of them and drop expired ones, so that a name that is used
+  once does not stay;
+- a subscriber is a function that does not keep its listener alive.
 """
 
 import re

@@ -4,14 +4,14 @@ A plain socket is in blocking mode and has its deadline in the kernel (SO_RCVTIM
 system call, without a poll before every read. os.read and os.write on the descriptor cost Python less than the
 socket's methods. TLS permits neither and uses Python's timeouts.
 
-# Invariants:
-# - one thread at a time uses the link;
-# - `fd` is -1 as soon as the socket is closed: the operating system may reuse the number;
-# - `_unread` is true unless the parser is known to be empty. If it is empty, the two usual replies need no parser;
-# - `owed` counts requests whose replies have not been read. A link with unread replies is never shared, since the
-#   next reader would take another request's reply for its own. It is drained or closed;
-# - messages (bells) that arrive before a reply are older than the reply and dropped with it, unless a queued waiter
-#   made the request with `call_aside`: then they are `_kept` for the next park.
+Invariants:
+- one thread at a time uses the link;
+- `fd` is -1 as soon as the socket is closed: the operating system may reuse the number;
+- `_unread` is true unless the parser is known to be empty. If it is empty, the two usual replies need no parser;
+- `owed` counts requests whose replies have not been read. A link with unread replies is never shared, since the
+  next reader would take another request's reply for its own. It is drained or closed;
+- messages (bells) that arrive before a reply are older than the reply and dropped with it, unless a queued waiter
+  made the request with `call_aside`: then they are `_kept` for the next park.
 """
 
 import os

@@ -4,10 +4,10 @@ It has no fence, no queue and no client record: the server has only the key. `SE
 delete releases it. After a lost reply a script asks again: an owner that is the value of the key has the lock.
 `compat/` uses this store.
 
-# Invariants about requests that their sender gave up and that arrive late:
-# - a take by script, a keep, a signing and an unsigning carry the time after which the server refuses them;
-# - a keep acts only if the lock has the expiry that its sender knew: an outdated keep neither shortens nor adds;
-# - a delete names an owner that was made for one acquisition, or a cover that was made for one release.
+Invariants about requests that their sender gave up and that arrive late:
+- a take by script, a keep, a signing and an unsigning carry the time after which the server refuses them;
+- a keep acts only if the lock has the expiry that its sender knew: an outdated keep neither shortens nor adds;
+- a delete names an owner that was made for one acquisition, or a cover that was made for one release.
 """
 
 import os
@@ -30,6 +30,7 @@ __all__ = [
     "FOR_EVER",
     "LATE",
     "NOT_OURS",
+    "PLAIN_SCRIPTS",
     "Deletion",
     "Plain",
     "PlainClient",
@@ -51,7 +52,7 @@ GIVE = Script("plain_give")
 KEEP = Script("plain_keep")
 SIGN = Script("plain_sign")
 UNSIGN = Script("plain_unsign")
-
+PLAIN_SCRIPTS = (TAKE, GIVE, KEEP, SIGN, UNSIGN)
 
 NOT_OURS, LATE, CHANGED = 0, -1, -2
 """Reply codes of the scripts with an arrival limit. `CHANGED`: the lock has another expiry than the sender knew."""
