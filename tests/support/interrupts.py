@@ -24,12 +24,12 @@ TIMES = 2
 
 
 class Moments:
-    """The moments that have not been interrupted yet: all, or about one of `one_of`. The salt decides which ones, so
-    that several uses together interrupt most of what they share."""
+    """The moments that have not been interrupted yet: all, or each `one_of`-th in the order in which the runs meet
+    them. The salt decides which is the first, so that several uses together interrupt most of what they share."""
 
     def __init__(self, one_of: int = 1, salt: str = "") -> None:
         self._one_of = one_of
-        self._salt = salt
+        self._first = zlib.crc32(salt.encode()) % one_of
         self._seen = set[Moment]()
 
     def take(self, moment: Moment) -> bool:
@@ -37,7 +37,7 @@ class Moments:
         if moment in self._seen:
             return False
         self._seen.add(moment)
-        return zlib.crc32(f"{self._salt}{moment}".encode()) % self._one_of == 0
+        return len(self._seen) % self._one_of == self._first
 
 
 def interrupted_at(moments: Moments, what: Callable[[], object], *, spared: frozenset[str] = frozenset()) -> str | None:
