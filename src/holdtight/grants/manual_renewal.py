@@ -63,6 +63,8 @@ class Renewal:
         return max(0.001, min(self._ttl, self._tenure.terms.drift.ttl_for(until - now)))
 
     def request(self, now: float) -> bytes | None:
+        if not self.alive:
+            return None
         tenure = self._tenure
         if not tenure.alive or now >= tenure.deadline:
             self._finish(tenure.reason)

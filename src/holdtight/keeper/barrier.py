@@ -133,7 +133,7 @@ class Request:
         self._answer = answer
 
     def request(self, now: float) -> bytes | None:
-        return self._step.packed(b"")
+        return self._step.packed(b"") if self.alive else None
 
     def answered(self, reply: Any, sent: float) -> bool | None:
         self.alive = False

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from holdtight.base.clock import Clock
-from holdtight.keeper.charges import SILENCE, DeferredUndo, HandedOn, RecordRequest
+from holdtight.keeper.charges import SILENCE, DeferredUndo, HandedOn
 from holdtight.keeper.schedule import Charge
 from holdtight.stores.times import LONGEST_PATIENCE
 
@@ -48,10 +48,8 @@ def requests_of(
             if now - began > FRESH:
                 rest = taken[at:]
                 break
-        if not charge.alive and not isinstance(charge, RecordRequest):
-            continue
         try:
-            if late and now - max(due, hindered_at) > charge.interval / 2:  # connecting may take long
+            if late and charge.alive and now - max(due, hindered_at) > charge.interval / 2:  # connecting may take long
                 charge.late(now - due)
             request = charge.request(now)
             if request is None and charge.alive:

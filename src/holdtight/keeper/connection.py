@@ -98,10 +98,6 @@ class KeeperConnection(Recording, Probing):
             or (self._barrier is not None and self._barrier.busy)
         )
 
-    def enqueue(self, pair: "tuple[Charge, float]") -> None:
-        """Appends a charge and its due time."""
-        self.waiting.append(pair)
-
     def enqueue_first(self, charge: "Charge", now: float) -> None:
         """Puts a charge first, with the due time of the one behind it: otherwise late charges would be sent slower."""
         self.waiting.appendleft((charge, self.waiting[0][1] if self.waiting else now))
@@ -147,8 +143,9 @@ class KeeperConnection(Recording, Probing):
                 self._connect()
             if self._link is None:
                 return float("inf")
-        # What is sent again has been appended, and may be the latest of all.
-        first, due = min(self.waiting[0], self.waiting[-1], key=lambda pair: pair[1])
+        first, due = self.waiting[0]
+        if self.waiting[-1][1] < due:  # what is sent again has been appended, and may be the latest of all
+            first, due = self.waiting[-1]
         times = self._keeper.backlog.stretch(due, now, first.interval)
         late = now - due > first.interval / 2
         for _ in range(UNDER_WAY // BATCH):

@@ -41,7 +41,7 @@ __all__ = ["Charge", "Keeper", "keeper", "runtime"]
 RECORD_TICK = 2.5
 THREAD_NAME = "holdtight-keeper"
 SOON = 0.2
-SLICE = 25
+SLICE = 24
 LOOK_AHEAD = 3.0
 """Longer than a server has to answer, so that most checks find no charge still away."""
 _FAILED = "a charge of the keeper's failed: %r"
@@ -83,8 +83,9 @@ class Keeper(Settling):
         return lane
 
     def add(self, charge: Charge, now: float) -> None:
-        lane = self.lane(charge.interval)
-        due = now + lane.interval
+        interval = charge.interval
+        lane = self._lanes.get(interval) or self.lane(interval)
+        due = now + interval
         if due < lane.latest - lane.slack:
             self._paused[charge] = due
             self.at(due, lambda when: self._resume(charge, when))
@@ -213,6 +214,8 @@ class Keeper(Settling):
         if self._stirred:
             return
         pause = max(0.0, min(wake_at - self.clock(), LONGEST_SLEEP))
+        if pause:
+            pause += min([lane.gathering for lane in list(self._armed)], default=0.0)
         for fd, _ in self._poller.poll(pause * 1000 + 0.5):
             if fd == self._pipe.fd:
                 self._pipe.drain()
@@ -222,11 +225,11 @@ class Keeper(Settling):
 
     def _do_due(self, now: float) -> float:
         """Does all that is due by now. Returns when more is due."""
-        wake_at = min([self._empty(lane, now) for lane in list(self._armed)], default=float("inf"))
-        wake_at = min(wake_at, self._do_agenda(now))
-        for connection in list(self._connections.values()):
-            wake_at = min(wake_at, connection.advance(now))
-        if wake_at > now and not any(connection.waiting for connection in self._connections.values()):
+        times = [self._empty(lane, now) for lane in list(self._armed)]
+        times.append(self._do_agenda(now))
+        times += [connection.advance(now) for connection in list(self._connections.values())]
+        wake_at = min(times)
+        if wake_at > now and not any([connection.waiting for connection in self._connections.values()]):
             self.backlog.done()
         if self._agenda:  # a failed keeper connection may have put its charges there just now
             wake_at = min(wake_at, self._agenda[0][0])
@@ -295,7 +298,9 @@ class Keeper(Settling):
                 if charge.deadline <= now:
                     charge.overdue()
                 else:
-                    self._connection_to(charge.place.of(charge)).enqueue(pair)
+                    place = charge.place.of(charge)
+                    connection = self._connections.get(place) or self._connection_to(place)
+                    connection.waiting.append(pair)
                     sent.append(pair)
             except Exception as error:  # one charge in a bad state must not harm the others
                 report(_FAILED, error, charge)

@@ -24,13 +24,12 @@ class Recording(ABC):
     place: Place
     _keeper: "Keeper"
     _connecting: bool
+    waiting: "deque[tuple[Charge, float]]"
     _sent: deque[Any]
     _recorded = False
     _idle_ticks = 0
     _refresh_at = 0.0
 
-    @abstractmethod
-    def enqueue(self, pair: "tuple[Charge, float]") -> None: ...
     @abstractmethod
     def _close(self) -> None: ...
 
@@ -74,6 +73,6 @@ class Recording(ABC):
         place = self.place.record_place
         request = RecordRequest(place, record_request(self.place.client))
         if place is self.place:
-            self.enqueue((request, self._keeper.clock()))
+            self.waiting.append((request, self._keeper.clock()))
         else:
             self._keeper.ask(request)

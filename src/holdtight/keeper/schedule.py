@@ -19,6 +19,7 @@ that are due at the same moment take it half a second."""
 MOST_DOUBLINGS = 8
 """More would gain little: most of the time then goes into the work itself. And a request must arrive within two seconds
 of the moment at which the keeper begins to write its batch."""
+MOST_GATHERING = 0.002
 
 
 class Backlog:
@@ -45,6 +46,8 @@ class Backlog:
         if now < self._began:
             self._began = now
         late = now - due
+        if late * SHARES < interval:
+            return 1
         if late < interval:
             late = min(late, now - self._began)
         shares = int(late * SHARES / interval) - GRACE_SHARES
@@ -60,7 +63,10 @@ class Charge(Protocol):
     def deadline(self) -> float: ...
     @property
     def alive(self) -> bool: ...
-    def request(self, now: float) -> bytes | None: ...
+    def request(self, now: float) -> bytes | None:
+        """None if there is nothing to send, also because the charge is over."""
+        ...
+
     def answered(self, reply: Any, sent: float) -> bool | None:
         """None if replicas must have it too: then `acknowledged` follows."""
         ...
@@ -87,7 +93,7 @@ class Lane:
     """Charges of one interval. `latest` is the last due time given; a charge that is due well before it (its grant took
     long) would break the lane's order and goes on the agenda."""
 
-    __slots__ = ("armed", "charges", "check_at", "epoch", "interval", "latest", "slack")
+    __slots__ = ("armed", "charges", "check_at", "epoch", "gathering", "interval", "latest", "slack")
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
@@ -95,5 +101,7 @@ class Lane:
         self.check_at = 0.0
         self.latest = 0.0
         self.slack = interval / 10
+        self.gathering = min(interval / 1000, MOST_GATHERING)
+        """The keeper's thread wakes so much later than a charge is due: its batch takes those that are due just after."""
         self.charges: OrderedDict[Charge, float] = OrderedDict()
         self.armed = False

@@ -210,7 +210,7 @@ class Prepared:
             size + 2,
             main,
             owner,
-            self.store.renewal_terms(now, ttl, patience),
+            self.shape.store.renewal_terms(now, ttl, patience),
         )
 
     def set_request(self, owner: Owner, now: float, ttl: float, patience: float, ordinal: int, marker: int) -> bytes:
