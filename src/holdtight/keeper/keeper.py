@@ -229,7 +229,7 @@ class Keeper(Settling):
         times.append(self._do_agenda(now))
         times += [connection.advance(now) for connection in list(self._connections.values())]
         wake_at = min(times)
-        if wake_at > now and not any([connection.waiting for connection in self._connections.values()]):
+        if wake_at > now and not any(connection.waiting for connection in self._connections.values()):
             self.backlog.done()
         if self._agenda:  # a failed keeper connection may have put its charges there just now
             wake_at = min(wake_at, self._agenda[0][0])

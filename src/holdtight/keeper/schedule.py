@@ -102,6 +102,6 @@ class Lane:
         self.latest = 0.0
         self.slack = interval / 10
         self.gathering = min(interval / 1000, MOST_GATHERING)
-        """The keeper's thread wakes so much later than a charge is due: its batch takes those that are due just after."""
+        """How much later than a charge is due the keeper's thread wakes: the batch takes those that are due after it."""
         self.charges: OrderedDict[Charge, float] = OrderedDict()
         self.armed = False
