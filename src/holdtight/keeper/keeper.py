@@ -29,7 +29,7 @@ from holdtight.base.callbacks import report, tell
 from holdtight.base.clock import LONGEST_SLEEP, Clock, boottime
 from holdtight.base.runtime import Runtime
 from holdtight.base.wake_pipe import WakePipe
-from holdtight.keeper.schedule import Backlog, Charge, Lane, is_at
+from holdtight.keeper.schedule import Backlog, Charge, Lane
 from holdtight.keeper.settling import RETRY_SHARE, SHORTEST_RETRY, Settling
 from holdtight.stores.boundary import Place
 
@@ -175,11 +175,6 @@ class Keeper(Settling):
     def _start(self) -> None:
         self._pipe.open()
         self._thread = process.start_thread(self._run, THREAD_NAME)
-
-    def holds(self, place: Place) -> bool:
-        """Whether a lease on this server is kept, or may be."""
-        known = itertools.chain(self.charges(place), list(self._away), list(self._paused))
-        return any(each.alive and each.deadline < float("inf") and is_at(each, place) for each in known)
 
     def statistics(self) -> dict[str, int]:
         """Counts for people and tests."""

@@ -102,6 +102,6 @@ class Lane:
         self.latest = 0.0
         self.slack = interval / 10
         self.gathering = min(interval / 1000, MOST_GATHERING)
-        """How much later than a charge is due the keeper's thread wakes: the batch takes those that are due after it."""
+        """How much later than a charge is due the thread wakes, so that the batch takes those that are due after it."""
         self.charges: OrderedDict[Charge, float] = OrderedDict()
         self.armed = False

@@ -1,5 +1,6 @@
 """Decides when a charge is due again after its request: at its next due time, after a pause, or at once."""
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ STRAGGLERS_FIRST, STRAGGLERS_AGAIN, STRAGGLERS_END = 0.15, 1.0, 10.0
 
 
 class Settling(ABC):
-    """Part of the keeper. All but `charges`, `hurry`, `hurry_from` and `leave` runs in the keeper's thread."""
+    """Part of the keeper. All but `charges`, `holds`, `hurry`, `hurry_from` and `leave` runs in the keeper's thread."""
 
     clock: Clock
     _away: dict[Charge, float]
@@ -44,6 +45,11 @@ class Settling(ABC):
         """The charges on the lanes for this server, or for all servers of this cluster."""
         for lane in list(self._armed):
             yield from (charge for charge in list(lane.charges) if is_at(charge, place))
+
+    def holds(self, place: Place) -> bool:
+        """Whether a lease on this server is kept, or may be."""
+        known = itertools.chain(self.charges(place), list(self._away), list(self._paused))
+        return any(each.alive and each.deadline < float("inf") and is_at(each, place) for each in known)
 
     def settled(self, charge: Charge, *, well: bool | None, sent: float, now: float) -> None:
         """A charge was answered, or failed: schedules it for its next due time."""
