@@ -184,12 +184,13 @@ class Tally:
         place, count = self._place(), self._count
         try:
             for record in records:
-                if record[0] not in _WITHOUT_TENURE:
+                code = record[0]
+                if code not in _WITHOUT_TENURE:
                     # A lease that the server did not give counts as degraded only.
                     tenure: Tenure = record[1]
                     if tenure.stand_in is not None or tenure.terms.place is not place:
                         continue
-                count[record[0]](record)
+                count[code](record)
         finally:
             for series in self._given:
                 series.settle()
@@ -264,7 +265,9 @@ class Tally:
     # Labels.
 
     def _of(self, tenure: Tenure) -> Series:
-        return self._find(tenure.prepared.name, tenure.terms)
+        terms = tenure.terms
+        key = ("", terms.template, terms.kind)  # as a rule the name does not matter
+        return self._known.get(key) or self._find(tenure.prepared.name, terms)
 
     def _find(self, name: str, terms: Terms | None) -> Series:
         template, kind = (None, Kind.MULTI) if terms is None else (terms.template, terms.kind)
