@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from binascii import crc_hqx
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Self
 
@@ -27,6 +27,8 @@ __all__ = ["CLUSTER", "SLOTS", "Cluster", "ClusterNode", "WholeCluster", "slot_o
 MASTERS = 3
 SLOTS = 16384
 NODE_TIMEOUT_MS = 1500
+FAILOVER_GIVEN_UP = 6.0
+"""Seconds after which an ordered failover that has not happened will not happen."""
 """How long a node is silent before the others call it dead: a busy machine must not look like a crash."""
 STEADY_TIMEOUT_MS = 15_000
 
@@ -210,9 +212,24 @@ class Cluster:
     def failover(self, master: ClusterNode) -> ClusterNode:
         """Orders a failover. Returns the new master as soon as that says it is the master."""
         replica = next(replicas[0] for each, replicas in self.map().values() if each is master)
-        wait_for(lambda: self.ordered(replica), what="a replica to take over")
-        wait_for(lambda: self.is_master(replica), what="another master")
+        wait_for(self.taken_over_by(replica), what="another master")
         return replica
+
+    def taken_over_by(self, replica: ClusterNode) -> Callable[[], bool]:
+        """Orders a failover, and returns what says whether the replica is the master. It orders again where the servers
+        have given up: on a busy machine the replica may not get the votes in their five seconds."""
+        wait_for(lambda: self.ordered(replica), what="a replica to take over")
+        order_again = time.monotonic() + FAILOVER_GIVEN_UP
+
+        def taken_over() -> bool:
+            nonlocal order_again
+            if self.is_master(replica):
+                return True
+            if time.monotonic() >= order_again and self.ordered(replica):
+                order_again = time.monotonic() + FAILOVER_GIVEN_UP
+            return False
+
+        return taken_over
 
     def is_master(self, node: ClusterNode) -> bool:
         """In its own eyes."""

@@ -18,7 +18,6 @@ import pytest
 
 from holdtight.base.clock import boottime
 from tests.support.clusters import Cluster, ClusterNode, slot_of
-from tests.support.processes import wait_for
 from tests.support.servers import VALKEY_9
 from tests.topology.load import Load
 from tests.topology.spans import Change, Meanwhile, Spans, changed
@@ -52,9 +51,9 @@ def hang(cluster: Cluster, name: str, meanwhile: Meanwhile) -> Change:
 
 def order(cluster: Cluster, name: str, meanwhile: Meanwhile) -> Change:
     old, [replica] = cluster.serving(slot_of(name))
-    wait_for(lambda: cluster.ordered(replica), what="a replica to take over")
+    taken_over = cluster.taken_over_by(replica)
     meanwhile()
-    change = changed(lambda: old not in cluster.masters, partial(cluster.is_master, replica))
+    change = changed(lambda: old not in cluster.masters, taken_over)
     change.left = lambda: not [each for each in cluster.ours(old) if not each.endswith("-scout")]
     return change
 
