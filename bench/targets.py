@@ -242,10 +242,10 @@ _KERNEL = (
 )
 _THREADS = "Of one core. The floor of bare sockets is only 5.5 times as fast as redis-py with 16 threads, 6.2 with 64."
 REASONS: dict[str, str] = {
-    "new.threads.1": "Two requests over a bare socket take 46 µs of the client's processor time on this machine. They are "
-    "in both: in our 59, and in redis-py's 98.",
-    "recording.p99": "A caller that meets the meter waits for its slice. One in three hundred pairs does, which moves the "
-    "99th percentile where one in a hundred is late without it.",
+    "new.threads.1": "Two requests over a bare socket take 46 µs of the client's processor time on this machine. They "
+    "are in both: in our 59, and in redis-py's 98.",
+    "recording.p99": "A caller that meets the meter waits for its slice. One in three hundred pairs does, which moves "
+    "the 99th percentile where one in a hundred is late without it.",
     "pair.redis_py.onecore": _KERNEL,
     "pair.redis_py.onecore.new": _KERNEL,
     "drop_in.onecore": _KERNEL,

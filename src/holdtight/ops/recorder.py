@@ -38,8 +38,8 @@ INTERVAL = 0.25
 SLICE = 32
 """The fewest records of a slice: counting them takes some 50 µs."""
 SLICES = 15
-"""The most slices of a drain. A caller that takes locks without pause makes some 19,000 pairs a second, and one in three
-hundred of them meets one of the 60 slices."""
+"""The most slices of a drain. A caller that takes locks without pause makes some 19,000 pairs a second, and one in
+three hundred of them meets one of the 60 slices."""
 PAUSE = 0.004
 """Seconds between two slices. So a drain is over within the interval, and the spin wait of callers on the same
 processor (stores/redis/spin.py) does not take the meter's waking for a busy machine."""
