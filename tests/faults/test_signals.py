@@ -117,7 +117,8 @@ def test_sigterm_ends_a_waiter_at_once_and_its_entry_with_the_heartbeat(
         wait_for(lambda: waiting(private_server, "a") == 1)
         child.signal(signal.SIGTERM)
         assert child.wait(5) == -signal.SIGTERM
-        assert lock_keys(private_server)["ht:{a}:q"] <= HEARTBEAT * 1000
+        # On a busy machine it may be gone by now.
+        assert lock_keys(private_server).get("ht:{a}:q", 0) <= HEARTBEAT * 1000
         started = time.monotonic()
         held.release()
         locks.lock("a").acquire(wait=5).release()

@@ -126,10 +126,11 @@ async def test_the_first_caller_of_a_flight_in_line_may_be_part_of_a_deadlock(wo
 
 async def test_code_of_a_flight_may_wait_for_what_its_callers_hold(world: World) -> None:
     client = world.locks(deadlock_after=0.2)
-    joining = list[str]()
+    computing, joining = list[str](), list[str]()
 
     @client.single_flight("b", ttl=60, wait=80, error_ttl=0)
     async def flight() -> str:
+        computing.append("now")
         await world.until(lambda: joining)
         async with client.lock("a", wait=80):
             return "never"
@@ -140,7 +141,7 @@ async def test_code_of_a_flight_may_wait_for_what_its_callers_hold(world: World)
             await flight()
 
     first = world.start(flight())
-    await world.until_locked("b")
+    await world.until(lambda: computing)  # a caller that joins before that may have to start again
     other = world.start(holds_it())
     with pytest.raises(DeadlockDetected):
         await first.result()

@@ -105,7 +105,7 @@ async def test_a_holder_that_was_not_renewed_yet_is_told_by_its_first_renewal(wo
 async def test_a_renewal_that_a_caller_waits_for_says_so(world: World) -> None:
     lease = await world.lock().acquire()
     await forced(world.locks())
-    with pytest.raises(NotOwner) as raised:
+    with pytest.raises((NotOwner, LeaseLost)) as raised:  # LeaseLost if the alarm has come before
         await lease.renew()
     assert raised.value.reason is LossReason.FORCED
 
