@@ -9,6 +9,7 @@ import inspect
 import re
 import string
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any, cast
 
 from holdtight.base.values import PLAIN_NAME, check_name
@@ -152,12 +153,11 @@ class _Field:
 
 def text_of(value: Any, shown: str) -> str:
     """The text of a value, the same in every process, and the same for equal values. `shown` is for the error."""
-    import enum
     from datetime import UTC, date, datetime
     from decimal import Decimal
     from uuid import UUID
 
-    if isinstance(value, enum.Enum):
+    if isinstance(value, Enum):
         return text_of(value.value, shown)
     if value is None:
         raise ValueError(f"{shown} is None: all calls without a value would share one name")
