@@ -102,9 +102,8 @@ def record(facts: Mapping[str, Any], verdicts: Sequence[Verdict], outcomes: Mapp
 
 def joined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One record of several runs. Of a target that several of them judged the figure is the median, and `runs` has the
-    figures of all; the charts of a row are those of the first run that measured it. If their commits differ, the page
-    names all of them."""
-    for same in ("effort", "server", "python", "cpu"):
+    figures of all; the charts of a row are those of the first run that measured it."""
+    for same in ("effort", "server", "python", "cpu", "commit"):
         if len({record[same] for record in records}) > 1:
             raise ValueError(f"these runs differ in {same}: {', '.join(str(record[same]) for record in records)}")
     found: dict[str, list[Any]] = {}
@@ -121,7 +120,6 @@ def joined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         **records[0],
         "when": " and ".join(record["when"] for record in records),
-        "commit": ", ".join(dict.fromkeys(record["commit"] for record in records)),
         "busy with other things": max(filter(None, busy), default=None),
         "variants": {name: each for record in records for name, each in record["variants"].items()},
         "left out": {name: why for record in records for name, why in record["left out"].items()},

@@ -70,15 +70,10 @@ def test_runs_of_different_rows_make_one_page() -> None:
     assert "chart of pair.floor.across" in told
 
 
-@pytest.mark.parametrize("changed", [{"cpu": "another"}, {"effort": "full"}])
-def test_runs_of_different_machines_or_efforts_do_not_join(changed: dict[str, str]) -> None:
+@pytest.mark.parametrize("changed", [{"commit": "ffffffffffff"}, {"effort": "full"}])
+def test_runs_of_different_trees_or_efforts_do_not_join(changed: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="differ in"):
         report.joined([_record({"memory": 9.0}), _record({"pair.floor.across": 1.0}, **changed)])
-
-
-def test_the_page_names_the_commits_of_all_runs() -> None:
-    runs = [_record({"memory": 9.0}), _record({"memory": 9.0}, commit="ffffffffffff"), _record({"memory": 9.0})]
-    assert f"| commit | {runs[0]['commit']}, ffffffffffff |" in _text(report.joined(runs))
 
 
 def test_of_a_row_that_several_runs_measured_the_page_has_the_median_and_each_figure() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdtight import Locks
+from holdtight.keeper.charges import TOUCH_SECONDS
 from holdtight.keeper.keeper import THREAD_NAME
 from tests.faults import ending
 from tests.faults.clients import COLOURS, lock_keys, waiting
@@ -115,10 +116,14 @@ def test_sigterm_ends_a_waiter_at_once_and_its_entry_with_the_heartbeat(
         held = locks.lock("a", ttl=10).acquire()
         child = start_child(ending.wait_until_interrupted, private_server.url, colour)
         wait_for(lambda: waiting(private_server, "a") == 1)
+        signalled = time.monotonic()
         child.signal(signal.SIGTERM)
         assert child.wait(5) == -signal.SIGTERM
-        # On a busy machine it may be gone by now.
-        assert lock_keys(private_server).get("ht:{a}:q", 0) <= HEARTBEAT * 1000
+        keys = lock_keys(private_server)
+        if "ht:{a}:q" in keys:
+            assert keys["ht:{a}:q"] <= HEARTBEAT * 1000
+        else:  # a busy machine was slow to end the process, or to look
+            assert time.monotonic() - signalled > HEARTBEAT - TOUCH_SECONDS, "the entry ends with the heartbeat"
         started = time.monotonic()
         held.release()
         locks.lock("a").acquire(wait=5).release()

@@ -21,15 +21,16 @@ from tests.support.certificates import Certificates
 from tests.support.processes import wait_for
 from tests.support.raw import RawClient, ServerSaid
 from tests.support.servers import VALKEY_9, Flavour, RunningServer, free_port
+from tests.support.slot_moves import Move
 
 __all__ = ["CLUSTER", "SLOTS", "Cluster", "ClusterNode", "WholeCluster", "slot_of", "start_cluster", "start_steady"]
 
 MASTERS = 3
 SLOTS = 16384
 NODE_TIMEOUT_MS = 1500
+"""How long a node is silent before the others call it dead: a busy machine must not look like a crash."""
 FAILOVER_GIVEN_UP = 6.0
 """Seconds after which an ordered failover that has not happened will not happen."""
-"""How long a node is silent before the others call it dead: a busy machine must not look like a crash."""
 STEADY_TIMEOUT_MS = 15_000
 
 
@@ -319,30 +320,6 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"<cluster of {self.flavour.name}>"
-
-
-class Move:
-    """One slot on its way from one master to another."""
-
-    def __init__(self, cluster: Cluster, slot: int, source: ClusterNode, target: ClusterNode) -> None:
-        self._cluster, self.slot, self.source, self.target = cluster, slot, source, target
-        target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
-        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
-
-    def keys(self) -> list[str]:
-        found: list[str] = self.source.command("CLUSTER", "GETKEYSINSLOT", self.slot, 1000)
-        return found
-
-    def move(self, *keys: str) -> None:
-        port = self.target.tls_port or self.target.port  # nodes of a cluster with TLS use it for this too
-        self.source.command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
-
-    def finish(self) -> None:
-        """Moves what is left, and tells all masters."""
-        while keys := self.keys():
-            self.move(*keys)
-        for each in (self.target, self.source, *self._cluster.masters):
-            each.command("CLUSTER", "SETSLOT", self.slot, "NODE", self.target.id)
 
 
 class ClusterFlavour:

@@ -46,8 +46,6 @@ class Backlog:
         if now < self._began:
             self._began = now
         late = now - due
-        if late * SHARES < interval:
-            return 1
         if late < interval:
             late = min(late, now - self._began)
         shares = int(late * SHARES / interval) - GRACE_SHARES

@@ -234,7 +234,8 @@ class Lock(ReleasingLock, Decorator, BlockingOnly):
             self.abandon(link, self.asking(owner, wait, started, or_none=False), limit, error, queued=True)
             raise
         if not isinstance(answer, Grant) or answer.expired or clock() - sent >= self.prepared.valid:
-            return self._slowly(self.asking(owner, wait, started, who, or_none=False), who, link, answer, 0, since)
+            asking = self.asking(owner, wait, started, who, or_none=False)
+            return self._slowly(asking, who, link, answer, in_line_since=since)
         transport.give(link)
         lease = self.granted(owner, answer.fence, sent, 0, who)
         record = self._locks.events.record
