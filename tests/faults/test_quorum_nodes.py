@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -336,6 +337,22 @@ def test_clients_of_many_threads_share_a_quorum(nodes: Nodes, open_client: OpenC
     for each in [start(work) for _ in range(6)]:
         each.result(60)
     assert count == 60
+
+
+@pytest.mark.parametrize("colour", ["sync"], indirect=True)
+def test_threads_that_start_at_once_do_not_wait_for_the_connections_of_each_other(
+    nodes: Nodes, open_client: OpenClient
+) -> None:
+    with Side(nodes) as side:
+        client = open_client(side.urls, connect_timeout=60)
+        for proxy in side.proxies:
+            proxy.pause("replies")  # far nodes: no connection is ready before all were asked for
+        callers = [start(partial(client.acquire, f"far-{number}", wait=60)) for number in range(8)]
+        wait_for(lambda: {each.connections for each in side.proxies} == {8}, what="eight connections to each at once")
+        for proxy in side.proxies:
+            proxy.resume("replies")
+        for caller in callers:
+            client.release(caller.result(60))
 
 
 def test_a_server_under_two_names_has_one_vote(start_nodes: StartNodes, open_client: OpenClient) -> None:

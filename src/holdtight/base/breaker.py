@@ -56,5 +56,10 @@ class Breaker:
             if before > 1:
                 self._node.made()
 
+    @property
+    def doubts(self) -> bool:
+        """Whether the node failed, and has not worked since."""
+        return self._failures > 0
+
     def is_open(self, now: float) -> bool:
         return self._failures > 0 and now < self._closed_at

@@ -31,6 +31,9 @@ from holdtight.stores.redis.script import with_missing_script
 
 __all__ = ["NOBODYS", "Answers", "Broadcast", "CallerWakePipe", "NodeConnection", "PendingReply", "Pool", "may_ask"]
 
+MOST_CONNECTING = 16
+"""Threads that connect to one node at the same time."""
+
 _Push = hiredis.PushNotification
 
 
@@ -211,17 +214,17 @@ class CallerWakePipe(WakePipe):
     def __init__(self) -> None:
         super().__init__()
         self._lock = threading.Lock()
-        self._open = True
+        self.is_open = True
         self.open()
 
     def wake(self) -> None:
         with self._lock:
-            if self._open:
+            if self.is_open:
                 super().wake()
 
     def close(self) -> None:
         with self._lock:
-            self._open = False
+            self.is_open = False
             super().close()
 
 
@@ -242,8 +245,10 @@ class Pool:
         self.closed = False
         self._connect_timeout = connect_timeout
         self._lock = threading.RLock()  # re-entrant: a signal handler may acquire a lock while we hold it
-        self._connecting = False
-        self._to_wake: list[CallerWakePipe] = []
+        self._connecting = 0
+        self._failed_rounds = 0
+        self._waiting: set[CallerWakePipe] = set()
+        """The wake pipes of callers that need a connection and have none yet."""
 
     def take(self) -> NodeConnection | None:
         """Returns a connection that is in no node group yet; None if one must be opened first."""
@@ -257,26 +262,53 @@ class Pool:
                 return connection
 
     def connect_soon(self, wake_pipe: CallerWakePipe, now: float) -> bool:
-        """Opens a connection in a thread and wakes `wake_pipe` when that ends. False if the breaker is open or no
-        thread could be started."""
+        """Has a thread open a connection, and wakes `wake_pipe` whenever such a thread has ended one attempt, until
+        `stop_waiting`. False if the breaker is open or no thread could be started, and none is connecting."""
         with self._lock:
-            if not self._connecting:
-                if self.breaker.is_open(now):
-                    return False
-                self._connecting = True
+            self._waiting.add(wake_pipe)
+            if self._wants_another(self._connecting) and not self.breaker.is_open(now):
+                self._connecting += 1
                 try:
                     process.start_thread(self._connect, "holdtight-connect")
                 except BaseException as error:
-                    self._connecting = False  # an interrupt may have come before the thread started
+                    self._connecting -= 1  # an interrupt may have come before the thread started
                     if not isinstance(error, RuntimeError):
                         raise
-                    self.breaker.failed(now, f"{NO_THREAD}: {error}")
-                    return False
-            self._to_wake.append(wake_pipe)
-            return True
+                    if not self._connecting:
+                        self.breaker.failed(now, f"{NO_THREAD}: {error}")
+            if not self._connecting:
+                self._waiting.discard(wake_pipe)
+            return self._connecting > 0
+
+    def stop_waiting(self, wake_pipe: CallerWakePipe) -> None:
+        with self._lock:
+            self._waiting.discard(wake_pipe)
+
+    def _wants_another(self, connecting: int) -> bool:
+        """One for each caller that waits, so that none of them waits for the connections of the others; one at a time
+        while it is not known whether the node can be reached."""
+        most = 1 if self.breaker.doubts else MOST_CONNECTING
+        return connecting < min(most, len(self._waiting) - len(self.idle))
 
     def _connect(self) -> None:
-        cause, refused = "", False
+        while True:
+            opened = self._open_one()
+            with self._lock:
+                others = self._connecting - 1
+                again = opened and not self.closed and self._wants_another(others)
+                if not again:
+                    self._connecting = others
+                self._waiting = {each for each in self._waiting if each.is_open}  # an interrupt may have left one
+                to_wake = list(self._waiting)
+            for wake_pipe in to_wake:
+                wake_pipe.wake()
+            if self.closed:
+                self._empty()
+            if not again:
+                return
+
+    def _open_one(self) -> bool:
+        cause, refused, round_ = "", False, self._failed_rounds
         try:
             connection = NodeConnection(self.place.open(self._connect_timeout), self)
         except (LinkDown, ServerSaid, OSError) as error:
@@ -287,19 +319,13 @@ class Pool:
             self.breaker.worked()
             self.idle.append(connection)
             self.place.runtime.keeper.watch(self.place)
-        if cause:
-            self.breaker.failed(self.clock(), cause, refused=refused)
+            return True
         with self._lock:
-            self._connecting = False
-            to_wake, self._to_wake = self._to_wake, []
-        for wake_pipe in to_wake:
-            wake_pipe.wake()
-        if self.closed:
-            self._empty()
-
-    @property
-    def connecting(self) -> bool:
-        return self._connecting
+            counts = round_ == self._failed_rounds  # attempts at the same time are one failure of the node
+            self._failed_rounds += counts
+        if counts:
+            self.breaker.failed(self.clock(), cause, refused=refused)
+        return False
 
     def leave_to_the_keeper(self, step: Step) -> None:
         self.place.runtime.keeper.ask(DeferredUndo(self.place, step))
@@ -323,8 +349,8 @@ class Pool:
             connection.link.abandon()
         self.idle = []
         self._lock = threading.RLock()
-        self._connecting = False
-        self._to_wake = []
+        self._connecting = 0
+        self._waiting = set()
 
 
 def may_ask(connection: NodeConnection, step: Step, now: float) -> str:

@@ -105,12 +105,13 @@ class FanDriver(PlanRunner):
             if unsent:
                 now = clock()
                 for index, step in list(unsent.items()):
-                    if not self._pools[index].connecting or self._pools[index].idle:
-                        del unsent[index]
-                        self._ask(fan, index, step, collected, unsent, now)
+                    del unsent[index]
+                    self._ask(fan, index, step, collected, unsent, now)
         for index, step in unsent.items():
+            pool = self._pools[index]
+            pool.stop_waiting(self._listen())
             if step.undo:
-                self._pools[index].leave_to_the_keeper(step)
+                pool.leave_to_the_keeper(step)
 
     def _ask(self, fan: Fan, index: int, step: Step, collected: Answers, unsent: dict[int, Step], now: float) -> None:
         pool = self._pools[index]
@@ -119,6 +120,8 @@ class FanDriver(PlanRunner):
             connection = pool.take()
             if connection is not None:
                 self._group.put(index, connection)
+                if self._wake_pipe is not None:
+                    pool.stop_waiting(self._wake_pipe)
         if step.otherwise is not None and (
             connection is None or fan.after is None or connection is not fan.after[index]
         ):
