@@ -91,7 +91,7 @@ async def test_a_wait_in_vain_names_the_holder(world: World) -> None:
     heard = world.listen(waiting)
     async with world.lock() as lease:
         with pytest.raises(LockTimeout):
-            await world.lock(of=waiting).acquire(wait=0.05)
+            await world.lock(of=waiting).acquire(wait=0.6)
     queued, timed_out, waited, failed = heard
     assert isinstance(queued, Queued)
     assert isinstance(timed_out, TimedOut)

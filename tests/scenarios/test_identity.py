@@ -117,7 +117,7 @@ async def test_waiting_for_a_lease_without_a_block_is_no_deadlock(world: World) 
     lock = world.lock()
     lease = await lock.acquire()
     with pytest.raises(LockTimeout):
-        await lock.acquire(wait=0.1)
+        await lock.acquire(wait=0.6)
 
     async def release_soon() -> None:
         await world.in_line(lock, 1)

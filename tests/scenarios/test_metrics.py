@@ -48,7 +48,7 @@ async def test_acquisitions_without_a_lease_are_counted_by_their_reason(world: W
         with pytest.raises(LockTimeout):
             await lock.acquire(wait=0)
         with pytest.raises(LockTimeout):
-            await lock.acquire(wait=0.05)
+            await lock.acquire(wait=0.6)
         (actor,) = await world.line_up(world.lock(), world.lock().acquire())
         with pytest.raises(QueueFull):
             await lock.acquire()

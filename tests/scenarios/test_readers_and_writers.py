@@ -37,7 +37,7 @@ async def test_a_writer_is_alone(world: World) -> None:
     reader = await lock.read().acquire()
     assert await lock.write().try_acquire() is None
     with pytest.raises(LockTimeout) as caught:
-        await lock.write().acquire(wait=0.05)
+        await lock.write().acquire(wait=0.6)
     assert caught.value.holder is not None
     assert caught.value.holder.owner == reader.owner
     assert caught.value.holder.pid is not None

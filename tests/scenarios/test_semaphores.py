@@ -15,7 +15,7 @@ async def test_so_many_and_no_more(world: World) -> None:
     assert [lease.fence for lease in leases] == sorted({lease.fence for lease in leases})
     assert await semaphore.try_acquire() is None
     with pytest.raises(LockTimeout):
-        await semaphore.acquire(wait=0.05)
+        await semaphore.acquire(wait=0.6)
     info = await semaphore.inspect()
     assert info.kind is Kind.PERMITS
     assert [holder.owner for holder in info.holders] == [lease.owner for lease in leases]

@@ -61,7 +61,7 @@ async def test_after_all_is_done_only_short_lived_traces_are_left(world: World) 
 
     async def give_up() -> None:
         with pytest.raises(LockTimeout):
-            await world.lock(of=client).acquire(wait=0.05)
+            await world.lock(of=client).acquire(wait=0.6)
 
     lease = await world.lock(ttl=20).acquire()
     actors = await world.line_up(world.lock(), turn(), turn(), give_up())

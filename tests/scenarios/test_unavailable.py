@@ -151,7 +151,7 @@ async def test_what_the_server_says_about_a_lock_is_no_reason_to_go_on_without(w
     assert not held.degraded
     assert await locks.lock("a").try_acquire() is None
     with pytest.raises(LockTimeout):
-        await locks.lock("a").acquire(wait=0.05)
+        await locks.lock("a").acquire(wait=0.6)
     with pytest.raises(ScriptError):
         await locks.semaphore("a", permits=1).try_acquire()
     await held.release()

@@ -133,7 +133,7 @@ def test_a_place_stays_when_the_wait_ends_and_is_taken_up_elsewhere(place: Place
     async def scene(one: Agent, two: Agent) -> None:
         rival = await one.take(claim(), b"r" * 24)
         with pytest.raises(Kept) as kept:
-            await one.take(claim(), OWNER, wait=0.1, stay=True)
+            await one.take(claim(), OWNER, wait=1, stay=True)
         assert kept.value.queued.position == 1
         later = asyncio.create_task(two.take(claim(), b"later".ljust(24), wait=20))
         await until(lambda: waiting(two, 2))
@@ -154,7 +154,7 @@ def test_a_wait_that_ends_leaves_the_line_and_names_the_holder(place: Place) -> 
     async def scene(one: Agent, two: Agent) -> None:
         await one.take(claim(), b"r" * 24)
         with pytest.raises(LockTimeout) as raised:
-            await two.take(claim(), OWNER, wait=0.1)
+            await two.take(claim(), OWNER, wait=1)
         assert raised.value.holder is not None
         assert raised.value.holder.owner == owner_text(b"r" * 24)
         assert await waiting(one, 0)

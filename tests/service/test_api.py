@@ -88,7 +88,7 @@ def test_a_place_stays_between_two_polls_and_is_given_up_by_its_lease(place: Pla
     async def main() -> None:
         async with caller(place.url) as one, caller(place.url) as two:
             held = await one.post("acquire", name="a", ttl=30)
-            waits = await one.post("acquire", name="a", ttl=30, request="r", stay=True, wait=0.1, expect=202)
+            waits = await one.post("acquire", name="a", ttl=30, request="r", stay=True, wait=1, expect=202)
             assert (waits["state"], waits["position"], waits["keep"]) == ("waiting", 1, 5.0)
             again = await two.post("acquire", name="a", ttl=30, request="r", stay=True, expect=202)
             assert again["lease"] == waits["lease"]

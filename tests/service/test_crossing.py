@@ -41,7 +41,7 @@ def test_a_poll_that_came_before_the_shutdown_is_answered_and_keeps_its_place(
             await two.post("acquire", name="a", ttl=60)
             session = await two.session(ttl=60)
             how: dict[str, Any] = {"name": "a", "session": session, "request": "r", "stay": True}
-            first = await one.post("acquire", **how, wait=0.05, expect=202)
+            first = await one.post("acquire", **how, wait=1, expect=202)
             await two.post("acquire", name="a", ttl=60, request="behind", stay=True, expect=202)
             service, asked, drained = one.app.service, asyncio.Event(), asyncio.Event()
             ask = service.ask

@@ -33,7 +33,7 @@ def test_what_the_library_does_is_shown_and_counted(place: Place) -> None:
         with locks.lock("order:1"), Locks(place.url) as other:
             history.install(other)
             with pytest.raises(LockTimeout):
-                other.lock("order:1", wait=0.05).acquire()
+                other.lock("order:1", wait=1).acquire()
         asyncio.run(use_asyncio())
         history.flush()
 

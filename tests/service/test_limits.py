@@ -117,10 +117,10 @@ def test_a_token_has_two_thousand_waits(server: RunningServer, tmp_path: Path) -
                 await asyncio.sleep(0.02)
         await one.refused("acquire", name="a 0", ttl=30, wait=1, request="one more")
         await one.ask("acquire", name="free", ttl=30)  # without waiting
-        await two.ask("acquire", name="a 0", ttl=30, wait=0.1, request="r", stay=True, expect=202)
+        await two.ask("acquire", name="a 0", ttl=30, wait=1, request="r", stay=True, expect=202)
         waits[0].cancel()
         await asyncio.gather(waits[0], return_exceptions=True)
-        await one.ask("acquire", name="a 0", ttl=30, wait=0.1, request="now", expect=423)
+        await one.ask("acquire", name="a 0", ttl=30, wait=1, request="now", expect=423)
         for wait in waits:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)

@@ -24,7 +24,7 @@ def test_a_user_with_the_rights_of_the_page_runs_the_service(start_server: Start
     async def scene(one: Caller) -> None:
         session = await one.session()
         held = await one.post("acquire", name="a", session=session, request="r")
-        await one.post("acquire", name="a", ttl=30, request="s", stay=True, wait=0.1, expect=202)
+        await one.post("acquire", name="a", ttl=30, request="s", stay=True, wait=1, expect=202)
         await one.post("session/beat", session=session)
         await one.app.service.history.write()
         for look in ("locks", "stats", "graph", "nodes", "sessions", "audit"):

@@ -94,7 +94,7 @@ def test_all_that_happens_to_locks_and_sessions_is_told_as_it_happens(url: str) 
             short = await one.post("acquire", name="a", ttl=0.2)
             await one.post("acquire", name="a", ttl=60, wait=10)  # after it has expired
             await one.post("renew", lease=short["lease"], expect=410)
-            await one.post("acquire", name="a", ttl=60, wait=0.05, expect=423)
+            await one.post("acquire", name="a", ttl=60, wait=1, expect=423)
             await one.post("force-release", name="a", reason="a test")
             session = await one.session()
             b = await one.post("acquire", name="b1", session=session)
