@@ -18,7 +18,7 @@ PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check
 PYTEST_ARGS ?=
 # Most tests wait most of the time, so more of them at once than there are cores. 0: one after another, in this process.
-WORKERS ?= 10
+WORKERS ?= 8
 BENCH_ARGS ?=
 MODELS_ARGS ?=
 
