@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdtight.base.values import check_name
+from holdtight.base.names import check_name
 from holdtight.stores.redis import keys
 from tests.scripts.workbench import ALICE, BOB, HANDED_ON, Desk
 from tests.support.servers import FLAVOURS, StartServer, start

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdtight.base.values import check_name, owner_text
+from holdtight.base.names import check_name
+from holdtight.base.values import owner_text
 from holdtight.grants.lease import Detached
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=128)

@@ -47,6 +47,7 @@ OURS = {
     "holdtight.base",
     "holdtight.base.clock",
     "holdtight.base.error_texts",
+    "holdtight.base.names",
     "holdtight.base.process",
     "holdtight.base.public",
     "holdtight.base.recent",

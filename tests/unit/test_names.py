@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdtight.base.values import LONGEST_LABEL, LONGEST_NAME, check_label, check_name, check_namespace
+from holdtight.base.names import LONGEST_LABEL, LONGEST_NAME, check_label, check_name, check_namespace
 from holdtight.stores.redis.keys import client_record, inbox, keys_of
 
 CONTROLS = [chr(code) for code in [*range(0x20), *range(0x7F, 0xA0)]]

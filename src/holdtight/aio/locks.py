@@ -11,8 +11,8 @@ from holdtight.aio.jobs import AsyncJobs
 from holdtight.aio.per_loop import PerLoop, let_go
 from holdtight.base.clock import BACKOFF, DRIFT
 from holdtight.base.identity import identity
+from holdtight.base.names import check_name
 from holdtight.base.plan import LinkDown, Plan, ServerSaid
-from holdtight.base.values import check_name
 from holdtight.base.wrong_with import AsyncOnly
 from holdtight.clients.client import BaseLocks
 from holdtight.config.settings import UNSET, Settings, unknown_options

@@ -7,9 +7,10 @@ import weakref
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holdtight.base import process
+from holdtight.base.names import PLAIN_NAME, check_name
 from holdtight.base.public import PublicClient
 from holdtight.base.recent import Recent
-from holdtight.base.values import PLAIN_NAME, Kind, check_name
+from holdtight.base.values import Kind
 from holdtight.clients.outside import Outside
 from holdtight.clients.reporting import Reports
 from holdtight.config.profiles import profile_for

@@ -7,8 +7,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from holdtight.base.names import check_name
 from holdtight.base.records import FORCED
-from holdtight.base.values import OWNER_SIZE, check_name, owner_text
+from holdtight.base.values import OWNER_SIZE, owner_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

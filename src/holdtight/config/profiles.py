@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 from holdtight.base.clock import Duration, seconds, ttl_seconds, wait_seconds
-from holdtight.base.values import check_label
+from holdtight.base.names import check_label
 
 __all__ = ["UNSET", "Profile", "Unset", "check_profiles", "profile_for"]
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from holdtight.base import refusals
 from holdtight.base.clock import Backoff, Drift, seconds, ttl_seconds, wait_seconds
-from holdtight.base.values import Kind, check_label, check_namespace
+from holdtight.base.names import check_label, check_namespace
+from holdtight.base.values import Kind
 from holdtight.config.profiles import UNSET, Profile, check_profiles, profile_for
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from holdtight.base import refusals
 from holdtight.base.clock import seconds
-from holdtight.base.values import Kind, check_name
+from holdtight.base.names import check_name
+from holdtight.base.values import Kind
 from holdtight.errors import StaleFence
 from holdtight.fencing.statements import Statements, statements
 from holdtight.grants.lease import BaseLease

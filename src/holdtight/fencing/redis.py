@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from holdtight.base import refusals
 from holdtight.base.clock import seconds
-from holdtight.base.values import check_namespace
+from holdtight.base.names import check_namespace
 from holdtight.errors import ScriptError, StaleFence
 from holdtight.fencing.plans import Claims, claims_of
 from holdtight.stores.redis.keys import main_key

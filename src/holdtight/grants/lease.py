@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Self
 
 from holdtight.base import refusals
 from holdtight.base.identity import Identity, OwnKey
+from holdtight.base.names import check_name
 from holdtight.base.public import PublicLease
-from holdtight.base.values import OWNER_SIZE, Kind, LossReason, Owner, check_name, owner_text
+from holdtight.base.values import OWNER_SIZE, Kind, LossReason, Owner, owner_text
 from holdtight.errors import LeaseLost, NotOwner
 from holdtight.grants.leak_warning import LeakWarning, dismiss, leak_warning_for
 from holdtight.grants.tenure import Tenure

@@ -11,8 +11,9 @@ from typing import Any
 from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import Drift, seconds
 from holdtight.base.jobs import Leadership
+from holdtight.base.names import check_label
 from holdtight.base.plan import Plan
-from holdtight.base.values import LockInfo, LossReason, check_label
+from holdtight.base.values import LockInfo, LossReason
 from holdtight.clients.decorating import check_body
 from holdtight.clients.terms import LockTerms
 from holdtight.config.settings import Options

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, cast
 
-from holdtight.base.values import PLAIN_NAME, check_name
+from holdtight.base.names import PLAIN_NAME, check_name
 from holdtight.clients.decorating import is_async
 
 __all__ = ["Naming"]

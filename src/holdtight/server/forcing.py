@@ -4,9 +4,10 @@ import os
 from typing import Any
 
 from holdtight.aio.agent import Held
+from holdtight.base.names import check_name
 from holdtight.base.operations import AuditRecord
 from holdtight.base.plan import ServerSaid
-from holdtight.base.values import Claim, check_name
+from holdtight.base.values import Claim
 from holdtight.clients.outside import LONGEST_REASON, check_text
 from holdtight.core.force import Order
 from holdtight.server import bodies

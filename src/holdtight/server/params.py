@@ -5,7 +5,7 @@ import json
 import math
 from typing import Any
 
-from holdtight.base.values import check_name
+from holdtight.base.names import check_name
 from holdtight.server.principal import Principal
 from holdtight.server.problems import bad
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from holdtight.aio.agent import Held, Taken
 from holdtight.base.clock import seconds
-from holdtight.base.values import Claim, LossReason, check_label, check_name
+from holdtight.base.names import check_label, check_name
+from holdtight.base.values import Claim, LossReason
 from holdtight.server import bodies
 from holdtight.server.principal import Principal
 from holdtight.server.problems import bad

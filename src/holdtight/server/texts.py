@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from holdtight.aio.agent import Held
 from holdtight.base.clock import LONGEST_TTL, SHORTEST_TTL
-from holdtight.base.values import Kind, Owner, check_name
+from holdtight.base.names import check_name
+from holdtight.base.values import Kind, Owner
 from holdtight.server.problems import Problem
 
 __all__ = ["LeaseText", "SessionText", "derive"]

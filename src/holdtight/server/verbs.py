@@ -7,7 +7,8 @@ from typing import Any
 from holdtight.aio.agent import Attempt, Held, Taken
 from holdtight.base import refusals
 from holdtight.base.clock import seconds, ttl_seconds
-from holdtight.base.values import Claim, Kind, LossReason, check_label, check_name
+from holdtight.base.names import check_label, check_name
+from holdtight.base.values import Claim, Kind, LossReason
 from holdtight.core.contend import Kept
 from holdtight.errors import DeadlockDetected, LockError, LockTimeout, NotOwner, Unavailable
 from holdtight.grants.lease import Detached

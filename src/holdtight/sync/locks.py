@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdtight.base.clock import BACKOFF, DRIFT
-from holdtight.base.values import check_name
+from holdtight.base.names import check_name
 from holdtight.base.wrong_with import BlockingOnly
 from holdtight.clients.client import BaseLocks
 from holdtight.config.settings import UNSET, Settings, unknown_options
