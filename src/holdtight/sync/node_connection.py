@@ -13,6 +13,8 @@ Invariants:
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import hiredis
@@ -213,18 +215,18 @@ class CallerWakePipe(WakePipe):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = threading.Lock()
-        self.is_open = True
+        self._lock = threading.RLock()  # a signal handler may close the client while we wake this caller
+        self._open = True
         self.open()
 
     def wake(self) -> None:
         with self._lock:
-            if self.is_open:
+            if self._open:
                 super().wake()
 
     def close(self) -> None:
         with self._lock:
-            self.is_open = False
+            self._open = False
             super().close()
 
 
@@ -245,18 +247,22 @@ class Pool:
         self.closed = False
         self._connect_timeout = connect_timeout
         self._lock = threading.RLock()  # re-entrant: a signal handler may acquire a lock while we hold it
-        self._connecting = 0
+        self._connecting: set[object] = set()
+        """A token for each thread that connects."""
         self._failed_rounds = 0
         self._waiting: set[CallerWakePipe] = set()
         """The wake pipes of callers that need a connection and have none yet."""
 
-    def take(self) -> NodeConnection | None:
-        """Returns a connection that is in no node group yet; None if one must be opened first."""
+    def take(self, wake_pipe: CallerWakePipe | None = None) -> NodeConnection | None:
+        """Returns a connection that is in no node group yet; None if one must be opened first. `wake_pipe` is that of
+        the caller, which may have waited for it."""
         while True:
-            try:
+            with self._lock:
+                if not self.idle:
+                    return None
                 connection = self.idle.pop()
-            except IndexError:
-                return None
+                if wake_pipe is not None:
+                    self._waiting.discard(wake_pipe)
             connection.pump(resting=True)
             if connection.alive:
                 return connection
@@ -266,23 +272,28 @@ class Pool:
         `stop_waiting`. False if the breaker is open or no thread could be started, and none is connecting."""
         with self._lock:
             self._waiting.add(wake_pipe)
-            if self._wants_another(self._connecting) and not self.breaker.is_open(now):
-                self._connecting += 1
+            if self.idle:
+                wake_pipe.wake()  # it was opened just now: the caller shall ask again
+                return True
+            if self._wants_another(len(self._connecting)) and not self.breaker.is_open(now):
+                token = object()
+                self._connecting.add(token)
                 try:
-                    process.start_thread(self._connect, "holdtight-connect")
+                    process.start_thread(partial(self._connect, token), "holdtight-connect")
                 except BaseException as error:
-                    self._connecting -= 1  # an interrupt may have come before the thread started
+                    self._connecting.discard(token)  # an interrupt may have come before the thread started, or after
                     if not isinstance(error, RuntimeError):
                         raise
                     if not self._connecting:
                         self.breaker.failed(now, f"{NO_THREAD}: {error}")
             if not self._connecting:
                 self._waiting.discard(wake_pipe)
-            return self._connecting > 0
+            return bool(self._connecting)
 
     def stop_waiting(self, wake_pipe: CallerWakePipe) -> None:
         with self._lock:
             self._waiting.discard(wake_pipe)
+        self._tidy()
 
     def _wants_another(self, connecting: int) -> bool:
         """One for each caller that waits, so that none of them waits for the connections of the others; one at a time
@@ -290,25 +301,19 @@ class Pool:
         most = 1 if self.breaker.doubts else MOST_CONNECTING
         return connecting < min(most, len(self._waiting) - len(self.idle))
 
-    def _connect(self) -> None:
-        while True:
-            opened = self._open_one()
+    def _connect(self, token: object) -> None:
+        try:
+            while self._open_one(token):
+                pass
+        finally:  # also after what a credential provider raised and nothing caught
             with self._lock:
-                others = self._connecting - 1
-                again = opened and not self.closed and self._wants_another(others)
-                if not again:
-                    self._connecting = others
-                self._waiting = {each for each in self._waiting if each.is_open}  # an interrupt may have left one
-                to_wake = list(self._waiting)
-            for wake_pipe in to_wake:
-                wake_pipe.wake()
-            if self.closed:
-                self._empty()
-            if not again:
-                return
+                self._connecting.discard(token)
+            self._wake_all()
+            self._tidy()
 
-    def _open_one(self) -> bool:
-        cause, refused, round_ = "", False, self._failed_rounds
+    def _open_one(self, token: object) -> bool:
+        """Returns whether this thread is to open another one."""
+        refused, round_ = False, self._failed_rounds
         try:
             connection = NodeConnection(self.place.open(self._connect_timeout), self)
         except (LinkDown, ServerSaid, OSError) as error:
@@ -317,15 +322,32 @@ class Pool:
             cause = f"{type(error).__name__}: {error}"
         else:
             self.breaker.worked()
-            self.idle.append(connection)
-            self.place.runtime.keeper.watch(self.place)
-            return True
+            with self._lock:
+                self.idle.append(connection)
+                again = not self.closed and self._wants_another(len(self._connecting - {token}))
+                if not again:
+                    self._connecting.discard(token)
+            self._wake_all()
+            with suppress(RuntimeError, OSError):  # no thread or descriptor is left for the keeper
+                self.place.runtime.keeper.watch(self.place)
+            return again
         with self._lock:
             counts = round_ == self._failed_rounds  # attempts at the same time are one failure of the node
             self._failed_rounds += counts
         if counts:
             self.breaker.failed(self.clock(), cause, refused=refused)
         return False
+
+    def _wake_all(self) -> None:
+        with self._lock:
+            waiting = list(self._waiting)
+        for wake_pipe in waiting:
+            wake_pipe.wake()
+
+    def _tidy(self) -> None:
+        """Of a closed client, a release may still need the connection that was opened for it."""
+        if self.closed and not self._waiting:
+            self._empty()
 
     def leave_to_the_keeper(self, step: Step) -> None:
         self.place.runtime.keeper.ask(DeferredUndo(self.place, step))
@@ -349,7 +371,7 @@ class Pool:
             connection.link.abandon()
         self.idle = []
         self._lock = threading.RLock()
-        self._connecting = 0
+        self._connecting = set()
         self._waiting = set()
 
 

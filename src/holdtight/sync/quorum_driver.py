@@ -53,6 +53,8 @@ class FanDriver(PlanRunner):
             self._groups.give(self._group, self._clock())
         if self._wake_pipe is not None:
             self._groups.wake_pipes.discard(self._wake_pipe)
+            for pool in self._pools:
+                pool.stop_waiting(self._wake_pipe)
             self._wake_pipe.close()
 
     def _carry_out(self, wish: Wish) -> Any:
@@ -117,11 +119,9 @@ class FanDriver(PlanRunner):
         pool = self._pools[index]
         connection = self._group.by_node[index]
         if connection is None or not connection.alive:
-            connection = pool.take()
+            connection = pool.take(self._wake_pipe)
             if connection is not None:
                 self._group.put(index, connection)
-                if self._wake_pipe is not None:
-                    pool.stop_waiting(self._wake_pipe)
         if step.otherwise is not None and (
             connection is None or fan.after is None or connection is not fan.after[index]
         ):

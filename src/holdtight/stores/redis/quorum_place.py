@@ -39,15 +39,15 @@ class NodePlace(RedisPlace):
     def _open(self, timeout: float) -> SocketLink:
         """Refuses a server that another node already reached: under two names, one server would have two votes."""
         link = super()._open(timeout)
-        run = link.handshake.run
-        if run and run != self._run:
+        run, before = link.handshake.run, self._run  # read once: other threads open connections too
+        if run and run != before:
             other = self._runs.setdefault(run, self)
             if other is not self:
                 link.close()
                 raise LinkDown(
                     f"it is the same server as {other.display}, and a quorum's nodes must be independent", sent=False
                 )
-            self._runs.pop(self._run, None)
+            self._runs.pop(before, None)
             self._run = run
         return link
 
