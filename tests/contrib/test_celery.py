@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from celery import Celery  # type: ignore[import-untyped]
 
-from holdtight import Locks, LockTimeout
+from holdtight import Locks, LockTimeout, current_lease
 from holdtight.contrib.celery import LockedTask
+from holdtight.testing import lose
 from tests.contrib.conftest import lines
 from tests.docs.recipes.page import PATIENCE, Run
 from tests.support.processes import wait_for
 from tests.support.servers import RunningServer
 
 PROGRAM = """
-import os, time
+import logging, os, time
 from celery import Celery
 from holdtight.contrib.celery import LockedTask
 
@@ -37,6 +38,24 @@ def slow_once():
     note("once")
     time.sleep(6)
     return "shipped"
+
+class Told(logging.Handler):
+    def emit(self, record):
+        if "delivered again" in record.getMessage():
+            note("told", record.getMessage().split()[-1])
+
+logging.getLogger("holdtight").setLevel(logging.INFO)
+logging.getLogger("holdtight").addHandler(Told())
+
+class Noting(LockedTask):
+    abstract = True
+
+    def on_retry(self, *about):
+        note("retry", self.request.retries)
+
+@app.task(base=Noting, lock="order:{order_id}", once=True, busy_countdown=0.2)
+def pay(order_id):
+    note("paid", order_id)
 
 @app.task
 def slow():
@@ -107,6 +126,42 @@ def test_a_message_that_is_delivered_again_runs_once(folder: Path, send: Callabl
     assert send("slow.delay(); print(slow_once.delay().get(timeout=90))") == ["shipped"]
     wait_for(lambda: [line.split()[0] for line in lines(folder / "done")].count("plain") > 1, within=60)
     assert [line.split()[0] for line in lines(folder / "done")].count("once") == 1
+
+
+def test_a_copy_of_a_message_that_was_retried_is_dropped(
+    folder: Path, send: Callable[[str], list[str]], private_server: RunningServer
+) -> None:
+    def noted() -> list[str]:
+        return [" ".join(line.split()[:2]) for line in lines(folder / "done")]
+
+    def ran() -> list[str]:
+        return [note for note in noted() if not note.startswith("told")]
+
+    def both_ended() -> bool:
+        return "paid 7" in ran() and ("told done" in noted() or len(set(ran())) < len(ran()))
+
+    with Locks(private_server.url) as locks, locks.lock("order:7"):
+        send("[pay.apply_async((7,), task_id='one') for copy in range(2)]")
+        wait_for(lambda: "retry 1" in noted(), within=PATIENCE)
+    wait_for(both_ended, within=60)
+    assert ran() == [*(f"retry {number}" for number in range(len(ran()) - 1)), "paid 7"]
+
+
+def test_a_retry_is_one_also_if_the_lease_was_lost_before() -> None:
+    app = Celery("x", set_as_current=False)
+    ran = []
+    with Locks("memory://celery-lost") as locks:
+
+        @app.task(base=LockedTask, once=True, locks=locks, bind=True)  # type: ignore[untyped-decorator]
+        def again(self: LockedTask) -> str:
+            ran.append(self.request.retries)
+            if not self.request.retries:
+                lose(current_lease())
+                raise self.retry()
+            return "done"
+
+        assert again.apply(task_id="one").get() == "done"
+    assert ran == [0, 1]
 
 
 @pytest.mark.long

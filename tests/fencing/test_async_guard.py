@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -17,29 +17,42 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from holdtight import AsyncLocks, LeaseLost, StaleFence, WrongTransaction
 from holdtight.fencing import AsyncSqlGuard, SqlGuard
 from holdtight.testing import lose
-from tests.fencing.databases import Postgres, Sqlite
+from tests.fencing.databases import Database, Postgres, Sqlite
 
 pytestmark = pytest.mark.asyncio
 GUARD = AsyncSqlGuard()
 SELL = "UPDATE stock SET units = units - 1"
 
 
+URLS = {
+    "psycopg": "postgresql+psycopg://postgres@/postgres?host={.folder}",
+    "asyncpg": "postgresql+asyncpg://postgres@/postgres?host={.folder}",
+    "aiosqlite": "sqlite+aiosqlite:///{.path}",
+}
+
+
+@pytest.fixture
+def database(kind: str, request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue("sqlite" if kind.startswith("aiosqlite") else "postgres")
+
+
 @asynccontextmanager
-async def opened(kind: str, postgres: Postgres) -> AsyncIterator[Any]:
+async def opened(kind: str, database: Any, **options: Any) -> AsyncIterator[Any]:
+    driver, _, what = kind.partition(" ")
     if kind == "psycopg":
-        async with await psycopg.AsyncConnection.connect(postgres.dsn) as connection:
+        async with await psycopg.AsyncConnection.connect(database.dsn) as connection:
             yield connection
             await connection.rollback()
     elif kind == "asyncpg":
-        pool = await asyncpg.create_pool(host=str(postgres.folder), user="postgres", min_size=1, max_size=2)
+        pool = await asyncpg.create_pool(host=str(database.folder), user="postgres", min_size=1, max_size=2)
         async with pool, pool.acquire() as connection:
             yield connection
     else:
-        engine = create_async_engine(f"postgresql+{kind.partition(' ')[0]}://postgres@/postgres?host={postgres.folder}")
+        engine = create_async_engine(URLS[driver].format(database), **options)
         try:
-            if kind.endswith("engine"):
+            if what == "engine":
                 yield engine
-            elif kind.endswith("session"):
+            elif what == "session":
                 async with AsyncSession(engine) as session:
                     yield session
             else:
@@ -54,7 +67,8 @@ def own_store() -> str:
     return f"memory://{secrets.token_hex(4)}"
 
 
-KINDS = ["psycopg", "asyncpg", "psycopg engine", "asyncpg connection", "psycopg session"]
+ON_SQLITE = ["aiosqlite engine", "aiosqlite connection", "aiosqlite session"]
+KINDS = ["psycopg", "asyncpg", "psycopg engine", "asyncpg connection", "psycopg session", *ON_SQLITE]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -62,31 +76,32 @@ async def run(tx: Any, sql: str) -> None:
     await tx.execute(text(sql) if "sqlalchemy" in type(tx).__module__ else sql)
 
 
-def units(postgres: Postgres) -> int:
-    return int(postgres.execute("SELECT units FROM stock")[0][0])
+def units(database: Database) -> int:
+    return int(database.execute("SELECT units FROM stock")[0][0])
 
 
 @every_kind
-async def test_a_block_under_a_lease_is_one_transaction(kind: str, postgres: Postgres) -> None:
-    async with AsyncLocks(own_store()) as locks, opened(kind, postgres) as connection:
+async def test_a_block_under_a_lease_is_one_transaction(kind: str, database: Database) -> None:
+    async with AsyncLocks(own_store()) as locks, opened(kind, database) as connection:
         await GUARD.create(connection)
         async with locks.lock("sku:1") as lease, GUARD.under(lease, connection) as tx:
             await run(tx, SELL)
-        assert units(postgres) == 99
+        assert units(database) == 99
         assert await GUARD.seen(connection, "sku:1") == lease.fence
         with pytest.raises(ZeroDivisionError):
             async with locks.lock("sku:1") as lease, GUARD.under(lease, connection) as tx:
                 await run(tx, SELL)
                 _ = 1 / 0
-        assert units(postgres) == 99
+        assert units(database) == 99
         assert await GUARD.prune(connection, older_than="1h") == 0
 
 
 @every_kind
-async def test_a_lower_fence_is_refused(kind: str, postgres: Postgres) -> None:
-    with postgres.connect() as connection:
-        SqlGuard().claim(connection, "sku:1", 2**62)
-    async with AsyncLocks(own_store()) as locks, opened(kind, postgres) as connection:
+async def test_a_lower_fence_is_refused(kind: str, database: Database) -> None:
+    with closing(database.connect()) as blocking:
+        SqlGuard().claim(blocking, "sku:1", 2**62)
+        blocking.commit()
+    async with AsyncLocks(own_store()) as locks, opened(kind, database) as connection:
         async with locks.lock("sku:1") as lease:
             with pytest.raises(StaleFence, match=str(2**62)):
                 async with GUARD.under(lease, connection):
@@ -94,19 +109,19 @@ async def test_a_lower_fence_is_refused(kind: str, postgres: Postgres) -> None:
 
 
 @every_kind
-async def test_a_lost_lease_cancels_the_body_and_rolls_back(kind: str, postgres: Postgres) -> None:
-    async with AsyncLocks(own_store()) as locks, opened(kind, postgres) as connection:
+async def test_a_lost_lease_cancels_the_body_and_rolls_back(kind: str, database: Database) -> None:
+    async with AsyncLocks(own_store()) as locks, opened(kind, database) as connection:
         with pytest.raises(LeaseLost):
             async with locks.lock("sku:1") as lease, GUARD.under(lease, connection) as tx:
                 await run(tx, SELL)
                 lose(lease)
                 await asyncio.sleep(30)
-        assert units(postgres) == 100
+        assert units(database) == 100
 
 
-@pytest.mark.parametrize("kind", ["psycopg", "asyncpg", "asyncpg connection", "psycopg session"])
-async def test_a_transaction_that_is_open_or_missing_is_refused(kind: str, postgres: Postgres) -> None:
-    async with AsyncLocks(own_store()) as locks, opened(kind, postgres) as connection, locks.lock("sku:1") as lease:
+@pytest.mark.parametrize("kind", ["psycopg", "asyncpg", "asyncpg connection", "psycopg session", *ON_SQLITE[1:]])
+async def test_a_transaction_that_is_open_or_missing_is_refused(kind: str, database: Database) -> None:
+    async with AsyncLocks(own_store()) as locks, opened(kind, database) as connection, locks.lock("sku:1") as lease:
         if kind == "asyncpg":
             with pytest.raises(WrongTransaction, match="autocommit"):
                 await GUARD.claim(connection, lease)
@@ -122,18 +137,31 @@ async def test_a_transaction_that_is_open_or_missing_is_refused(kind: str, postg
         await run(connection, SELL)
         await transaction.commit()
         assert await GUARD.seen(connection, "sku:1") == lease.fence
-    assert units(postgres) == 99
+    assert units(database) == 99
 
 
 @pytest.mark.parametrize("kind", ["psycopg", "asyncpg", "asyncpg connection"])
-async def test_a_statement_that_failed_inside_is_not_taken_for_success(kind: str, postgres: Postgres) -> None:
-    async with AsyncLocks(own_store()) as locks, opened(kind, postgres) as connection, locks.lock("sku:1") as lease:
+async def test_a_statement_that_failed_inside_is_not_taken_for_success(kind: str, database: Database) -> None:
+    async with AsyncLocks(own_store()) as locks, opened(kind, database) as connection, locks.lock("sku:1") as lease:
         with pytest.raises(Exception, match=r"failed, and the body went on|current transaction is aborted"):
             async with GUARD.under(lease, connection) as tx:
                 await run(tx, SELL)
                 with pytest.raises(Exception, match="does not exist"):
                     await run(tx, "SELECT * FROM nothing_of_that_name")
-        assert units(postgres) == 100
+        assert units(database) == 100
+
+
+@pytest.mark.parametrize("kind", ["psycopg engine", "asyncpg connection", "psycopg session", *ON_SQLITE])
+async def test_under_refuses_the_isolation_level_autocommit_where_nothing_begins(kind: str, database: Database) -> None:
+    refused = database.name != "sqlite"  # there the guard begins by a statement of its own
+    options = {"isolation_level": "AUTOCOMMIT"}
+    async with AsyncLocks(own_store()) as locks, opened(kind, database, **options) as connection:
+        with pytest.raises(WrongTransaction if refused else ZeroDivisionError, match="autocommit" if refused else None):
+            async with locks.lock("sku:1") as lease, GUARD.under(lease, connection) as tx:
+                await run(tx, SELL)
+                _ = 1 / 0
+        assert await GUARD.seen(connection, "sku:1") is None
+    assert units(database) == 100
 
 
 async def test_a_blocking_connection_is_refused_and_the_other_way_round(postgres: Postgres, sqlite: Sqlite) -> None:
@@ -141,6 +169,6 @@ async def test_a_blocking_connection_is_refused_and_the_other_way_round(postgres
         await GUARD.claim(blocking, "x", 1)
     blocking.close()
     for kind in KINDS:
-        async with opened(kind, postgres) as connection:
+        async with opened(kind, sqlite if kind in ON_SQLITE else postgres) as connection:
             with pytest.raises(TypeError, match=r"use AsyncSqlGuard"):
                 SqlGuard().claim(connection, "x", 1)

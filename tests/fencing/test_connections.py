@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import psycopg
@@ -75,6 +75,87 @@ def test_a_connection_of_sqlalchemy(database: Database, engine: sqlalchemy.Engin
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         with pytest.raises(WrongTransaction, match="autocommit"):
             GUARD.claim(connection, "sku:1", 1)
+
+
+@pytest.mark.parametrize("kind", ["engine", "connection", "session"])
+def test_under_refuses_the_isolation_level_autocommit_where_nothing_begins(
+    database: Database, locks: Locks, kind: str
+) -> None:
+    engine = sqlalchemy.create_engine(database.url, isolation_level="AUTOCOMMIT")
+    with ExitStack() as stack, locks.lock("sku:1") as lease:
+        conn: Any = engine
+        if kind != "engine":
+            conn = stack.enter_context(engine.connect() if kind == "connection" else orm.Session(engine))
+        refused = database.name != "sqlite"  # there the guard begins by a statement of its own
+        with pytest.raises(WrongTransaction if refused else ZeroDivisionError, match="autocommit" if refused else None):
+            with GUARD.under(lease, conn) as tx:
+                tx.execute(SELL)
+                _ = 1 / 0
+        assert kind == "engine" or not conn.in_transaction()
+        assert GUARD.seen(conn, "sku:1") is None
+    assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+    engine.dispose()
+    assert units(database) == 100
+
+
+class NewAutocommit(sqlite3.Connection):
+    """As one with autocommit=True, which Python has since 3.12: its commit() and rollback() do nothing."""
+
+    autocommit = True
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+
+@pytest.mark.parametrize("why", ["skip_autocommit_rollback", "autocommit=True"])
+def test_transactions_of_sqlite_that_sqlalchemy_does_not_end_are_refused(
+    sqlite: Sqlite, locks: Locks, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """What the body of a first `under` wrote would be lost, or committed by the next one although it had failed."""
+    if why == "autocommit=True":
+        engine = sqlalchemy.create_engine(sqlite.url, connect_args={"factory": NewAutocommit})
+    else:
+        engine = sqlalchemy.create_engine(sqlite.url, isolation_level="AUTOCOMMIT")
+        monkeypatch.setattr(engine.dialect, "skip_autocommit_rollback", True, raising=False)  # since 2.0.43
+    with locks.lock("sku:1") as lease:
+        with pytest.raises(WrongTransaction, match="autocommit"), GUARD.under(lease, engine) as tx:
+            tx.execute(SELL)
+        with engine.connect() as connection, pytest.raises(WrongTransaction, match="autocommit"):
+            GUARD.claim(connection, lease)
+    sqlite.execute("UPDATE stock SET units = 50")  # nothing holds the database
+    engine.dispose()
+    assert units(sqlite) == 50
+
+
+class Adapter:
+    """As what SQLAlchemy up to 2.0.42 puts around a connection of aiomysql or asyncmy: no get_autocommit, and
+    `autocommit` is a method that sets it."""
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "get_autocommit":
+            raise AttributeError(name)
+        return getattr(self.real, name)
+
+
+def test_the_driver_below_an_adapter_says_whether_it_autocommits(
+    mariadb: MariaDB, locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = sqlalchemy.create_engine("mysql+pymysql://", creator=lambda: Adapter(mariadb.connect()))
+    monkeypatch.setattr(engine.dialect, "get_driver_connection", lambda adapter: adapter.real)
+    with locks.lock("sku:1") as lease:
+        with GUARD.under(lease, engine) as tx:
+            tx.execute(SELL)
+        with engine.begin() as tx:
+            GUARD.claim(tx, lease)
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            with pytest.raises(WrongTransaction, match="autocommit"):
+                GUARD.claim(connection, lease)
+    engine.dispose()
+    assert units(mariadb) == 99
 
 
 def locked_elsewhere(sqlite: Sqlite) -> Any:

@@ -218,7 +218,8 @@ def autocommit(name: str) -> WrongTransaction:
     return _wrong(
         name,
         "the connection is in autocommit mode, and the claim would end with its own statement. Begin a transaction "
-        "first, or use under(), which does.",
+        "first, or give under() a connection that is not in autocommit mode (SQLAlchemy: without "
+        'isolation_level="AUTOCOMMIT").',
     )
 
 

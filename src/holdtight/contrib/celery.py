@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from celery import Task
-from celery.exceptions import Ignore
+from celery.exceptions import Ignore, Retry
 
-from holdtight import Locks, LockTimeout
+from holdtight import LeaseLost, Locks, LockTimeout
 from holdtight.base.callbacks import get_logger
 from holdtight.base.jobs import Skipped
 from holdtight.recipes.names import Naming
@@ -49,7 +49,8 @@ class LockedTask(Task):
     once: bool = False
     """Each message runs once, also if the broker delivers it again (`acks_late`, `visibility_timeout`). A message is
     the task's id and the number of the retry. A copy that comes while the first one runs goes back to the queue, and is
-    dropped once the first one has returned. A run that raised, was killed or lost its lease does not count."""
+    dropped once the first one has returned or has sent its retry. A run that raised, was killed or lost its lease does
+    not count."""
     once_for: "Duration" = "24h"
     """How long a message is remembered; it must be longer than the broker can take to deliver it again."""
 
@@ -78,7 +79,24 @@ class LockedTask(Task):
             ttl=self.ttl,
             label=str(self.name)[:100],
         )
-        done = decorate(lambda: self._locked(lambda: self.run(*args, **kwargs), args, kwargs))()
+        retried: list[Retry] = []
+
+        def once() -> Any:
+            try:
+                return self._locked(lambda: self.run(*args, **kwargs), args, kwargs)
+            except Retry as retry:  # counts as a run that returned: the next message is on its way
+                retried.append(retry)
+                return None
+
+        try:
+            done = decorate(once)()
+        except LeaseLost as lost:
+            if not retried:
+                raise
+            retried[0].add_note(lost.message)
+            done = None
+        if retried:
+            raise retried.pop()
         if not isinstance(done, Skipped):
             return done
         if done.why == "running":

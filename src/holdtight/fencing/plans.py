@@ -106,6 +106,8 @@ def enter(link: Any, table: str, lease: BaseLease, claims: Claims, end_paused: b
         left = lease.remaining()
         try:
             yield _BEGIN  # inside: SQLAlchemy's begin may succeed where SQLite's own fails
+            if (yield Action("autocommits")):  # SQLAlchemy's begin does nothing then
+                raise refusals.autocommit(lease.name)
             if end_paused and link.dialect == "postgresql" and left != float("inf"):
                 # PostgreSQL ends the session of a holder that is idle for longer, and frees the row.
                 yield _run(f"SET LOCAL idle_in_transaction_session_timeout = {max(1, int(left * 1000))}")

@@ -31,8 +31,13 @@ class ConnectionLink(DatabaseLink):
         return self.raw
 
     def driver(self) -> Any:
-        """The driver's own connection."""
+        """The driver's connection, as SQLAlchemy uses it: for asyncio, an adapter around the driver's own."""
         return self.connection().connection.dbapi_connection
+
+    def real(self) -> Any:
+        """The driver's own connection. Adapters hide in_transaction (aiosqlite), and get_autocommit before SQLAlchemy
+        2.0.43 (aiomysql, asyncmy: their `autocommit` is a method that sets it)."""
+        return self.connection().connection.driver_connection
 
     def is_open(self) -> bool:
         return bool(self.raw.in_transaction())
@@ -46,16 +51,24 @@ class ConnectionLink(DatabaseLink):
             self.run("SELECT 1", ())  # asyncpg: see AsyncpgLink
 
     def autocommits(self) -> bool:
-        driver = self.driver()
+        real = self.real()
         if self.dialect == "sqlite":
-            return driver.isolation_level is None and not driver.in_transaction
-        autocommit = getattr(driver, "get_autocommit", None)
-        return bool(autocommit() if autocommit is not None else driver.autocommit)
+            return self._is_never_ended() or (real.isolation_level is None and not real.in_transaction)
+        ask = getattr(real, "get_autocommit", None)
+        return bool(ask() if ask is not None else self.driver().autocommit)
 
     def begin(self) -> None:
         self.raw.begin()
-        if self.dialect == "sqlite" and not self.driver().in_transaction:
+        if self.dialect == "sqlite" and not self.real().in_transaction and not self._is_never_ended():
             self.connection().exec_driver_sql("BEGIN IMMEDIATE")
+
+    def _is_never_ended(self) -> bool:
+        """Whether SQLAlchemy would leave a transaction of SQLite open: a later one would end it, or nothing would."""
+        real = self.real()
+        if getattr(real, "autocommit", None) is True:  # Python 3.12: commit() and rollback() do nothing
+            return True
+        skips = getattr(self.connection().dialect, "skip_autocommit_rollback", False)  # SQLAlchemy 2.0.43
+        return bool(skips) and real.isolation_level is None
 
     def run(self, sql: str, params: tuple[object, ...]) -> list[tuple[Any, ...]]:
         found = self._execute(sql, params)
