@@ -7,14 +7,15 @@ from typing import Any
 from holdtight.stores.redis.sessions import BEAT, ENROL, OPEN, STRIKE
 from tests.scripts.workbench import ALICE, Desk
 
-SESSION = b"ht:session:1"
+SESSION, CLIENT = b"ht:session:1", b"ht:client:1"
 ABOUT = b'{"proof":"me"}'
 TTL = 30_000
 MOST = 100
 
 
 def call(desk: Desk, script: Any, *args: Any) -> Any:
-    return desk.wire.call("EVAL", desk.text_of(script), 1, SESSION, *args)
+    keys = (SESSION, CLIENT)[: len(script.keys)]
+    return desk.wire.call("EVAL", desk.text_of(script), len(keys), *keys, *args)
 
 
 def opened(desk: Desk) -> Any:
@@ -87,3 +88,26 @@ def test_a_late_strike_leaves_a_later_grant(desk: Desk) -> None:
     enrolled(desk, "h", 9, MOST)
     assert struck(desk, 0) == struck(desk, 7) == 0
     assert (entry(desk) or b"")[:1] == b"h"
+
+
+def test_a_loss_that_is_found_late_is_not_written_over_what_is_later(desk: Desk) -> None:
+    opened(desk)
+    enrolled(desk, "h", 7, MOST)
+    assert enrolled(desk, "e", 7, 0) == [1, TTL]
+    enrolled(desk, "h", 9, 0)
+    assert enrolled(desk, "e", 7, 0) == [0, TTL]
+    struck(desk, 9)
+    enrolled(desk, "w", 0, MOST)
+    for lost in "etf":
+        assert enrolled(desk, lost, 9, 0) == [0, TTL]
+    assert (entry(desk) or b"")[:1] == b"w"
+    assert enrolled(desk, "h", 11, 0) == [1, TTL]
+
+
+def test_an_entry_keeps_the_record_of_the_client_and_makes_none(desk: Desk) -> None:
+    opened(desk)
+    enrolled(desk, "w", 0, MOST)
+    assert desk.wire.call("EXISTS", CLIENT) == 0
+    desk.wire.call("SET", CLIENT, "{}", "PX", 1_000)
+    enrolled(desk, "w", 0, MOST)
+    assert TTL - 1_000 < desk.time_left(CLIENT) <= TTL

@@ -22,6 +22,7 @@ class Stream:
         self.begun = asyncio.get_running_loop().time()
         self.ended = False
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.comments: list[str] = []
         self.reads = asyncio.Event()
         self.reads.set()
         self.news = asyncio.Condition()
@@ -33,6 +34,7 @@ class Stream:
         else:
             self.ended = not message.get("more_body", False)
             for block in message["body"].decode().split("\n\n"):
+                self.comments += [line[2:] for line in block.splitlines() if line.startswith(": ")]
                 kind = [line[7:] for line in block.splitlines() if line.startswith("event: ")]
                 if kind:
                     self.events.append((kind[0], json.loads(block.rpartition("data: ")[2])))

@@ -116,6 +116,34 @@ def test_the_older_of_two_polls_of_one_owner_ends(place: Place) -> None:
     play(place.url, scene)
 
 
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+@pytest.mark.parametrize("in_a_session", [False, True])
+def test_giving_up_a_place_that_became_a_grant_ends_nothing_and_says_so(
+    place: Place, kind: str, in_a_session: bool
+) -> None:
+    async def main() -> None:
+        async with caller(place.url) as one, caller(place.url) as two:
+            held = await one.post("acquire", name="a", ttl=30)
+            how: dict[str, Any] = {"session": await one.session(ttl=30)} if in_a_session else {"ttl": 30}
+            how |= {"name": "a", "kind": kind, "request": "r"}
+            place_in_line = (await one.post("acquire", **how, stay=True, expect=202))["lease"]
+            await one.post("release", lease=held["lease"])
+            got = await two.post("acquire", **how, wait=20)  # and suppose that its answer gets lost
+            for again in (False, True):
+                refused = await one.post("release", lease=place_in_line, again=again, expect=409)
+                assert (refused["code"], refused["name"]) == ("GRANTED", "a")
+            if in_a_session:
+                beat = await one.post("session/beat", session=how["session"])
+                assert [each["fence"] for each in beat["leases"]] == [got["fence"]]
+            again = await one.post("acquire", **how)  # as the answer says
+            assert again["fence"] == got["fence"]
+            await one.post("release", lease=again["lease"])
+            assert await one.post("release", lease=place_in_line) == {"released": True}
+            assert (await one.get("lock", name="a"))["holders"] == []
+
+    asyncio.run(main())
+
+
 def test_a_writer_is_downgraded_and_a_lock_is_handed_to_the_library_and_back(place: Place) -> None:
     async def scene(one: Caller) -> None:
         session = await one.session()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import httpx
 import pytest
@@ -263,6 +265,32 @@ def test_a_page_comes_with_a_strict_policy(url: str, tokens: Tokens) -> None:
         assert page.headers["referrer-policy"] == "no-referrer"
         assert "access-control-allow-origin" not in page.headers
         assert "server" not in page.headers
+
+    play(url, tokens, scene)
+
+
+@pytest.mark.parametrize("path", ["", "locks", "lock", "contention", "graph", "nodes", "sessions", "audit"])
+@pytest.mark.parametrize(
+    ("query", "kept"),
+    [
+        ("", ""),
+        ("q=a%20b&state=held", "?q=a%20b&state=held"),
+        ("name=//evil.example/\\x", "?name=%2F%2Fevil.example%2F%5Cx"),
+        ("q=%0d%0aset-cookie:x", "?q=%0d%0aset-cookie:x"),
+    ],
+)
+def test_the_way_back_from_the_login_keeps_the_query_and_leads_nowhere_else(
+    url: str, tokens: Tokens, path: str, query: str, kept: str
+) -> None:
+    tokens.add("good", "read")
+
+    async def scene(one: Caller) -> None:
+        answer = await one.client.get("/" + path + (f"?{query}" if query else ""))
+        assert answer.status_code == 303
+        login, _, text = answer.headers["location"].partition("?next=")
+        assert (login, unquote(text)) == ("login", path + kept)
+        assert re.fullmatch(r"[a-z]*(\?[^/\\]*)?", unquote(text))  # what static/login.js takes
+        assert quote(unquote(text)) == text
 
     play(url, tokens, scene)
 

@@ -10,6 +10,7 @@ import pytest
 from holdtight import AsyncLocks, Locks, LockTimeout, NotSupported, history
 from holdtight.ops.history import Notes
 from holdtight.server.minutes import summary
+from holdtight.server.texts import LeaseText
 from tests.service.calling import Caller, Tokens, caller, play, with_tokens
 from tests.support.memory import MEMORY, MemoryStore
 from tests.support.servers import FLAVOURS, RunningServer
@@ -187,3 +188,45 @@ def test_all_that_the_service_keeps_beside_locks_ends_by_itself(server: RunningS
         assert [ttl for key, ttl in left.items() if ":login:" in key] == [pytest.approx(12 * 3600, abs=60)]
 
     asyncio.run(main())
+
+
+@both
+def test_what_is_repeated_is_told_once(place: Place) -> None:
+    async def main() -> None:
+        async with caller(place.url) as one, caller(place.url) as two:
+            texts: dict[str, str] = {}
+            adopted: dict[str, str] = {}
+            for name in "ab":
+                held = await one.post("acquire", name=name, ttl=30)
+                for _ in range(2):
+                    texts[name] = (await one.post("detach", lease=held["lease"]))["text"]
+                for _ in range(2):
+                    adopted[name] = (await one.post("adopt", text=texts[name], ttl=30, request="r"))["lease"]
+            for _ in range(2):
+                await one.post("downgrade", lease=adopted["a"])
+            await asyncio.sleep(1.1)  # older than what a hand-over takes: another instance knows, too
+            await two.post("downgrade", lease=adopted["a"])
+            await two.post("adopt", text=texts["b"], ttl=30, request="r")
+            for each in (one, two):
+                await each.app.service.history.write()
+            of_a, of_b = [(await one.get("lock", name=name))["history"] for name in "ab"]
+            assert [each["kind"] for each in of_a] == ["downgraded", "adopted", "detached", "granted"]
+            assert [each["kind"] for each in of_b] == ["adopted", "detached", "granted"]
+
+    asyncio.run(main())
+
+
+@both
+def test_closing_a_session_releases_only_what_it_still_had(place: Place) -> None:
+    async def scene(one: Caller) -> None:
+        session = await one.session(ttl=60)
+        names = "forced", "expired", "held"
+        leases = {name: (await one.post("acquire", name=name, session=session))["lease"] for name in names}
+        await one.post("force-release", name="forced", reason="a test")
+        await one.app.service.agent.release(LeaseText.read(leases["expired"]).held)  # as if its time had run out
+        assert await one.post("session/close", session=session) == {"released": 1}
+        await one.app.service.history.write()
+        events = [event for _, event in await one.app.service.history.last(100)]
+        assert [event["name"] for event in events if event["kind"] == "released"] == ["held"]
+
+    play(place.url, scene)

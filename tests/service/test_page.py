@@ -152,17 +152,22 @@ def test_a_login_that_is_wrong_says_so_and_signing_out_ends_it(
     one, (admin, _) = visited
     visitor = visit(browser, one)
     page = visitor.page
-    page.goto(f"{one.url}/locks")
+    page.goto(f"{one.url}/locks?q=a/b&state=held")
     page.get_by_label("Token").fill("ht_wrong")
     page.get_by_role("button", name="Sign in").click()
     playwright.expect(page.get_by_role("alert")).to_contain_text("not known")
     page.get_by_label("Token").fill(admin)
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/locks")
+    page.wait_for_url(f"{one.url}/locks?q=a%2Fb&state=held")
+    playwright.expect(page.get_by_role("searchbox", name="Search locks")).to_have_value("a/b")
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/login")
     page.goto(f"{one.url}/locks")
     page.wait_for_url("**/login?next=locks")
+    page.goto(f"{one.url}/?from=mail")
+    page.get_by_label("Token").fill(admin)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"{one.url}/?from=mail")
 
 
 def test_a_page_comes_back_when_its_instance_does(server: RunningServer, browser: Any, tmp_path: Path) -> None:

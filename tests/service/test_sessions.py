@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from holdtight.aio.agent import Taken
+from holdtight.base.plan import Step
 from holdtight.base.values import Claim, Kind
 from holdtight.server.texts import SessionText, derive
 from holdtight.stores.boundary import SessionEntry
+from holdtight.stores.redis.keys import client_record
+from holdtight.stores.redis.resp import command
 from tests.service.calling import Caller, caller, play
 from tests.support.memory import MEMORY, MemoryStore
 from tests.support.servers import FLAVOURS, RunningServer
@@ -116,5 +119,95 @@ def test_a_late_strike_and_a_late_loss_leave_a_later_grant_alone(place: Place) -
         await service.ask(steps.enrol_step(session.id, proof, entry("w", 0), 9))
         await service.ask(steps.strike_step(session.id, b"o" * 24))
         assert await entries() == []
+
+    play(place.url, scene)
+
+
+def test_who_waits_and_holds_is_known_as_long_as_its_session_lives(place: Place) -> None:
+    """Also without any beat: here by polls that come one after the other."""
+
+    async def scene(one: Caller) -> None:
+        held = await one.post("acquire", name="a", ttl=60)
+        session = await one.session(ttl=3, host="web-1", pid=7)
+        how: dict[str, Any] = {"name": "a", "session": session, "request": "r", "stay": True}
+        for _ in range(4):
+            await one.post("acquire", **how, wait=0.9, expect=202)  # shorter than the upkeep's interval
+        (waiter,) = (await one.get("lock", name="a"))["waiters"]
+        assert (waiter["host"], waiter["pid"]) == ("web-1", 7)
+        await one.post("release", lease=held["lease"])
+        await one.post("acquire", **how, wait=20)
+        (holder,) = (await one.get("lock", name="a"))["holders"]
+        assert (holder["host"], holder["pid"]) == ("web-1", 7)
+
+    play(place.url, scene)
+
+
+def test_a_beat_writes_the_record_of_its_client_again(place: Place) -> None:
+    async def scene(one: Caller) -> None:
+        session = await one.session(ttl=60, host="web-1", pid=7)
+        await one.post("acquire", name="a", session=session)
+        record = command("DEL", client_record("ht", SessionText.read(session).id))
+        assert await one.app.service.ask(Step(record, None, lambda reply, sent: reply, patience=2.0)) == 1
+        assert (await one.get("lock", name="a"))["holders"][0]["host"] is None
+        await one.post("session/beat", session=session)
+        (holder,) = (await one.get("lock", name="a"))["holders"]
+        assert (holder["host"], holder["pid"]) == ("web-1", 7)
+
+    play(place.url, scene)
+
+
+def test_what_is_given_back_while_a_beat_is_under_way_is_not_lost(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(one: Caller) -> None:
+        session, service = await one.session(ttl=60), one.app.service
+        how: dict[str, Any] = {"session": session, "request": "r"}
+        leases = {name: (await one.post("acquire", name=name, **how))["lease"] for name in "abcd"}
+        renew_all = service.agent.renew_all
+
+        async def late(held: Any, ttl: float) -> Any:
+            """The beat has read what it renews, and then comes all this."""
+            monkeypatch.undo()
+            await one.post("release", lease=leases["a"])
+            await one.post("downgrade", lease=leases["b"])
+            await one.post("release", lease=leases["c"])
+            await one.post("acquire", name="c", ttl=60)
+            await one.post("acquire", name="c", **how, stay=True, expect=202)
+            await one.post("force-release", name="d", reason="a test")
+            return await renew_all(held, ttl)
+
+        monkeypatch.setattr(service.agent, "renew_all", late)
+        beat = await one.post("session/beat", session=session)
+        assert [(each["name"], each["reason"]) for each in beat["lost"]] == [("d", "forced")]
+        assert [beat["leases"], beat["unknown"]] == [[], []]
+        beat = await one.post("session/beat", session=session)
+        assert [(each["name"], each["kind"]) for each in beat["leases"]] == [("b", "shared")]
+        assert [each["name"] for each in beat["lost"]] == ["d"]
+        (shown,) = (await one.get("sessions"))["sessions"]
+        assert shown["waiting"] == 1  # for c
+        await service.history.write()
+        events = [event for _, event in await service.history.last(100)]
+        assert [event["name"] for event in events if event["kind"] == "lost"] == ["d"]
+
+    play(place.url, scene)
+
+
+def test_a_beat_that_crosses_the_end_of_its_session_tells_of_no_loss(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(one: Caller) -> None:
+        session, service = await one.session(ttl=60), one.app.service
+        await one.post("acquire", name="a", session=session)
+        renew_all = service.agent.renew_all
+
+        async def late(held: Any, ttl: float) -> Any:
+            monkeypatch.undo()
+            await one.post("session/close", session=session)
+            return await renew_all(held, ttl)
+
+        monkeypatch.setattr(service.agent, "renew_all", late)
+        assert (await one.post("session/beat", session=session, expect=410))["code"] == "SESSION_GONE"
+        await service.history.write()
+        assert "lost" not in [event["kind"] for _, event in await service.history.last(100)]
 
     play(place.url, scene)

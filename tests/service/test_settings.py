@@ -53,3 +53,40 @@ def test_a_token_is_printed_once_also_as_json(tmp_path: Path, capsys: pytest.Cap
     assert printed == {"name": "ci", "role": "lock", "prefixes": ["ci:"]}
     assert run_cli(["token", "two", *words[2:]]) == 0
     assert TokenFile(path).find(capsys.readouterr().out.strip()) is not None
+
+
+@pytest.mark.parametrize("name", ["url", "namespace"])
+def test_the_file_counts_less_than_what_is_meant_for_serve_and_more_than_what_is_for_all_verbs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    found: list[serving.Settings] = []
+    monkeypatch.setattr(serving, "serve", found.append)
+    values = {each: f"redis://{each}:1" if name == "url" else each for each in ("all", "file", "own", "flag")}
+    config, empty = tmp_path / "config.toml", tmp_path / "empty.toml"
+    config.write_text(f'{name} = "{values["file"]}"\n', "utf-8")
+    empty.write_text("", "utf-8")
+
+    def settled(*words: str, file: Path = config) -> str:
+        assert run_cli(["serve", "--config", str(file), *words]) == 0
+        return str(getattr(found[-1], name))
+
+    monkeypatch.setenv(f"HOLDTIGHT_{name.upper()}", values["all"])
+    assert settled() == values["file"]
+    assert settled(file=empty) == values["all"]
+    assert settled(f"--{name}", values["flag"]) == values["flag"]
+    monkeypatch.setenv(f"HOLDTIGHT_SERVE_{name.upper()}", values["own"])
+    assert settled() == values["own"]
+    assert settled(f"--{name}", values["flag"]) == values["flag"]
+
+
+def test_a_quorum_for_other_verbs_is_no_obstacle_to_a_file_that_names_one_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[serving.Settings] = []
+    monkeypatch.setattr(serving, "serve", found.append)
+    monkeypatch.setenv("HOLDTIGHT_URL", "redis://a:1 redis://b:1 redis://c:1")
+    config = tmp_path / "config.toml"
+    config.write_text('url = "redis://one:1"\n', "utf-8")
+    assert run_cli(["serve", "--config", str(config)]) == 0
+    assert found[0].url == "redis://one:1"
+    assert run_cli(["serve"]) == 64

@@ -13,6 +13,7 @@ import pytest
 
 from holdtight.errors import LockError
 from holdtight.server import service as service_module
+from holdtight.server import stream as stream_module
 from holdtight.server import tail as tail_module
 from holdtight.server.stream import KINDS
 from tests.service.calling import Caller, Tokens, play, with_tokens
@@ -72,6 +73,26 @@ def test_a_stream_ends_with_the_login_that_it_is_of(url: str, tmp_path: Path) ->
             await note(one, 1, "deadlock")
             await seen.until(lambda: seen.ended)
             assert seen.of("deadlock") == []
+
+    with_a_token(url, tmp_path, scene)
+
+
+def test_a_silent_stream_says_now_and_then_that_it_is_there_and_ends_with_its_token(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comment is what keeps proxies from closing it, and lets it notice that its token is revoked."""
+    assert stream_module.COMMENT_EVERY == 15.0
+    monkeypatch.setattr(stream_module, "COMMENT_EVERY", 0.1)
+    monkeypatch.setattr(stream_module, "LOOK_EVERY", 0.05)
+
+    async def scene(one: Caller, tokens: Tokens, token: str) -> None:
+        async with listening(one, {"authorization": f"Bearer {token}"}, only="forced") as seen:
+            await seen.until(lambda: seen.comments.count("still here") >= 3)
+            assert seen.events == []
+            assert tokens.file is not None
+            tokens.path.write_text("", "utf-8")
+            tokens.file.reload()
+            await seen.until(lambda: seen.ended)
 
     with_a_token(url, tmp_path, scene)
 

@@ -27,9 +27,11 @@ from holdtight.base.values import (
     Owner,
     Verdict,
     Wait,
+    owner_text,
 )
 from holdtight.core.contend import Answer, Asking, Granted, abandon, acquire
 from holdtight.core.ending import adopt, release, sweep, turned
+from holdtight.core.inspect import glance
 from holdtight.core.patience import SHORTEST_PATIENCE, patience
 from holdtight.errors import LeaseLost
 from holdtight.keeper.charges import look_after
@@ -41,6 +43,8 @@ __all__ = ["Agent", "Attempt", "Held", "Taken"]
 MOST_SHAPES = 1000
 ANY_TTL = 30.0
 """For requests that do not need the claim's ttl."""
+MOST_HOLDERS = 10_000
+"""Of one name: among these an owner is looked for."""
 
 
 class Held(NamedTuple):
@@ -276,6 +280,11 @@ class Agent:
 
         await self.locks.run(plan(), claim.name)
 
+    async def holds(self, claim: Claim, owner: Owner) -> bool:
+        """Whether the owner has a grant now, also one of which nobody was told."""
+        info = await self.locks.run(glance(self.prepared(claim), MOST_HOLDERS), claim.name)
+        return owner_text(owner) in [each.owner for each in info.holders]
+
     async def renew(self, held: Held, ttl: float) -> Taken | LossReason | None:
         """Extends the time left; never shortens it. None if the outcome is unknown."""
         return (await self.renew_all([held], ttl))[0]
@@ -359,13 +368,14 @@ class Agent:
         grant: Grant = await self.locks.run(plan, claim.name)
         return Taken(grant.fence, grant.sent)
 
-    async def release_all(self, held: Sequence[Held]) -> int:
-        """Releases what is still held of these, some at a time; returns how many."""
-        done = 0
+    async def release_all(self, held: Sequence[Held]) -> list[Held]:
+        """Releases what is still held of these, some at a time; returns those."""
+        done: list[Held] = []
         for at in range(0, len(held), 100):
             some = await asyncio.gather(*[self.release(each) for each in held[at : at + 100]], return_exceptions=True)
-            for each in some:
-                if isinstance(each, BaseException) and not isinstance(each, LeaseLost):
-                    raise each
-                done += each is None
+            for each, said in zip(held[at:], some, strict=False):
+                if isinstance(said, BaseException) and not isinstance(said, LeaseLost):
+                    raise said
+                if said is None:
+                    done.append(each)
         return done

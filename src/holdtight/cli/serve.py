@@ -47,11 +47,11 @@ def serve(context: click.Context, /, config: str | None, **given: Any) -> int:
     options = of(context)
     found = _read(config) if config is not None else {}
     found.update({name: value for name, value in given.items() if value is not None})
-    if len(options.urls) > 1:
-        raise click.UsageError("the lock service cannot run on a quorum: give one --url", context)
-    if options.urls:
+    if options.urls and _counts_more(context, found, "url", "urls", "url_file"):
+        if len(options.urls) > 1:
+            raise click.UsageError("the lock service cannot run on a quorum: give one --url", context)
         found["url"] = options.urls[0]
-    if options.namespace is not None:
+    if options.namespace is not None and _counts_more(context, found, "namespace", "namespace"):
         found["namespace"] = options.namespace
     if options.timeout is not None:
         found["timeout"] = options.timeout
@@ -60,6 +60,15 @@ def serve(context: click.Context, /, config: str | None, **given: Any) -> int:
     except (TypeError, ValueError) as error:
         raise usage(error) from error
     return 0
+
+
+def _counts_more(context: click.Context, found: dict[str, Any], key: str, name: str, *others: str) -> bool:
+    """Whether an option that all verbs have counts for more than the file. HOLDTIGHT_URL and HOLDTIGHT_NAMESPACE are
+    for all verbs, and the file is for this one: they count for less."""
+    if key not in found or name in of(context).typed:
+        return True
+    ours = click.core.ParameterSource.ENVIRONMENT  # HOLDTIGHT_SERVE_URL, and so on
+    return any(context.get_parameter_source(each) is ours for each in (key, *others))
 
 
 def _read(path: str) -> dict[str, Any]:

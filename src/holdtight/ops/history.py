@@ -27,7 +27,7 @@ PATIENCE = 1.0
 BACK_OFF = 5.0
 EVENTS_IN_A_WRITE = 500
 _OFTEN = ("granted", "released")
-_ONCE = ("granted", "lost")
+_ONCE = ("granted", "lost", "detached", "adopted", "downgraded")
 _TOLD_BY_OTHERS = ("taken", "forced")
 """Losses that the next holder, or the operator, has counted as well."""
 MOST_TOLD = 4096
@@ -97,7 +97,7 @@ class Notes:
         self._pending.append(event)
 
     def _is_known(self, told: tuple[str, str | None, int]) -> bool:
-        """A grant that is asked for again, or a loss that is told again, is the same one."""
+        """What is asked for again gives the same grant, and a loss that is told again is the same one."""
         if told in self._told:
             return True
         self._told[told] = None

@@ -15,7 +15,10 @@ from urllib.parse import parse_qsl, quote
 
 import msgspec
 
+from holdtight.base import clock, names
+from holdtight.clients import outside
 from holdtight.errors import LockError
+from holdtight.grants import lease
 from holdtight.server import bodies, looks, pages
 from holdtight.server.gate import Gate, Headers, Standalone, check_post
 from holdtight.server.metrics import Metrics
@@ -168,6 +171,7 @@ class App:
                     meant.detail = meant.detail.replace(self.service.locks.place.display, "the lock server")
                     if meant.status >= 500:
                         self._trouble.note(call.id, error)
+                        self.service.doubt_secret()
                     await self._problem(call, meant)
             except (ValueError, TypeError) as error:
                 if error.__traceback__ is None or not _is_about_input(error):
@@ -327,8 +331,7 @@ class App:
             raise _not_allowed("GET, HEAD, POST" if path in ("/login", "/logout") else "GET, HEAD")
         stranger = isinstance(self.gate, Standalone) and self.gate.is_a_stranger(call.scope, call.headers)
         if page.route == "page" and path != "/login" and stranger:
-            back = path[1:] + ("?" + call.scope["query_string"].decode("latin-1") if path == "/lock" else "")
-            await call.answer(303, b"", headers=(("location", f"login?next={quote(back)}"),))
+            await call.answer(303, b"", headers=(("location", f"login?next={_way_back(path, call.scope)}"),))
             return
         await call.answer(page.status, page.body, page.kind, page.headers)
 
@@ -348,6 +351,12 @@ def _not_allowed(allow: str) -> Problem:
     return Problem(405, "METHOD_NOT_ALLOWED", f"this path takes {allow}", headers=(("allow", allow),))
 
 
+def _way_back(path: str, scope: Any) -> str:
+    """Names the page, for `static/login.js`, which takes no slash: it could lead to another site."""
+    query = scope.get("query_string", b"").decode("latin-1").replace("/", "%2F").replace("\\", "%5C")
+    return quote(path[1:] + ("?" + query if query else ""))
+
+
 def _member(text: str) -> str:
     """msgspec's words, with the member in front: "ttl: Expected `str`, got `null`"."""
     said, _, path = text.partition(" - at `$.")
@@ -365,7 +374,7 @@ def _is_about_input(error: BaseException) -> bool:
     return name in _CHECKS
 
 
-_CHECKS = {"holdtight.base.clock", "holdtight.base.values", "holdtight.clients.outside", "holdtight.grants.lease"}
+_CHECKS = {each.__name__ for each in (clock, names, outside, lease)}
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

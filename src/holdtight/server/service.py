@@ -38,6 +38,8 @@ UPKEEP_EVERY = 0.25
 KEEP_WITHIN = 0.7
 DOCTOR_EVERY = 5.0
 SESSIONS_EVERY = 1.0
+SECRET_EVERY = 60.0
+"""Seconds between two readings of the secret that instances share: so long they may differ at most."""
 
 
 class Upkeep(NamedTuple):
@@ -94,7 +96,8 @@ class Service:
         self.draining = False
         self._later: set[asyncio.Task[None]] = set()
         self._tending: asyncio.Task[None] | None = None
-        self._secret: bytes | None = None
+        self._secret = b""
+        self._secret_until = float("-inf")
 
     @property
     def clock(self) -> float:
@@ -140,10 +143,23 @@ class Service:
         """Gives a principal without a token the secret that all instances share with it."""
         if principal.secret:
             return principal
-        if self._secret is None:
-            await self.ask(self.sessions.secret_step())
-            self._secret = await self.ask(self.sessions.secret_read_step())
+        if self.clock >= self._secret_until:
+            self._secret = await self._shared_secret()
+            self._secret_until = self.clock + SECRET_EVERY
         return principal._replace(secret=hashlib.sha256(b"%b%b" % (self._secret, principal.name.encode())).digest())
+
+    async def _shared_secret(self) -> bytes:
+        """Reads the secret, which keeps it on the lock server for another while. Should the lock server have lost it,
+        all instances take the one that the first of them makes."""
+        found: bytes | None = await self.ask(self.sessions.secret_read_step())
+        while found is None:
+            await self.ask(self.sessions.secret_step())
+            found = await self.ask(self.sessions.secret_read_step())
+        return found
+
+    def doubt_secret(self) -> None:
+        """Called when the lock server has failed: it may come back without its data."""
+        self._secret_until = float("-inf")
 
     # Waiting
 
@@ -153,7 +169,7 @@ class Service:
         owner = attempt.owner
         older = self.polls.get(owner)
         if attempt.waits and older is None:
-            self._may_wait(principal)
+            self.may_wait(principal)
         if older is not None:
             older.end(Problem(409, "SUPERSEDED", "another request with the same request id waits now"))
         if not attempt.waits:
@@ -177,7 +193,8 @@ class Service:
             if self.polls.get(owner) is poll:
                 del self.polls[owner]
 
-    def _may_wait(self, principal: Principal) -> None:
+    def may_wait(self, principal: Principal) -> None:
+        """Raises Problem if the token has no room for another request that waits."""
         if self.waits[principal.name] >= MOST_WAITS:
             raise Problem(429, "LIMIT_REACHED", f"a token may have {MOST_WAITS} requests waiting")
 
@@ -194,7 +211,7 @@ class Service:
     @contextmanager
     def waiting(self, principal: Principal) -> Generator[None]:
         """Counts a request that waits for something other than a lock."""
-        self._may_wait(principal)
+        self.may_wait(principal)
         with self._counted(principal):
             yield
 

@@ -69,18 +69,25 @@ async def session_beat(service: Service, principal: Principal, body: bodies.Beat
     for each in found.entries:
         if each.state in _LOSSES:
             lists["lost"].append(_told(each, found.ttl, _LOSSES[each.state]))
-    steps: list[Any] = [service.sessions.keep_step(session.id, found.ttl)]
+    losses: list[tuple[SessionEntry, LossReason]] = []
     for entry, answer in zip(entries, await service.agent.renew_all(held, found.ttl), strict=True):
         if isinstance(answer, Taken):
             lists["leases"].append(_told(entry, found.ttl, None))
         elif answer is None:
             lists["unknown"].append(_told(entry, found.ttl, None))
         else:
-            lists["lost"].append(_told(entry, found.ttl, answer))
-            marked = entry._replace(state=_STATES.get(answer, "e"))
-            steps.append(service.sessions.enrol_step(session.id, proof, marked))
-            service.history.note("lost", entry.name, entry.fence, principal.name, reason=answer.value)
-    await service.ask_all(steps)
+            losses.append((entry, answer))
+    steps: list[Any] = [service.sessions.record_step(session.id, found.about, found.ttl)]
+    for entry, reason in losses:
+        marked = entry._replace(state=_STATES.get(reason, "e"))
+        steps.append(service.sessions.lose_step(session.id, proof, marked))
+    for (entry, reason), its_own in zip(losses, (await service.ask_all(steps))[1:], strict=True):
+        if its_own is None:
+            service.opened.forget(principal.name, session.id)
+            raise gone()  # it was closed since it was read, and its locks with it
+        if its_own is not False:  # a release or downgrade since it was read is no loss
+            lists["lost"].append(_told(entry, found.ttl, reason))
+            service.history.note("lost", entry.name, entry.fence, principal.name, reason=reason.value)
     return 200, {"ttl": found.ttl, "valid": service.valid(found.ttl, sent, started), **lists}
 
 
@@ -116,7 +123,7 @@ async def close(service: Service, session: Any, by: str) -> int:
             claim = Claim(each.name, session.ttl, None, each.kind, each.n, each.n)
             await service.agent.leave(claim, each.owner, granted_too=True)
     await service.ask(service.sessions.close_step(session.id))
-    for each in held:
+    for each in released:
         service.history.note("released", each.name, each.fence, by)
     service.history.note("session_closed", by=by, session=session.id.hex())
-    return released
+    return len(released)

@@ -20,6 +20,8 @@ class Shared(Generic[T]):
         self._pause = pause
         self._share = share
         self._reading: asyncio.Task[None] | None = None
+        self._outdated = False
+        """Whether the reading under way began before a change that must show."""
         self._not_before = float("-inf")
         self._found: T | None = None
         self._failure: Exception | None = None
@@ -28,6 +30,8 @@ class Shared(Generic[T]):
     async def get(self) -> T:
         """Returns the latest reading. A failed reading is kept like an answer, since a failure does not mean that there
         is nothing; the next one follows after the pause."""
+        if self._reading is not None and self._outdated:
+            await asyncio.shield(self._reading)
         if self._reading is None and time.monotonic() >= self._not_before:
             self._reading = asyncio.create_task(self._run())
         if self._reading is not None:
@@ -37,8 +41,10 @@ class Shared(Generic[T]):
         return self._found  # type: ignore[return-value]
 
     def stale(self) -> None:
-        """Called after a change by the service itself, which must show at once."""
+        """Called after a change by the service itself, which must show at once: also to a caller that finds a reading
+        under way, which may have begun before the change."""
         self._not_before = float("-inf")
+        self._outdated = self._reading is not None
 
     async def _run(self) -> None:
         begun = time.monotonic()
@@ -52,4 +58,6 @@ class Shared(Generic[T]):
             self._failure, self._found = failure, None
         finally:
             self._reading = None
-            self._not_before = time.monotonic() + pause
+            if not self._outdated:
+                self._not_before = time.monotonic() + pause
+            self._outdated = False

@@ -60,6 +60,8 @@ async def acquire(service: Service, principal: Principal, body: bodies.Acquire, 
     holding = [_lease(principal, each, member="holding").held for each in body.holding] if body.holding else ()
     owner = derive(terms.id, terms.secret, claim.kind, claim.n, claim.name, body.request)
     upkeep = None
+    if (wait or body.stay) and owner not in service.polls:
+        service.may_wait(principal)  # before the owner is written into the session
     if terms.session is not None:
         entry = SessionEntry(owner, "w", claim.kind, claim.n, 0, claim.name)
         await terms.enrol(service, entry)
@@ -83,6 +85,11 @@ async def acquire(service: Service, principal: Principal, body: bodies.Acquire, 
     except asyncio.CancelledError:
         if terms.session is not None:
             service.later(terms.strike(service, owner))  # the client has hung up
+        raise
+    except Problem as problem:
+        # For a shutdown, or a newer poll, an owner that may ask again keeps its entry, as it keeps its place.
+        if body.request is None or problem.code == "LIMIT_REACHED":
+            service.later(terms.strike(service, owner))
         raise
     except LockError as error:
         await terms.strike(service, owner)
@@ -112,8 +119,7 @@ def _granted(
     name, history = held.name, service.history
     if taken.expired:
         history.note("expired", name, by=principal.name)
-    # A grant that is much older than this request was told before, perhaps by another instance.
-    if kind != "granted" or service.now - held.fence / 1e6 < waited + OLD:
+    if _is_new(service, held.fence, started):
         history.note(kind, name, held.fence, principal.name, waited=round(waited, 4), owner=held.owner)
     return 200, {
         "state": "held",
@@ -127,6 +133,12 @@ def _granted(
         "waited": round(waited, 6),
         "previous_expired": taken.expired,
     }
+
+
+def _is_new(service: Service, fence: int, started: float) -> bool:
+    """Whether the grant is to be told: one that is much older than the request was told before, perhaps by another
+    instance."""
+    return service.now - fence / 1e6 < service.clock - started + OLD
 
 
 async def _note_held(service: Service, terms: Terms, held: Held) -> None:
@@ -182,7 +194,10 @@ async def release(service: Service, principal: Principal, body: bodies.Release, 
     if held.fence:
         reason = await service.agent.release(held)
     else:
-        await service.agent.leave(Claim(held.name, lease.ttl, None, held.kind, held.n, held.n), held.owner)
+        claim = Claim(held.name, lease.ttl, None, held.kind, held.n, held.n)
+        await service.agent.leave(claim, held.owner)
+        if await service.agent.holds(claim, held.owner):
+            raise _granted_meanwhile(held.name)
     if lease.in_session:
         await service.ask(service.sessions.strike_step(lease.session_id, held.owner, held.fence))
     if reason is not None and not body.again:
@@ -202,7 +217,8 @@ async def downgrade(service: Service, principal: Principal, body: bodies.Downgra
     reading = held._replace(kind=Kind.SHARED, fence=taken.fence)
     if lease.in_session:
         await forcing.note_again(service, lease.session_id, reading)
-    service.history.note("downgraded", held.name, taken.fence, principal.name)
+    if _is_new(service, taken.fence, started):
+        service.history.note("downgraded", held.name, taken.fence, principal.name)
     return 200, {
         "state": "held",
         "lease": LeaseText(reading, ttl).text(),
@@ -272,6 +288,13 @@ async def _label(service: Service, held: Held) -> str | None:
 def _lost(name: str, reason: LossReason) -> Problem:
     detail = f"the lease is lost: {reason.text}. Stop the work that it protects."
     return Problem(410, "WATCHDOG_RENEWAL_FAILED", detail, name=name, reason=reason.value)
+
+
+def _granted_meanwhile(name: str) -> Problem:
+    detail = (
+        "the request was granted meanwhile, and the lock is held: acquire with the same request id to get its lease, "
+    )
+    return Problem(409, "GRANTED", detail + "then release that.", name=name)
 
 
 def _lease(principal: Principal, text: str, *, place_too: bool = False, member: str = "lease") -> LeaseText:

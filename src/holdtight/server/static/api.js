@@ -19,7 +19,7 @@ async function ask(path, options) {
   if (answer.status === 401 && !path.startsWith("login")) {
     const login = await fetch("login", { method: "HEAD", cache: "no-store" }).catch(() => null);
     if (login?.status === 404) throw new Problem(401, { detail: "You are not signed in. Sign in to the program that this page is a part of, then load it again." });
-    const back = location.pathname.split("/").pop() + location.search;
+    const back = location.pathname.split("/").pop() + location.search.replaceAll("/", "%2F");
     location.replace(`login?next=${encodeURIComponent(back)}`);
     return new Promise(() => {});
   }

@@ -13,7 +13,7 @@ export function show(main) {
     try {
       await post("login", { token: token.value.trim() });
       const next = new URLSearchParams(location.search).get("next") ?? "";
-      location.assign(/^[a-z]*(\?[^/\\]*)?$/.test(next) && next ? next : "./");
+      location.assign(`./${/^[a-z]*(\?[^/\\]*)?$/.test(next) ? next : ""}`);
     } catch (problem) {
       error.textContent = problem.message;
       token.focus();

@@ -136,7 +136,7 @@ class Server:
         from holdtight.stores.memory.sessions import SCRIPTS  # rarely needed, too
 
         if which in SCRIPTS:
-            return SCRIPTS[which](self._sessions, keys[0], now_us // 1000, *args)
+            return SCRIPTS[which](self._sessions, now_us // 1000, *keys, *args)
         return Error("NOSCRIPT No matching script.")
 
     def _name(self, key: bytes, now_us: int) -> Name:
@@ -213,7 +213,7 @@ class Server:
         if self._hashes is None:
             from holdtight.stores.memory.sessions import Hashes  # for the lock service only
 
-            self._hashes = Hashes()
+            self._hashes = Hashes(self._plain)
         return self._hashes
 
     def _plainly(self, argv: list[bytes], now_us: int) -> Any:

@@ -1,11 +1,14 @@
 """Sessions of the lock service in a memory store: the commands that `stores/redis/sessions.py` sends."""
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdtight.base.plan import ServerSaid
 from holdtight.stores.redis import sessions
 from holdtight.stores.redis.fields import cut
+
+if TYPE_CHECKING:
+    from holdtight.stores.memory.shelf import Shelf
 
 __all__ = ["SCRIPTS", "Hashes"]
 
@@ -14,9 +17,10 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class Hashes:
-    """Hashes with an expiry (ms). The sessions of one server."""
+    """Hashes with an expiry (ms). The sessions of one server, whose strings are on `shelf`."""
 
-    def __init__(self) -> None:
+    def __init__(self, shelf: "Shelf") -> None:
+        self._shelf = shelf
         self.found: dict[bytes, tuple[Fields, int]] = {}
 
     def get(self, key: bytes, now: int) -> Fields | None:
@@ -72,13 +76,13 @@ class Hashes:
 
     # The scripts
 
-    def open(self, key: bytes, now: int, ttl: bytes, about: bytes) -> Any:
+    def open(self, now: int, key: bytes, ttl: bytes, about: bytes) -> Any:
         fields = self.get(key, now) or {}
         fields |= {b"a": about, b"t": ttl}
         self.found[key] = fields, now + int(ttl)
         return 1
 
-    def enrol(self, key: bytes, now: int, proof: bytes, owner: bytes, entry: bytes, most: bytes) -> Any:
+    def enrol(self, now: int, key: bytes, client: bytes, proof: bytes, owner: bytes, entry: bytes, most: bytes) -> Any:
         fields = self.get(key, now)
         if fields is None or proof not in fields[b"a"]:
             return 0
@@ -88,11 +92,15 @@ class Hashes:
                 return -2
             if len(fields) >= int(most) + 2:
                 return -1
-        if known is None or cut("ENROLLED_FENCE_OF", known) <= cut("ENROLLED_FENCE_OF", entry):
+        written = known is None or not _is_later(known, entry)
+        if written:
             fields[owner] = entry
-        return [1, self._keep(key, fields, now)]
+        ttl = self._keep(key, fields, now)
+        if self._shelf.get(client, now) is not None:
+            self._shelf.expire(client, now + ttl)
+        return [int(written), ttl]
 
-    def strike(self, key: bytes, now: int, owner: bytes, fence: bytes) -> Any:
+    def strike(self, now: int, key: bytes, owner: bytes, fence: bytes) -> Any:
         fields = self.get(key, now) or {}
         known = fields.get(owner)
         if known is None or (cut("ENROLLED_STATE_OF", known) != b"w" and cut("ENROLLED_FENCE_OF", known) > fence):
@@ -100,7 +108,7 @@ class Hashes:
         del fields[owner]
         return 1
 
-    def beat(self, key: bytes, now: int, proof: bytes) -> Any:
+    def beat(self, now: int, key: bytes, proof: bytes) -> Any:
         fields = self.get(key, now)
         if fields is None or proof not in fields[b"a"]:
             return 0
@@ -111,6 +119,12 @@ class Hashes:
         ttl = int(fields[b"t"])
         self.found[key] = fields, now + ttl
         return ttl
+
+
+def _is_later(known: bytes, entry: bytes) -> bool:
+    if cut("ENROLLED_FENCE_OF", known) > cut("ENROLLED_FENCE_OF", entry):
+        return True
+    return cut("ENROLLED_STATE_OF", known) == b"w" and cut("ENROLLED_STATE_OF", entry) in b"etf"
 
 
 def _id(text: bytes) -> tuple[int, int]:

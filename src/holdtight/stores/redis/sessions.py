@@ -47,15 +47,14 @@ class Sessions:
         self._namespace = namespace
 
     def open_steps(self, session: bytes, about: dict[str, Any], ttl: float) -> list[Step]:
+        opening = OPEN.request((self._key(session),), round(ttl * 1000), json.dumps(about))
+        return [_step(opening, lambda reply, sent: None), self.record_step(session, about, ttl)]
+
+    def record_step(self, session: bytes, about: dict[str, Any], ttl: float) -> Step:
+        """Writes the record of the client, which lasts as long as its session."""
         record = {"host": about.get("host"), "pid": about.get("pid"), "started": about.get("opened")}
-        ms = round(ttl * 1000)
-        return [
-            _step(OPEN.request((self._key(session),), ms, json.dumps(about)), lambda reply, sent: None),
-            _step(
-                command("SET", keys.client_record(self._namespace, session), json.dumps(record), "PX", ms),
-                lambda reply, sent: None,
-            ),
-        ]
+        key = self._record(session)
+        return _step(command("SET", key, json.dumps(record), "PX", round(ttl * 1000)), lambda reply, sent: None)
 
     def enrol_step(self, session: bytes, proof: str, entry: SessionEntry, most: int = 0) -> Step:
         """Gives the session's ttl; None if there is no such session, "full", or "gone" if `most` is 0 and the owner was
@@ -67,7 +66,24 @@ class Sessions:
             ttl: int = reply[1]
             return ttl / 1000
 
-        return _step(ENROL.request((self._key(session),), proof, entry.owner, _text(entry), most), read)
+        return self._enrol(session, proof, entry, most, read)
+
+    def lose_step(self, session: bytes, proof: str, entry: SessionEntry) -> Step:
+        """Writes that a grant is lost. Gives False if the owner was struck off, asks again, or has a later grant: what
+        was found lost has ended otherwise. Gives None if there is no such session."""
+
+        def read(reply: Any, sent: float) -> bool | None:
+            if isinstance(reply, int):
+                return None if reply == 0 else False
+            return bool(reply[0])
+
+        return self._enrol(session, proof, entry, 0, read)
+
+    def _enrol(
+        self, session: bytes, proof: str, entry: SessionEntry, most: int, read: Callable[[Any, float], Any]
+    ) -> Step:
+        names = self._key(session), self._record(session)
+        return _step(ENROL.request(names, proof, entry.owner, _text(entry), most), read)
 
     def strike_step(self, session: bytes, owner: Owner, fence: int = 0) -> Step:
         """Strikes the owner's place in line off, and its grant up to this fence. A later grant stays."""
@@ -81,13 +97,8 @@ class Sessions:
 
         return _step(BEAT.request((self._key(session),), proof), read)
 
-    def keep_step(self, session: bytes, ttl: float) -> Step:
-        """Keeps the record of the client as long as its session."""
-        record = keys.client_record(self._namespace, session)
-        return _step(command("PEXPIRE", record, round(ttl * 1000)), lambda reply, sent: None)
-
     def close_step(self, session: bytes) -> Step:
-        request = command("DEL", self._key(session), keys.client_record(self._namespace, session))
+        request = command("DEL", self._key(session), self._record(session))
         return _step(request, lambda reply, sent: None)
 
     def scan_step(self, cursor: bytes) -> Step:
@@ -151,6 +162,9 @@ class Sessions:
 
     def _key(self, session: bytes) -> bytes:
         return self._prefix() + session.hex().encode()
+
+    def _record(self, session: bytes) -> bytes:
+        return keys.client_record(self._namespace, session)
 
 
 def _text(entry: SessionEntry) -> str:
