@@ -2,8 +2,7 @@
 
 Subscribers are plain functions. They are called inline in the thread that acquired or released, or in the
 callback thread for what the keeper notices. Their errors are logged and change nothing. Other exceptions, such as
-SystemExit, end the call that caused the event; a lock that it was acquiring is released first. See
-`base/event_bus.py`.
+SystemExit, end the call that caused the event; a lock that it was acquiring is released first.
 """
 
 from dataclasses import dataclass, field
@@ -264,9 +263,9 @@ class NodeUp(Event):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class FailedOver(Event):
-    """Sentinel has named another master: `by` has replaced `server`. Both are URLs without credentials. The client has
-    left the old master, and all its leases are renewed on the new one at once: a `Lost` follows for each that the
-    failover has lost. The event concerns no lock."""
+    """Another server has taken over: `by` has replaced `server`, as Sentinel or the cluster says. Both are URLs without
+    credentials. The client has left the old one, and all its leases there are renewed on the new one at once: a
+    `Lost` follows for each that the failover has lost. The event concerns no lock."""
 
     server: str
     by: str

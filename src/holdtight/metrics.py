@@ -7,6 +7,7 @@ extra: `prometheus` or `otel`.
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from holdtight.base.names import check_name
 from holdtight.base.refusals import missing_extra
 from holdtight.clients.client import BaseLocks
 from holdtight.ops.recorder import check_client, flush, recorder_of
@@ -31,8 +32,8 @@ def install(
     """Counts what happens to the locks of this client, `Locks` or `AsyncLocks`, in a registry of prometheus_client (by
     default, the default one). Clients may share a registry; installing twice counts once.
 
-    The label `lock` is the pattern of the profile that the name matches, else the name if it is one of `names`, else
-    what `label_of(name)` returns, else `other`. At most 100 values are told apart.
+    The label `lock` is the template of the job, else the pattern of the profile that the name matches, else the name
+    if it is one of `names`, else what `label_of(name)` returns, else `other`. At most 100 values are told apart.
 
     Raises ModuleNotFoundError without the extra `prometheus`, TypeError for a wrong argument.
 
@@ -98,6 +99,8 @@ def watch(locks: BaseLocks[Any], *names: str, registry: "CollectorRegistry | Non
     _check(locks, names, None)
     if not names:
         raise ValueError(f"watch takes 1 to {MOST_WATCHED} names, not 0")
+    for name in names:
+        check_name(name)
     try:
         from holdtight.ops.watching import watch_in
     except ModuleNotFoundError as error:

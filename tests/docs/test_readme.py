@@ -119,14 +119,14 @@ def test_without_the_extra_the_first_example_says_which_is_missing(wheel: Path, 
 
 
 @pytest.mark.usefixtures("own_embedded_server")
-def test_the_nightly_job_runs_on_one_of_three_hosts_and_the_others_skip_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_nightly_job_runs_once_at_a_time_and_the_others_skip_it(capsys: pytest.CaptureFixture[str]) -> None:
     world: dict[str, Any] = {}
     (nightly,) = (block for block in CODE if "def nightly" in block)
     exec(nightly, world)
     capsys.readouterr()
     runs = 0
 
-    async def three_hosts() -> None:
+    async def three_runs() -> None:
         others_are_done = asyncio.Event()
 
         async def run_reports() -> None:
@@ -135,18 +135,18 @@ def test_the_nightly_job_runs_on_one_of_three_hosts_and_the_others_skip_it(capsy
             await others_are_done.wait()
 
         world["run_reports"] = run_reports
-        hosts = [asyncio.create_task(world["nightly"]()) for _ in range(3)]
+        under_way = [asyncio.create_task(world["nightly"]()) for _ in range(3)]
         async with asyncio.timeout(120):
             for _ in range(2):
-                _, hosts = map(list, await asyncio.wait(hosts, return_when=asyncio.FIRST_COMPLETED))
-                if len(hosts) == 1:
+                _, under_way = map(list, await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED))
+                if len(under_way) == 1:
                     break
             others_are_done.set()
-            await asyncio.gather(*hosts)
+            await asyncio.gather(*under_way)
 
-    asyncio.run(three_hosts())
+    asyncio.run(three_runs())
     assert runs == 1
-    assert capsys.readouterr().out.splitlines() == ["another host is at it"] * 2
+    assert capsys.readouterr().out.splitlines() == ["another run is at it"] * 2
 
 
 def test_every_extra_that_is_offered_has_code_behind_it() -> None:

@@ -101,11 +101,13 @@ def test_emptied_servers_race_the_end_of_the_block(private_server: RunningServer
     chance = random.Random(2)
 
     async def rounds(locks: AsyncLocks) -> None:
-        lost = 0
+        lost = granted_anew = 0
         with private_server.connect() as raw:
-            for _ in range(60):
+            while lost < 60:
+                asked = time.monotonic()
                 try:
                     async with locks.lock("a", ttl=0.1) as lease:
+                        granted_in = time.monotonic() - asked
                         raw.call("FLUSHALL")
                         # The renewal that finds out is due at a third of the ttl: around that moment.
                         end = time.monotonic() + chance.uniform(0.03, 0.045)
@@ -116,9 +118,11 @@ def test_emptied_servers_race_the_end_of_the_block(private_server: RunningServer
                     # Unreachable, if the machine was busy until the ttl had run out.
                     assert lease.reason in (LossReason.EXPIRED, LossReason.UNREACHABLE, None)
                 else:
-                    raise AssertionError("a release of what is gone has to say so")
+                    # An attempt that was given up, nearly a ttl after it was sent, may arrive after the FLUSHALL.
+                    granted_anew += 1
+                    assert granted_in >= 0.09, f"a release of what is gone has to say so: {lease!r}, {granted_in:.3f} s"
+                    assert granted_anew < 60, "no server is as slow as that"
                 await nothing_comes_after()
-        assert lost == 60
 
     run(private_server, rounds)
 

@@ -40,8 +40,8 @@ class Server:
     command line and override ours; `env` is added to its environment. It ends with its block, with `close()`, or with
     this process. `url` is a target for `Locks`.
 
-    Raises `embedded.EmbeddedError` if the program does not start or the extra is missing, FileNotFoundError if there is
-    no such `binary`.
+    Raises `embedded.EmbeddedError` if the program does not start, ModuleNotFoundError without the extra `embedded`,
+    FileNotFoundError if there is no such `binary`.
 
     Example:
         >>> from holdtight import embedded
