@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdtight import Severity
-from tests.faults.clients import OpenClient
+from holdtight import NotPermitted, Severity
+from tests.faults.clients import OpenClient, start
 from tests.faults.clocks import Clock, start_stepped, step
 from tests.faults.doctoring import findings, ids, is_reached
 from tests.faults.quorum import Nodes, Side, StartNodes
+from tests.support.processes import PATIENCE
 from tests.support.proxy import Proxy
 from tests.support.servers import StartServer
 
@@ -78,3 +79,26 @@ def test_one_server_under_two_addresses(start_nodes: StartNodes, open_client: Op
     nodes = start_nodes(2)
     with Proxy(nodes.servers[0].port) as proxy:
         assert ids(open_client([*nodes.urls, proxy.url])) == ["SAME_SERVER"]
+
+
+def test_a_node_that_is_slow_to_connect_has_the_same_time(nodes: Nodes, open_client: OpenClient) -> None:
+    with Side(nodes) as side:
+        client, slow = open_client(side.urls), side.proxies[2]
+        slow.delay(requests=0.7)
+        doctor = start(lambda: client.call(client.locks.doctor))
+        slow.wait_for_request(b"HELLO")
+        slow.delay()  # its handshake alone is late
+        assert "NODE_CLOCKS" not in [each.id for each in doctor.result(PATIENCE)]
+
+
+def test_a_right_that_only_denied_waiters_of_a_quorum_need_is_named(nodes: Nodes, open_client: OpenClient) -> None:
+    for server in nodes.servers:
+        server.add_user("locker", "secret", "~*", "&*", "+@all", "-zremrangebyrank")
+    client = open_client([url.replace("://", "://locker:secret@") for url in nodes.urls])
+    lease = client.acquire("a")
+    with pytest.raises(NotPermitted, match="zremrangebyrank"):
+        client.acquire("a", wait=5)
+    client.release(lease)
+    found = findings(client)
+    assert {(each.id, each.severity) for each in found} == {("RIGHT_MISSING", Severity.ERROR)}
+    assert [each.seen for each in found] == ["the user may not run zremrangebyrank"] * len(nodes.servers)

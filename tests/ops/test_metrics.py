@@ -10,15 +10,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 
 from holdtight import DeadlockDetected, Locks, NotOwner, Profile, Unavailable, metrics
 from holdtight.ops.instruments import INSTRUMENTS
+from holdtight.ops.otel import _OpenTelemetry
+from holdtight.ops.prometheus import _Prometheus
 from holdtight.sync import lock as lock_module
 from tests.ops.counting import Counts, use
-from tests.support.processes import wait_for
+from tests.support.processes import StartChild, wait_for
 from tests.support.servers import free_port
 
 NAMES = {
@@ -108,6 +111,8 @@ def test_installing_twice_counts_once_and_clients_share_a_registry(
         (lambda of, locks: of.install(locks, names=[1]), TypeError, "a name must be a text, not int"),
         (lambda of, locks: of.install_otel(locks, label_of="x"), TypeError, "label_of must be callable, not str"),
         (lambda of, locks: of.watch(locks), ValueError, "watch takes 1 to 100 names, not 0"),
+        (lambda of, locks: of.watch(locks, "x", ""), ValueError, "name is empty"),
+        (lambda of, locks: of.watch(locks, "a\nb"), ValueError, "contains control characters"),
         (
             lambda of, locks: of.watch(locks, *map(str, range(101)), registry=CollectorRegistry()),
             ValueError,
@@ -252,6 +257,66 @@ def test_opentelemetry_counts_the_same() -> None:
         shown = points(reader)
         assert shown["redis.lock.held"] == [(of, 0)]
         assert shown["redis.lock.hold.duration"] == [(of, 1)]
+
+
+def test_translated_to_prometheus_the_instruments_of_opentelemetry_have_the_names_of_prometheus() -> None:
+    """And its labels and buckets: one dashboard and one set of alert rules fit both."""
+    plain, translated = CollectorRegistry(), CollectorRegistry()
+    provider = MeterProvider([PrometheusMetricReader(True, scope_info_enabled=False, registry=translated)])
+    for library in (_Prometheus(plain), _OpenTelemetry(provider)):
+        for each in INSTRUMENTS:
+            library.bind(each.name, each.labels)(0.7)
+    assert series(translated) == series(plain)
+    provider.shutdown()
+
+
+def series(registry: CollectorRegistry) -> set[tuple[str, str, float | None]]:
+    """The name and the labels of each series; of a bucket, its upper bound."""
+    return {
+        (sample.name, " ".join(sorted(sample.labels)), float(sample.labels["le"]) if "le" in sample.labels else None)
+        for metric in registry.collect()
+        for sample in metric.samples
+        if not sample.name.endswith("_created")
+    }
+
+
+SHORT = """
+from opentelemetry import metrics as api
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+from holdtight import Locks, metrics
+
+def shown(data):
+    scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
+    counted = {metric.name: metric.data.data_points[0] for scope in scopes for metric in scope.metrics}
+    return f"{counted['redis.lock.acquire.success'].value} {counted['redis.lock.hold.duration'].count}\\n"
+
+def made():
+    return MeterProvider([PeriodicExportingMetricReader(ConsoleMetricExporter(formatter=shown))])
+
+locks = Locks("memory://")
+if args == ["given"]:
+    metrics.install_otel(locks, meter_provider=made())
+elif args == ["global"]:
+    api.set_meter_provider(made())
+    metrics.install_otel(locks)
+else:
+    metrics.install_otel(locks)
+    api.set_meter_provider(made())
+for _ in range(3):
+    with locks.lock("x"):
+        pass
+"""
+
+
+@pytest.mark.parametrize("provider", ["given", "global", "made later"])
+def test_opentelemetry_gets_the_counts_of_a_program_that_ends_at_once(start_child: StartChild, provider: str) -> None:
+    """The SDK shuts its provider down at exit: the provider collects once more, and its instruments must be up to date
+    by then."""
+    child = start_child(SHORT, provider)
+    assert child.lines() == ["3 3"], child.errors
+    assert child.wait() == 0
+    assert child.errors == ""
 
 
 def points(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, Any], float]]]:

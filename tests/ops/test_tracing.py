@@ -119,6 +119,41 @@ def test_callers_are_asked_for_their_span_from_the_moment_that_a_program_sets_up
     assert child.wait() == 0
 
 
+SHORT = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from holdtight import Locks, tracing
+
+def made():
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(formatter=lambda span: span.name + "\\n")))
+    return provider
+
+locks = Locks("memory://")
+if args == ["given"]:
+    tracing.install(locks, tracer_provider=made(), always=True)
+elif args == ["global"]:
+    trace.set_tracer_provider(made())
+    tracing.install(locks, always=True)
+else:
+    tracing.install(locks, always=True)
+    trace.set_tracer_provider(made())
+    tracing.flush()  # instead of half a second
+with locks.lock("x"):
+    pass
+"""
+
+
+@pytest.mark.parametrize("provider", ["given", "global", "made later"])
+def test_the_spans_of_a_program_that_ends_at_once_reach_its_exporter(start_child: StartChild, provider: str) -> None:
+    """The SDK shuts its provider down at exit: spans must have been made before."""
+    child = start_child(SHORT, provider)
+    assert child.lines() == ["lock.acquire", "lock.hold"], child.errors
+    assert child.wait() == 0
+    assert child.errors == ""
+
+
 def test_a_failure_is_an_error_with_its_code(locks: Locks, traced: Traced) -> None:
     with Locks("memory://traced") as other, other.lock("x"), traced.tracer.start_as_current_span("request"):
         with pytest.raises(LockTimeout):

@@ -10,13 +10,9 @@ from contextlib import ExitStack
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from holdtight import (
-    AsyncLocks,
-    Locks,
-    metrics,
-)
+from holdtight import AsyncLocks, Locks, NotPermitted, ScriptError, metrics
 from holdtight.base.values import LISTED
-from tests.support.servers import free_port
+from tests.support.servers import RunningServer, StartServer, free_port
 
 # Locks that are watched.
 
@@ -83,3 +79,41 @@ def test_watched_locks_of_a_server_that_is_away_are_not_shown(registry: Collecto
         began = time.monotonic()
         assert "{lock=" not in generate_latest(registry).decode()
         assert time.monotonic() - began < 5, "it is asked once, not for every name"
+
+
+def test_a_name_that_cannot_be_read_hides_no_other(private_server: RunningServer, registry: CollectorRegistry) -> None:
+    private_server.command("SET", "ht:{report}", "the value of another program")
+    private_server.add_user("worker", "secret", "+@all", "&*", "~ht:client:*", "~ht:{report}*", "~ht:{nightly}*")
+    with (
+        Locks(private_server.url) as holder,
+        Locks(f"redis://worker:secret@127.0.0.1:{private_server.port}/0") as locks,
+        holder.lock("nightly", ttl=20),
+    ):
+        with pytest.raises(ScriptError):
+            locks.inspect("report")
+        with pytest.raises(NotPermitted):
+            locks.inspect("hidden")
+        metrics.watch(locks, "report", "hidden", "nightly", registry=registry)
+        text = generate_latest(registry).decode().splitlines()
+    shown = [line for line in text if line.startswith("redis_lock_holders{")]
+    assert shown == ['redis_lock_holders{lock="nightly"} 1.0']
+
+
+def test_watched_locks_are_not_shown_without_credentials_that_serve(
+    start_server: StartServer, registry: CollectorRegistry
+) -> None:
+    server, asked = start_server(password="right"), list[str]()
+
+    def wrong() -> str:
+        asked.append("wrong")
+        return "wrong"
+
+    def fail() -> str:
+        asked.append("fail")
+        raise ValueError("the vault is sealed")
+
+    with Locks(server.url, credentials=wrong) as refused, Locks(server.url, credentials=fail) as failing:
+        metrics.watch(refused, "a", "b", registry=registry)
+        metrics.watch(failing, "c", "d", registry=registry)
+        assert "{lock=" not in generate_latest(registry).decode()
+    assert asked == ["wrong", "fail"], "a client logs in once, not for every name"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from holdtight import Locks, Severity
 from holdtight.cli.main import run_cli
+from holdtight.clients.cluster_doctor import Seen, _look
 from tests.faults.clients import Client, Colour, OpenClient
 from tests.support.clusters import Cluster, slot_of
 from tests.support.processes import wait_for
@@ -96,3 +97,40 @@ def test_a_cluster_that_cannot_be_reached_is_one_finding() -> None:
     with Locks("redis+cluster://127.0.0.1:1") as locks:
         (only,) = locks.doctor()
         assert only.id == "UNREACHABLE"
+
+
+def test_credentials_that_cannot_be_had_are_found(good: Cluster, open_client: OpenClient) -> None:
+    sealed = False
+
+    def give() -> tuple[str, str]:
+        if sealed:
+            raise ValueError("the vault is sealed")
+        return "default", "any"
+
+    client = open_client(good.url, credentials=give, ttl=10)
+    wait_for(lambda: not found(client), what="nothing to be found")
+    sealed = True
+    for server in good.servers:
+        server.command("CLIENT", "KILL", "TYPE", "normal")
+    refused = [each for each in client.call(client.locks.doctor) if each.id == "REFUSED"]
+    assert {each.node for each in refused} == {f"redis://127.0.0.1:{server.port}/0" for server in good.masters}
+    assert all("the vault is sealed" in each.seen for each in refused)
+
+
+def test_what_a_server_cannot_be_asked_is_left_out() -> None:
+    """Also if its credentials can no longer be had between two requests."""
+
+    class Asks:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *words: name
+
+    plan = _look(cast("Any", Asks()), "a server")
+    asked: list[Any] = []
+    seen: Seen | None = None
+    while seen is None:
+        try:
+            asked.append(plan.throw(ValueError("the vault is sealed")) if asked else next(plan))
+        except StopIteration as stop:
+            seen = stop.value
+    assert asked == ["clock_step", "info_step", "config_step", "config_step", "slots_step"]
+    assert seen == Seen("a server", {}, None, "", "", None)

@@ -1,11 +1,10 @@
 """What `doctor` finds on a cluster: each master as one server, one after another, and then the cluster as a whole."""
 
 from collections.abc import Generator, Iterator, Sequence
-from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdtight.base.operations import Finding, ReplicaSeen
-from holdtight.base.plan import LinkDown, Park, Plan, ServerSaid, Wish
+from holdtight.base.plan import LinkDown, Park, Plan, Wish
 from holdtight.clients.verbs import ttls_of
 from holdtight.core.doctor import BUDGET, LOOK, Case, doctor
 from holdtight.core.doctor_replication import SURVIVES, lags, of_replicas, skews
@@ -36,11 +35,11 @@ class Seen(NamedTuple):
 def examine(cluster: ClusterPlace, settings: "Settings") -> Plan[list[Finding]]:
     found: list[Finding] = []
     try:
-        yield NodeExamining.anywhere(cluster).time_step()  # learns the servers
-    except (LinkDown, ServerSaid) as error:
+        yield NodeExamining.anywhere(cluster).clock_step()  # learns the servers
+    except Exception as error:  # also one that a credentials callable raises
         if not cluster.masters():
-            refused = isinstance(error, ServerSaid)
-            return [finding("REFUSED" if refused else "UNREACHABLE", cluster.display, str(error))]
+            id_ = "UNREACHABLE" if isinstance(error, LinkDown) else "REFUSED"
+            return [finding(id_, cluster.display, str(error))]
     cluster.scout.doubt()  # otherwise what is known may be half a minute old
     around, until = cluster.look_around(), cluster.clock() + BUDGET
     masters = cluster.masters()
@@ -50,9 +49,9 @@ def examine(cluster: ClusterPlace, settings: "Settings") -> Plan[list[Finding]]:
         case = Case([node.display], [NodeExamining(node)], shortest, longest, cluster.clock, acks=settings.acks)
         told = yield from doctor(case, share)
         found += [each for each in told if each.id != "CLOCK_OFFSET"]  # CLOCK_SKEW tells it, for all servers
-    silent = {each.node for each in found if each.id == "UNREACHABLE"}
+    unasked = {each.node for each in found if each.id in ("UNREACHABLE", "REFUSED")}
     seen: list[Seen] = []
-    for node in [each for each in masters if each.display not in silent]:
+    for node in [each for each in masters if each.display not in unasked]:
         about = yield from _look(NodeExamining(node), node.display)
         seen.append(about)
     while not around.done and cluster.clock() < until:
@@ -66,11 +65,9 @@ def examine(cluster: ClusterPlace, settings: "Settings") -> Plan[list[Finding]]:
 
 def _look(examining: NodeExamining, server: str) -> Generator[Wish, Any, Seen]:
     answers: list[Any] = []
-    begun = time()
     try:
-        now = yield examining.time_step()
-        offset = now - (begun + time()) / 2
-    except (LinkDown, ServerSaid):
+        offset: float | None = yield examining.clock_step()
+    except Exception:  # as in `examine`
         offset = None
     for step in (
         examining.info_step(),
@@ -80,7 +77,7 @@ def _look(examining: NodeExamining, server: str) -> Generator[Wish, Any, Seen]:
     ):
         try:
             answers.append((yield step))
-        except (LinkDown, ServerSaid):
+        except Exception:
             answers.append(None)
     info, coverage, timeout, slots = answers
     return Seen(server, info or {}, offset, coverage or "", timeout or "", slots)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from holdtight.base.operations import Finding, Severity
 from holdtight.base.plan import LinkDown, Park, Plan, ServerSaid, Step, Wish
+from holdtight.core.again import read_again
 from holdtight.core.findings import finding, online_replicas
 from holdtight.core.nodes import ask_all
 
@@ -40,7 +41,7 @@ class Examines(Protocol):
     first: bytes
     """The cursor to begin with, which is also that of the end."""
 
-    def time_step(self) -> Step: ...
+    def clock_step(self) -> Step: ...
     def ping_step(self) -> Step: ...
     def hello_step(self) -> Step: ...
     def info_step(self) -> Step: ...
@@ -94,16 +95,16 @@ class Exam:
         self._until = case.clock() + budget
         self.found: list[Finding] = []
         self._offsets: dict[int, float] = {}
+        """How far the clock of each node is ahead of ours."""
         self._there: list[int] = []
         """The nodes that answer."""
 
     def run(self) -> Generator[Wish, Any, None]:
         case = self._case
-        begun, wall = case.clock(), time()
-        for at, said in enumerate((yield from self._ask([each.time_step() for each in case.examines]))):
+        for at, said in enumerate((yield from self._ask([each.clock_step() for each in case.examines]))):
             if isinstance(said, float):
                 self._there.append(at)
-                self._offsets[at] = said - wall - (case.clock() - begun) / 2
+                self._offsets[at] = said
             else:
                 self._not_there(at, said)
         if case.quorum:
@@ -137,7 +138,7 @@ class Exam:
         (step,) = steps
         assert step is not None
         try:
-            return [(yield step)]
+            return [(yield from read_again(step))]
         except Exception as error:  # also one that a credentials callable raises
             return [error]
 

@@ -2,6 +2,7 @@
 
 Names have dots, no `_total` and no `_seconds`: an exporter for Prometheus makes them those of ops/instruments.py."""
 
+import threading
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from opentelemetry.metrics import MeterProvider, Observation, get_meter_provider
 
 from holdtight.ops.instruments import INSTRUMENTS, Instrument, Use
+from holdtight.ops.recorder import flush
 from holdtight.ops.tally import Book
 
 __all__ = ["book_of"]
@@ -33,6 +35,8 @@ class _OpenTelemetry:
         values = self._gauges[of.name] = {}
 
         def observe(options: object) -> Iterable[Observation]:
+            if not threading.main_thread().is_alive():
+                flush()  # the last collection, of a provider that shuts down at exit, perhaps before we count
             for labels, value in list(values.items()):
                 yield Observation(value, dict(zip(of.labels, labels, strict=True)))
 

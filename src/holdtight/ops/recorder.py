@@ -31,7 +31,7 @@ from holdtight.base.event_bus import Events
 from holdtight.base.process import start_thread
 from holdtight.clients.client import BaseLocks
 
-__all__ = ["MOST", "Recorder", "Sink", "check_client", "flush", "recorder_of"]
+__all__ = ["MOST", "Recorder", "Sink", "check_client", "count_first_at_exit", "flush", "recorder_of"]
 
 MOST = 65_536
 INTERVAL = 0.25
@@ -231,6 +231,14 @@ os.register_at_fork(
     after_in_child=meter.after_fork_in_child,
 )
 atexit.register(lambda: meter.count())
+
+
+def count_first_at_exit() -> None:
+    """At exit, the records are counted before anything runs that has been registered so far: Python calls last what was
+    registered first. A tracer provider of the OpenTelemetry SDK registers its shutdown when it is made, and drops every
+    span after that."""
+    atexit.unregister(meter.count)
+    atexit.register(meter.count)
 
 
 def check_client(locks: object) -> None:

@@ -20,7 +20,7 @@ from opentelemetry.trace import (
 from holdtight.base.records import ENDED, FAILED, GRANTED, LOST, RELEASE_FAILED, RENEWAL_FAILED
 from holdtight.base.values import Kind, owner_text
 from holdtight.grants.tenure import Tenure, Terms
-from holdtight.ops.recorder import Record, Recorder
+from holdtight.ops.recorder import Record, Recorder, count_first_at_exit
 
 __all__ = ["trace"]
 
@@ -54,6 +54,7 @@ class _Spans:
             self._prepares = not isinstance(place, ProxyTracerProvider | NoOpTracerProvider)
             if self._prepares:
                 self._recorder.prepare_with(self.prepare, PREPARED)
+                count_first_at_exit()
 
     def prepare(self, record: Record) -> Record:
         """Adds the caller's context to one of PREPARED, if there is to be a span."""

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from holdtight.base.values import LockInfo
 from holdtight.clients.client import BaseLocks
-from holdtight.errors import LockError
+from holdtight.errors import LockError, Unavailable
 from holdtight.sync.locks import Locks
 
 __all__ = ["watch_in"]
@@ -39,8 +39,13 @@ class _Watch(Collector):
         for name, locks in list(self.watched.items()):
             try:
                 info = None if locks in silent else locks.inspect(name)
-            except (LockError, RuntimeError):  # the server does not answer, or the client is closed
-                silent.add(locks)
+            except Exception as error:
+                # One name's key may hold another program's value, or the user may lack the right to it. All names are
+                # concerned if the server does not answer or refuses the login, the client is closed, or a credentials
+                # callable raises.
+                of_all = isinstance(error, Unavailable) or not isinstance(error, LockError)
+                if of_all or locks.place.healthy is False:
+                    silent.add(locks)
                 continue
             if info is not None:
                 for family, value in zip(gauges.values(), _values(info), strict=True):

@@ -40,8 +40,8 @@ class NodeExamining(Examining):
         step.node = lambda: self._node
         return step
 
-    def time_step(self) -> Step:
-        return self._here(super().time_step())
+    def clock_step(self) -> Step:
+        return self._here(super().clock_step())
 
     def ping_step(self) -> Step:
         return self._here(super().ping_step())

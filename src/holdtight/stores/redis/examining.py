@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from time import time
 from typing import Any, NamedTuple, cast
 
 from holdtight.base.plan import ServerSaid, Step
@@ -40,9 +41,15 @@ class Examining:
         self._client = client
         self._namespace = client.namespace
 
-    def time_step(self) -> Step:
-        """The server's time in seconds."""
-        return _step(command("TIME"), lambda reply, sent: int(reply[0]) + int(reply[1]) / 1e6)
+    def clock_step(self) -> Step:
+        """How far the server's clock is ahead of ours, in seconds. The server is taken to read it halfway through the
+        request's own round trip."""
+
+        def read(reply: Any, sent: float) -> float:
+            halfway = time() - (self._client.clock() - sent) / 2
+            return int(reply[0]) + int(reply[1]) / 1e6 - halfway
+
+        return _step(command("TIME"), read)
 
     def ping_step(self) -> Step:
         return _step(command("PING"), lambda reply, sent: True)

@@ -1,7 +1,8 @@
 -- Tries every command that the other scripts use, on keys that no lock uses. Leaves no key behind.
 -- KEYS    text hash set channel ...
--- ARGV    inbox ...
+-- ARGV    inbox [passport] ...
 -- RETURN  {inbox, command, …} the sender's inbox, and the commands that its user may not run
+-- Only a node of a quorum gets a passport.
 local refused = {inbox}
 local function try(...)
   local said = redis.pcall(...)
@@ -34,6 +35,7 @@ try('ZSCORE', set, 'a')
 try('ZCARD', set)
 try('ZCOUNT', set, 0, 1)
 try('ZRANK', set, 'a')
+if passport then try('ZREMRANGEBYRANK', set, 0, 0) end -- of the waiters that a vote denies
 try('PUBLISH', channel, '')
 try('PUBSUB', 'NUMSUB', channel)
 redis.pcall('HDEL', hash, 'a')
