@@ -55,6 +55,31 @@ def test_a_refresh_in_the_background_goes_on_when_a_caller_that_joined_it_is_can
     asyncio.run(joined_and_cancelled(private_server.url))
 
 
+def test_a_refresh_in_the_background_at_close_goes_on_until_its_value_is_stored(private_server: RunningServer) -> None:
+    """Nothing can end a thread, and `close` does not wait for it. Its lease is held like any other at close."""
+    begun, go, computed = threading.Event(), threading.Event(), list[int]()
+    with Locks(private_server.url) as locks:
+
+        @locks.single_flight("value", ttl=60, stale=60, refresh="background")
+        def value() -> int:
+            computed.append(1)
+            if len(computed) > 1:
+                begun.set()
+                assert go.wait(60)
+            return len(computed)
+
+        value()
+        value.expire()
+        assert value() == 1
+        assert begun.wait(30)
+    go.set()
+    with Locks(private_server.url) as others:
+        wait_for(lambda: not others.inspect("value").locked, what="the lock to be free")
+        flight = others.single_flight("value", ttl=60, stale=60)
+        assert flight.get_or_create(lambda: 3) == 2
+    wait_for(lambda: not any(each.name == "holdtight-refresh" for each in threading.enumerate()))
+
+
 async def busily(url: str) -> None:
     async with AsyncLocks(url) as locks:
         computed = list[int]()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdtight import AsyncLocks, Locks, LossReason, NotSupported, current_lease
+from holdtight import AsyncLocks, LeaseLost, Locks, LossReason, NotSupported, current_lease
 from holdtight.recipes.leading import OVERRUN_EXIT
 from holdtight.stores.times import TAIL_MS
 from tests.faults.clients import COLOURS, Client, OpenClient, start
@@ -279,3 +279,45 @@ def test_on_a_quorum_synchronized_excludes(start_nodes: StartNodes, open_client:
     client.call(job, 7)
     assert seen == ["job:7", True]
     assert not client.call(client.locks.inspect, "job:7").locked
+
+
+def test_a_block_that_is_left_in_another_thread_gives_its_term_back(private_server: RunningServer) -> None:
+    with Locks(private_server.url) as locks:
+        leader = locks.leader("leading", ttl=60)
+        go = threading.Event()
+
+        def enter() -> None:
+            leader.__enter__()
+            assert go.wait(60)
+
+        entered = start(enter)
+        wait_for(leader.current)
+        with pytest.raises(RuntimeError, match="left in another thread"):
+            leader.__exit__(None, None, None)
+        wait_for(lambda: leader.current() is None, what="the term to be given back")
+        go.set()
+        entered.result(30)
+
+
+def test_of_two_blocks_none_is_taken_for_one_that_is_left_in_another_thread(private_server: RunningServer) -> None:
+    with Locks(private_server.url) as locks:
+        leader, terms, go = locks.leader("leading"), list[Any](), threading.Event()
+
+        def lead() -> None:
+            with leader as term:
+                terms.append(term)
+                assert go.wait(60)
+
+        first = start(lead)
+        wait_for(lambda: len(terms) == 1)
+        locks.force_release("leading", reason="test")
+        second = start(lead)
+        wait_for(lambda: len(terms) == 2)
+        with pytest.raises(RuntimeError, match="left in another thread"):
+            leader.__exit__(None, None, None)
+        terms[1].check()
+        go.set()
+        with pytest.raises(LeaseLost):
+            first.result(30)
+        second.result(30)
+        assert leader.current() is None

@@ -142,6 +142,36 @@ def test_paused_between_any_two_requests(
 
 
 @pytest.mark.parametrize("policy", ["wait", "retry"])
+@pytest.mark.parametrize("colour", ["sync", pytest.param("asyncio", marks=pytest.mark.long)])
+def test_paused_until_the_lease_has_ended_before_the_answer_is_read_that_the_record_is_written(
+    private_server: RunningServer, proxy: Proxy, start_child: StartChild, policy: Any, colour: str
+) -> None:
+    """The body must not start without the lease, and the record of such a run does not count."""
+    child = start_child(once_program, proxy.url, colour, policy)
+    child.expect("ready", within=60)
+    held = proxy.hold_reply(asks(BEGIN))
+    child.send("go")
+    held.wait()
+    child.pause()
+    held.release()  # so that the answer is there when the process goes on
+    ran = list[int]()
+    with Locks(private_server.url) as locks:
+        with locks.lock("job", wait=20):
+            pass  # its lease has ended
+        child.resume()
+        child.wait(30)
+        assert "body" not in child.lines()
+
+        @locks.once("job", at_least=60, after_failure=policy)
+        def job() -> None:
+            ran.append(1)
+
+        wait_for(lambda: job.last() is None, what="the record to go")
+        assert job() is None
+    assert ran == [1]
+
+
+@pytest.mark.parametrize("policy", ["wait", "retry"])
 @pytest.mark.parametrize("point", ["before the record", "before the end"])
 def test_cancelled_between_any_two_requests(
     private_server: RunningServer, proxy: Proxy, point: str, policy: Any
@@ -189,6 +219,24 @@ def test_a_lock_that_is_lost_before_the_record_runs_nothing(
         call.result(30)
     assert ran == []
     assert client.call(job.last) is None
+
+
+def test_a_lock_that_is_lost_while_the_record_is_asked_for_again_leaves_no_record(
+    private_server: RunningServer, proxy: Proxy, open_client: OpenClient
+) -> None:
+    """The first request has written it, and its reply was lost; the second is answered that the lock is not ours."""
+    client, ran = open_client(proxy.url), list[int]()
+    job = made(client, lambda: ran.append(1))
+    client.call(client.locks.lock("other").locked)  # so that it is connected
+    lost = proxy.swallow_reply(asks(BEGIN))
+    call = start(lambda: client.call(job))
+    lost.wait()
+    with Locks(private_server.url) as others:
+        others.force_release("job", reason="test")
+    with pytest.raises(LeaseLost):
+        call.result(30)
+    assert ran == []
+    wait_for(lambda: client.call(job.last) is None, what="the record to go")
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["silent", "cut"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdtight import LeaseLost, LossReason, Unavailable
+from holdtight import DeadlockDetected, LeaseLost, LockTimeout, LossReason, Unavailable
 from tests.scenarios.world import World
 from tests.support.memory import MEMORY
 
@@ -87,7 +87,7 @@ class Work:
             if self.error is not None:
                 raise self.error
             if not self.returns:
-                await self.world.until(lambda: term.lost)
+                await self.world.until(lambda: term.lost or self.returns)
         finally:
             self.inside -= 1
             self.reasons.append(term.reason)
@@ -175,6 +175,64 @@ async def test_a_term_that_was_forced_proclaims_nothing_and_is_lost(world: World
     assert await leader.current() is None
 
 
+async def test_each_block_of_a_shared_leader_ends_its_own_term(world: World) -> None:
+    """One that has lost its term may still be at work when the next is elected."""
+    world.forced_ms = 60_000
+    leader: Any = world.client.leader("poller", wait=20)
+    terms, ended = list[Any](), set[str]()
+
+    async def lead(which: str) -> None:
+        async with leader as term:
+            terms.append(term)
+            try:
+                await world.until(lambda: which in ended)
+            except asyncio.CancelledError:  # its term is lost
+                await world.until(lambda: which in ended)
+                raise
+
+    first = world.start(lead("first"))
+    await world.until(lambda: len(terms) == 1)
+    await world.client.force_release("poller", reason="test")
+    second = world.start(lead("second"))
+    await world.until(lambda: len(terms) == 2)
+    ended.add("first")
+    with pytest.raises(LeaseLost):
+        await first.result()
+    terms[1].check()
+    assert (await leader.current()).fence == terms[1].fence
+    ended.add("second")
+    await second.result()
+    assert await leader.current() is None
+
+
+async def test_a_contender_that_gives_up_changes_no_other_term_of_its_leader(world: World) -> None:
+    leader: Any = world.client.leader("poller", wait="50ms")
+
+    async def lead() -> None:
+        async with leader:
+            pass
+
+    async with leader as term:
+        with pytest.raises(LockTimeout):
+            await world.apart(lead())
+        with pytest.raises(DeadlockDetected):
+            await lead()
+        term.check()
+    assert await leader.current() is None
+
+
+async def test_stop_reaches_a_run_beside_which_a_block_has_failed(world: World) -> None:
+    work = Work(world, wait="50ms")
+    actor = world.start(work.leader.run(work.poll))
+    await world.until(lambda: work.inside)
+    with pytest.raises(LockTimeout):
+        async with work.leader:
+            pass
+    work.leader.stop()
+    await actor.result()
+    assert work.reasons == [LossReason.FORCED]
+
+
 async def test_a_leader_runs_once_at_a_time(world: World) -> None:
     work = Work(world)
     actor = world.start(work.leader.run(work.poll))
@@ -184,6 +242,35 @@ async def test_a_leader_runs_once_at_a_time(world: World) -> None:
     work.leader.stop()
     await actor.result()
     assert len(work.fences) == 1
+
+
+async def test_a_campaign_of_run_ends_with_its_client(world: World) -> None:
+    client = world.locks()
+    work = Work(world, client)
+    term: Any = await world.client.leader("poller").campaign()
+    actor = world.start(work.leader.run(work.poll))
+    await world.in_line(world.client.lock("poller"), 1)
+    await client.aclose()
+    with pytest.raises(RuntimeError, match="is closed"):
+        await actor.result()
+    await term.resign()
+    with pytest.raises(RuntimeError, match="is closed"):
+        await world.apart(work.leader.run(work.poll))
+    assert work.fences == []
+
+
+async def test_a_term_of_run_ends_with_its_work_also_when_its_client_was_closed(world: World) -> None:
+    client = world.locks()
+    work = Work(world, client)
+    actor = world.start(work.leader.run(work.poll, pause=0))
+    await world.until(lambda: work.inside)
+    await client.aclose()
+    assert (await world.client.leader("poller").current()).fence == work.fences[0]  # type: ignore[union-attr]
+    work.returns = True
+    with pytest.raises(RuntimeError, match="is closed"):
+        await actor.result()
+    assert (work.reasons, len(work.fences)) == ([None], 1)
+    assert await world.client.leader("poller").current() is None
 
 
 @pytest.mark.takes_time

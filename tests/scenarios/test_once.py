@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdtight import AsyncLocks, JobSkipped, Run, Skipped, Unavailable
+from holdtight import AsyncLocks, JobSkipped, Profile, Run, Skipped, Unavailable
 from tests.scenarios.world import World
 
 pytestmark = pytest.mark.played(kind=["exclusive"])
@@ -176,6 +176,21 @@ async def test_waiting_stands_in_line_and_then_decides_by_the_record(world: Worl
     assert not any(other.runs for other in others)
     impatient = Job(world, at_least=60, wait="50ms")
     assert (await impatient.bill("acme")).why == "done", "nothing to wait for"
+
+
+@pytest.mark.usefixtures("wide")
+async def test_calls_under_the_profile_of_a_cohort_run_once_too(world: World) -> None:
+    """The members of a cohort share one owner, by which the server tells one run from another."""
+    client = world.locks(profiles={"billing:*": Profile(cohort=True)})
+    job = Job(world, client, at_least=60, wait=20)
+    job.hold = True
+    first = world.start(job.bill("acme"))
+    await world.until(lambda: job.started)
+    others = await world.line_up(client.lock("billing:acme"), *(job.bill("acme") for _ in range(3)))
+    job.go = True
+    assert await first.result() == "billed acme"
+    assert [getattr(await other.result(), "why", "ran") for other in others] == ["done"] * 3
+    assert len(job.runs) == 1
 
 
 async def test_itself_within_itself_is_skipped(world: World) -> None:

@@ -25,7 +25,7 @@ from holdtight.recipes.flights import (
     to_share,
     waits_for,
 )
-from holdtight.recipes.locking import job_locks
+from holdtight.recipes.locking import locks_of_single_owners
 from holdtight.recipes.names import Naming
 from holdtight.recipes.once import error_text
 
@@ -46,7 +46,7 @@ class AsyncSingleFlight(Public):
         self._locks = locks
         self._name = name
         self._terms = FlightTerms(locks, **given)
-        self._lock_of = job_locks(locks, options, name)
+        self._lock_of = locks_of_single_owners(locks, options, name)
         self._registry: Registry = locks.flights(Registry)
         self._wait = waits_for(locks, options)
 

@@ -11,6 +11,7 @@ from holdtight.aio.lease import AsyncLease
 from holdtight.aio.local_flights import finish
 from holdtight.base.callbacks import get_logger
 from holdtight.base.clock import wait_seconds
+from holdtight.base.identity import blocks_of
 from holdtight.base.jobs import Leadership
 from holdtight.base.public import PublicLeader
 from holdtight.base.values import Waiter
@@ -92,6 +93,9 @@ class AsyncLeader(PublicLeader, AsyncOnly):
         self._options = locks.lock(name, **options).options._replace(cohort=False)
         self._grace = leading.grace_of(grace, self._options, locks.store.drift)
         self._term: AsyncTerm | None = None
+        """The term of `run`."""
+        self._entered: list[AsyncTerm] = []
+        """The terms of the `async with leader` blocks that are open, in whatever task."""
         self._running = False
         self._stopping = False
         self._waiting: asyncio.Task[Any] | None = None
@@ -115,15 +119,21 @@ class AsyncLeader(PublicLeader, AsyncOnly):
 
     async def __aenter__(self) -> AsyncTerm:
         term = await self.campaign()
-        self._term = term
-        return await term.__aenter__()
+        entered = await term.__aenter__()
+        self._entered.append(term)
+        return entered
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        term, self._term = self._term, None
-        assert term is not None
-        await term.__aexit__(kind, error, trace)
+        term: AsyncTerm | None = leading.term_that_ends(self._entered, blocks_of(asyncio.current_task()))
+        if term is None:
+            raise leading.block_left_elsewhere(self._name)
+        try:
+            await term.__aexit__(kind, error, trace)
+        finally:
+            if term in self._entered:
+                self._entered.remove(term)
 
     # Running.
 

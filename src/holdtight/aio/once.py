@@ -55,14 +55,16 @@ async def _call(locks: Any, call: OnceCall, function: Any, args: Any, kwargs: An
     async with lease:
         if not call.recorded:
             return begun(await function(*args, **kwargs), function)
-        owner, result, running = lease.tenure.owner, None, False
+        owner, result, written, running = lease.tenure.owner, None, False, False
         try:
             found = await locks.run(call.begin(owner), call.name)
-            if found is None:
+            written = found is None
+            if written:
+                lease.check()  # it may have ended before the answer came
                 running = True
                 result = begun(await function(*args, **kwargs), function)
         except BaseException as error:
-            if running or not isinstance(error, LockError):  # else nothing is written
+            if written or not isinstance(error, LockError):  # else nothing is written
                 await locks.run(call.end(owner, error, started=running), call.name)
             raise
         if found is None:

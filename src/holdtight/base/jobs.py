@@ -88,7 +88,7 @@ class Peek(NamedTuple):
 
     Options:
         value: the value, or the exception that is stored as an answer (`negative`).
-        age: seconds since it was computed, by the server's clock.
+        age: seconds since it was computed, by the server's clock; after `expire()`, seconds from its ttl on.
         state: "fresh", or "stale" once its ttl is over.
 
     Example:

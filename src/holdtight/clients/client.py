@@ -87,6 +87,8 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         self._stand_in: Any = None
         self._cohort: Cohort | None = None
         self._flights: Any = None
+        self.companions: set[Any] = set()
+        """Blocking clients that `close` closes too."""
         self.closed = False
         process.tell_of_fork(self)
         with _sharing:
@@ -341,9 +343,8 @@ class BaseLocks(Reports, Outside, PublicClient, Generic[L]):
         for place in self._places():
             self.place.runtime.keeper.forget(place)
             place.leave()
-        for part in (self._cohort, self._flights):
-            if part is not None:
-                part.close()
+        for part in filter(None, (self._cohort, self._flights, *self.companions)):
+            part.close()
 
     def meaning(self, error: LinkDown | ServerSaid, name: str | None) -> LockError:
         """Converts a transport error into a public exception."""

@@ -5,7 +5,7 @@ long to stop before there can be another leader, and two terms that pass `check(
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdtight.base.callbacks import get_logger
@@ -23,6 +23,7 @@ from holdtight.errors import LeaseLost
 __all__ = [
     "OVERRUN_EXIT",
     "TermLike",
+    "block_left_elsewhere",
     "check_run",
     "check_work",
     "grace_of",
@@ -30,6 +31,7 @@ __all__ = [
     "proclaim",
     "term_lock",
     "term_of",
+    "term_that_ends",
     "watch_overrun",
 ]
 
@@ -85,6 +87,25 @@ def term_of(cls: Any, lease: Any, leader: Any) -> Any:
     term.leader = leader
     lease.closed, lease.leak_warning = True, None
     return term
+
+
+def term_that_ends(entered: Sequence[Any], stack: Sequence[tuple[Any, Any]]) -> Any:
+    """The term whose block ends here. Several threads or tasks may be in blocks of one leader, if the terms of the
+    others are lost; `stack` has the blocks of this one. A block that is left elsewhere than it was entered is known if
+    it is the only one; else None, since a wrong guess would give up a term that goes on."""
+    terms = list(entered)
+    for key, _ in reversed(stack):
+        for term in terms:
+            if term.block_key is key:
+                return term
+    return terms[0] if len(terms) == 1 else None
+
+
+def block_left_elsewhere(name: str) -> RuntimeError:
+    return RuntimeError(
+        f"a block of the leader of {name!r} was left in another thread or task than it was entered in: use campaign() "
+        "and resign() for that"
+    )
 
 
 def leadership(info: LockInfo) -> Leadership | None:

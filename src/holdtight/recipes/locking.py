@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 from holdtight.base.recent import Recent
 
-__all__ = ["PerName", "job_locks"]
+__all__ = ["PerName", "job_locks", "locks_of_single_owners"]
 
 T = TypeVar("T")
 
@@ -34,3 +34,9 @@ def job_locks(locks: Any, options: dict[str, Any], template: object) -> Callable
         return type(lock)(locks, name, locks.terms_of(lock.terms.options._replace(template=template)))
 
     return PerName(make).of
+
+
+def locks_of_single_owners(locks: Any, options: dict[str, Any], template: object) -> Callable[[str], Any]:
+    """The same for a job whose scripts compare owners. The members of a cohort share one, so a profile must not make
+    these locks a cohort's."""
+    return job_locks(locks, {**options, "cohort": False}, template)

@@ -18,7 +18,7 @@ from holdtight.base.plan import Batch, LinkDown, Plan, ServerSaid, Step
 from holdtight.base.values import Holder, LossReason
 from holdtight.core.again import asked_in_time, read_again
 from holdtight.errors import JobSkipped, LockTimeout
-from holdtight.recipes.locking import PerName, job_locks
+from holdtight.recipes.locking import PerName, locks_of_single_owners
 from holdtight.recipes.names import Naming
 from holdtight.stores.times import LONGEST_PATIENCE
 
@@ -52,7 +52,7 @@ class Once:
 
     def __init__(self, locks: Any, options: dict[str, Any], function: Any, **given: Any) -> None:
         self.locks = locks
-        self.lock_of = job_locks(locks, options, given["name"])
+        self.lock_of = locks_of_single_owners(locks, options, given["name"])
         self.naming = Naming(given["name"], function)
         per = given["per"]
         self._per = None if per is None else Naming(per, function, "per")
@@ -152,7 +152,10 @@ class OnceCall:
         except BaseException:
             yield from _undone(records.undo_step(owner, "", {}, until))
             raise
-        if said is None or isinstance(said, LossReason):
+        if said is None:
+            return None
+        if isinstance(said, LossReason):
+            yield from _undone(records.undo_step(owner, "", {}, until))  # an earlier request may have written it
             return said
         return self._skipped(said, "done")
 

@@ -24,7 +24,7 @@ from holdtight.recipes.flights import (
     waits_for,
 )
 from holdtight.recipes.joining import Caller, Flight, current_flight
-from holdtight.recipes.locking import job_locks
+from holdtight.recipes.locking import locks_of_single_owners
 from holdtight.recipes.names import Naming
 from holdtight.recipes.once import error_text
 from holdtight.sync.looking import look
@@ -57,7 +57,7 @@ class Registry:
         self.in_background = set[object]()
 
     def close(self) -> None:
-        """Threads in the background end with what they compute: a closed client stores nothing."""
+        """Nothing can end a thread in the background: it goes on until its value is stored and its lock released."""
 
     def awaited(self, name: str) -> LocalFlight | None:
         """A flight that everybody has to wait for, if there is one: to look at the server would be in vain."""
@@ -112,7 +112,7 @@ class SingleFlight(Public):
         self._locks = locks
         self._name = name
         self._terms = FlightTerms(locks, **given)
-        self._lock_of = job_locks(locks, options, name)
+        self._lock_of = locks_of_single_owners(locks, options, name)
         self._registry: Registry = locks.flights(Registry)
         self._wait = waits_for(locks, options)
 

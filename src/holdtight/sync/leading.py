@@ -81,6 +81,9 @@ class Leader(PublicLeader, BlockingOnly):
         self._options = locks.lock(name, **options).options._replace(cohort=False)
         self._grace = leading.grace_of(grace, self._options, locks.store.drift)
         self._term: Term | None = None
+        """The term of `run`."""
+        self._entered: list[Term] = []
+        """The terms of the `with leader` blocks that are open, in whatever thread."""
         self._running = threading.Lock()
         self._stopping = False
         self._campaigner: Any = None
@@ -111,27 +114,34 @@ class Leader(PublicLeader, BlockingOnly):
         depth = len(who.stack)
         term: Term | None = None
         try:
-            term = self._term = self.campaign()
+            term = self.campaign()
+            self._entered.append(term)
             return term.__enter__()
         except BaseException:
-            self._term = None
             if term is not None:
                 term.forsake()  # an interrupt may have come before it was in its block
+                if term in self._entered:
+                    self._entered.remove(term)
             who.break_off(depth)
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        term = self._term
-        assert term is not None
+        term: Term | None = None
         try:
-            self._term = None
+            term = leading.term_that_ends(self._entered, identity().stack)
+            if term is None:
+                raise leading.block_left_elsewhere(self._name)
             term.__exit__(kind, error, trace)
         except BaseException:
-            if not term.closed and term.block_key is not None:
+            term = term or leading.term_that_ends(self._entered, identity().stack)
+            if term is not None and not term.closed and term.block_key is not None:
                 identity().break_off_end(term.block_key, term)
             raise
+        finally:
+            if term is not None and term in self._entered:
+                self._entered.remove(term)
 
     # Running.
 
@@ -191,6 +201,7 @@ class Leader(PublicLeader, BlockingOnly):
                 term.forsake()
             self._campaigner, campaigner = None, self._campaigner
             if campaigner is not None:
+                self._locks.companions.discard(campaigner)
                 campaigner.close()
             self._stopping = False
             self._running.release()
@@ -203,6 +214,8 @@ class Leader(PublicLeader, BlockingOnly):
         client = self._campaigner
         if client is None or client.closed:
             client = self._campaigner = self._locks.twin()
+            self._locks.companions.add(client)
+        self._locks.check_open()  # `close` has not seen the client
         if self._stopped():  # `stop` has not seen the client
             return None
         try:

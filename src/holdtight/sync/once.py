@@ -54,14 +54,16 @@ def _call(locks: Any, call: OnceCall, function: Any, args: Any, kwargs: Any) -> 
     with lease:
         if not call.recorded:
             return begun(function(*args, **kwargs), function)
-        owner, result, running = lease.tenure.owner, None, False
+        owner, result, written, running = lease.tenure.owner, None, False, False
         try:
             found = locks.run(call.begin(owner), call.name)
-            if found is None:
+            written = found is None
+            if written:
+                lease.check()  # it may have ended before the answer came
                 running = True
                 result = begun(function(*args, **kwargs), function)
         except BaseException as error:
-            if running or not isinstance(error, LockError):  # else nothing is written
+            if written or not isinstance(error, LockError):  # else nothing is written
                 locks.run(call.end(owner, error, started=running), call.name)
             raise
         if found is None:
