@@ -76,6 +76,21 @@ def test_with_too_few_it_is_given_back_and_asked_for_again() -> None:
     assert "redis://a granted it, but only 1 of 2 replicas acknowledged within 2" in str(run.error)
 
 
+@pytest.mark.parametrize("unanswered", [None, SENT, LOADING])
+def test_if_giving_back_is_not_answered_the_same_owner_does_not_ask_again(unanswered: Any) -> None:
+    """The keeper, or the request itself on its way, would take away what it was granted meanwhile."""
+    run = asking(wait=60.0)
+    run.answer(grant(run))
+    run.answer(1)
+    run.asks("withdraw")
+    run.answer(unanswered)
+    assert isinstance(run.error, Unavailable)
+    assert "only 1 of 2" not in str(run.error)
+    assert "1 of 2 replicas acknowledged, and it did not take the grant back in time" in str(run.error)
+    assert "given back" not in str(run.error)
+    assert len(run.all("withdraw")) == 1
+
+
 def test_without_waiting_it_is_unavailable_after_one_try() -> None:
     run = asking(wait=0.0, or_none=True)
     run.answer(grant(run))

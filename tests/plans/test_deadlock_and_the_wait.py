@@ -137,6 +137,21 @@ def test_a_lost_connection_makes_the_waiter_look_from_a_new_one(failure: Excepti
     assert scene.run.sleeps().until > scene.clock(), "and not at once again"
 
 
+@pytest.mark.parametrize("verb", ASIDE)
+def test_another_server_that_does_not_answer_ends_the_run_and_not_the_wait(verb: str) -> None:
+    """On a cluster. The waiter has its inbox still, and need not ask again."""
+    scene = Scene()
+    scene.until_next_run()
+    while not (isinstance(wish := scene.run.wish, Named) and wish.verb == verb):
+        scene.run.answer(scene.graph.answer(wish) if isinstance(wish, Named) else None)
+    scene.run.answer(deadlock.Elsewhere.because(SENT))
+    assert scene.run.sleeps().until > scene.clock()
+    assert scene.run.all("attempt") == []
+    assert (scene.tally.runs, scene.tally.failures) == (0, 1)
+    scene.look()
+    assert scene.tally.runs == 1
+
+
 # What was published is taken back.
 
 

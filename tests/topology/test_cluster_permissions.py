@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from holdtight import NotPermitted
+from holdtight.grants.lease import BaseLease
 from tests.faults.clients import Colour, OpenClient, start, waiting
 from tests.support.clusters import Cluster, slot_of
 from tests.support.processes import wait_for
@@ -74,6 +77,31 @@ def test_without_the_right_to_listen_waiters_poll(cluster: Cluster, open_client:
         wait_for(lambda: waiting(cluster.master_of(name), name) == 1)
         holder.release(lease)
         other.release(waiter.result(10))
+
+
+@pytest.mark.parametrize("colour", ["asyncio"])
+def test_without_the_right_to_ping_each_task_gets_its_own_answers(cluster: Cluster, open_client: OpenClient) -> None:
+    """On a connection that many share, a PING goes behind the request to listen."""
+    locker, more = rights()
+    server = cluster.masters[0]
+    name, names = cluster.name_on(server), list(islice(cluster.names_on(server, "free"), 200))
+    with user(cluster, *locker, *more, "-ping") as url:
+        holder, other = open_client(url, ttl=60), open_client(url, ttl=60)
+        lease = holder.acquire(name)
+        waiter = start(lambda: other.acquire(name, wait=30))
+        wait_for(lambda: waiting(server, name) == 1)
+
+        async def all_at_once() -> list[BaseLease]:
+            return list(await asyncio.gather(*(other.locks.lock(each).acquire() for each in names)))
+
+        leases = other.call(all_at_once)
+        with server.connect() as raw:
+            kept = [raw.call("GET", f"ht:{{{each}}}").encode("utf-8", "surrogateescape") for each in names]
+        assert [each.fence for each in leases] == [int(value[27:43]) for value in kept]
+        wait_for(lambda: len(server.command("PUBSUB", "SHARDCHANNELS")) == 1, what="the waiter to listen")
+        holder.release(lease)
+        for each in [waiter.result(10), *leases]:
+            other.release(each)
 
 
 DOCTORS = ["+scan", "+config|get", "+dbsize", "+ping", "+info", "+cluster|nodes"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -13,11 +15,14 @@ import pytest
 import redis
 import valkey
 
-from holdtight import AsyncLocks, Locks, LossReason, NotSupported, Unavailable
-from holdtight.base.values import LockInfo
-from tests.faults.clients import Client, OpenClient, release_lost, start
+from holdtight import AsyncLocks, Locks, LockTimeout, LossReason, NotSupported, Unavailable
+from holdtight.base.values import LockInfo, Owner
+from holdtight.stores.redis import keys
+from holdtight.stores.redis.slots import slot_of as slot_of_key
+from holdtight.stores.times import CLAIM_MS
+from tests.faults.clients import Client, Colour, OpenClient, release_lost, start, waiting
 from tests.support.busy import Delay
-from tests.support.clusters import Cluster
+from tests.support.clusters import Cluster, ClusterNode
 from tests.support.processes import StartChild, wait_for
 from tests.support.servers import RunningServer
 
@@ -45,13 +50,29 @@ def p99(pairs: list[float]) -> float:
     return sorted(pairs)[int(len(pairs) * 0.99)]
 
 
+@contextmanager
+def standing_still(cluster: Cluster, master: ClusterNode) -> Iterator[None]:
+    """A shard without its replica, which would take over. The others go on: what is examined is the client."""
+    replica = next(replicas[0] for each, replicas in cluster.map().values() if each is master)
+    for each in cluster.servers:
+        each.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    replica.pause()
+    master.pause()
+    try:
+        yield
+    finally:
+        master.resume()
+        replica.resume()
+        wait_for(lambda: all(serves_all_slots(each) for each in cluster.servers), what="the cluster to be whole again")
+        for each in cluster.servers:
+            each.command("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+
+
 @pytest.mark.parametrize(("seconds", "ttl"), [(4.0, 3.0), pytest.param(10.0, 1.5, marks=pytest.mark.long)])
 def test_a_shard_that_stands_still_delays_nobody_else(
     cluster: Cluster, open_client: OpenClient, seconds: float, ttl: float
 ) -> None:
-    """Without its replica, which would take over."""
     stopped, other = cluster.masters[:2]
-    replica = next(replicas[0] for each, replicas in cluster.map().values() if each is stopped)
     here, there = cluster.names_on(stopped), cluster.names_on(other)
     client = open_client(cluster.url, ttl=3)
     mine = client.acquire(next(here), ttl=1.5)
@@ -59,12 +80,8 @@ def test_a_shard_that_stands_still_delays_nobody_else(
     free_here, free_there = next(here), next(there)
     client.release(client.acquire(free_here))
     before = [pair(client, free_there, [other.pid]) for _ in range(PAIRS)]
-    for each in cluster.servers:  # a dead shard must not stop all: what is examined here is the client
-        each.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
-    replica.pause()
-    stopped.pause()
-    begun = time.monotonic()
-    try:
+    with standing_still(cluster, stopped):
+        begun = time.monotonic()
         unavailable = start(partial(client.acquire, free_here, wait=1))
         told: list[float] = []
         mine.tenure.on_loss(lambda: told.append(time.monotonic()))
@@ -81,16 +98,83 @@ def test_a_shard_that_stands_still_delays_nobody_else(
         assert mine.lost
         assert mine.reason in (LossReason.UNREACHABLE, LossReason.EXPIRED)
         assert told[0] < begun + 1.5 + PAIR_LIMIT, "the loss is told when the ttl ends"
-    finally:
-        stopped.resume()
-        replica.resume()
-        wait_for(lambda: all(serves_all_slots(each) for each in cluster.servers), what="the cluster to be whole again")
-        for each in cluster.servers:
-            each.command("CONFIG", "SET", "cluster-require-full-coverage", "yes")
     release_lost(client, mine)
     for lease in others:
         client.release(lease)
     client.release(client.acquire(free_here, wait=15))
+
+
+class Waiter:
+    """Waits for a name while it holds another lock in a block, so that it looks for deadlocks all the time. What it
+    publishes for its grant lies on the server `there`."""
+
+    def __init__(self, client: Client, colour: Colour, mine: str, name: str, there: ClusterNode) -> None:
+        self._locks, self._mine, self._name = client.locks, client.locks.lock(mine), client.locks.lock(name, wait=30)
+        self._there = there
+        self.taken = start(lambda: client.call(self._take if colour == "sync" else self._take_in_a_task))
+
+    def _lies_there(self, owner: Owner) -> bool:
+        found: int = self._locks.place.at(slot_of_key(keys.waits("ht", owner))).where[1]
+        return found == self._there.port
+
+    def _take(self) -> float:
+        while True:
+            with self._mine as own:
+                if self._lies_there(own.tenure.owner):
+                    with self._name:
+                        return time.monotonic()
+
+    async def _take_in_a_task(self) -> float:
+        while True:
+            async with self._mine as own:
+                if self._lies_there(own.tenure.owner):
+                    async with self._name:
+                        return time.monotonic()
+
+
+def test_a_waiter_hears_its_bell_while_it_looks_for_deadlocks_on_a_shard_that_stands_still(
+    cluster: Cluster, open_client: OpenClient, colour: Colour
+) -> None:
+    """It must confirm within the claim window."""
+    stopped, other = cluster.masters[:2]
+    names = cluster.names_on(other)
+    mine, name = next(names), next(names)
+    holder, client = open_client(cluster.url, ttl=60), open_client(cluster.url, ttl=60, deadlock_after=0)
+    for each in (stopped, other):
+        client.release(client.acquire(cluster.name_on(each)))
+    with standing_still(cluster, stopped):
+        for _ in range(4):
+            lease = holder.acquire(name, wait=5)
+            waiter = Waiter(client, colour, mine, name, stopped)
+            wait_for(lambda: waiting(other, name) == 1)
+            delay, since = Delay(os.getpid(), other.pid), time.monotonic()
+            holder.release(lease)
+            took = waiter.taken.result(20) - since - delay.seconds()
+            assert took < CLAIM_MS / 1000
+        assert client.locks.deadlocks.failures > 0, "it could not look"
+
+
+def test_a_holder_whose_record_lies_on_a_shard_that_stands_still_is_soon_left_unnamed(
+    cluster: Cluster, open_client: OpenClient
+) -> None:
+    stopped, other = cluster.masters[:2]
+    name = cluster.name_on(other)
+    holder = open_client(cluster.url, ttl=60)
+    while cluster.serving(holder.locks.place.record_slot)[0] is not stopped:
+        holder = open_client(cluster.url, ttl=60)
+    client = open_client(cluster.url, ttl=60)
+    lease = holder.acquire(name)
+    for each in (stopped, other):
+        client.release(client.acquire(cluster.name_on(each, "mine")))
+    with standing_still(cluster, stopped):
+        for wait in (0, 0.1):
+            delay, since = Delay(os.getpid(), other.pid), time.monotonic()
+            with pytest.raises(LockTimeout) as timeout:
+                client.acquire(name, wait=wait)
+            assert time.monotonic() - since - delay.seconds() < wait + 0.6
+            assert timeout.value.holder is not None
+            assert timeout.value.holder.pid is None
+    holder.release(lease)
 
 
 def test_several_locks_lie_on_several_shards(cluster: Cluster, open_client: OpenClient) -> None:
@@ -98,6 +182,7 @@ def test_several_locks_lie_on_several_shards(cluster: Cluster, open_client: Open
     client, other = open_client(cluster.url), open_client(cluster.url)
     lease = client.call(client.locks.multi(*names).acquire)
     assert sorted(lease.fences) == sorted(names)
+    assert lease.nodes == tuple(f"redis://127.0.0.1:{cluster.master_of(name).port}/0" for name in sorted(names))
     assert all(other.try_acquire(name) is None for name in names)
     client.release(lease)
     for name in names:

@@ -140,3 +140,11 @@ def test_a_connection_that_is_made_as_the_thread_ends_is_closed() -> None:
     while not scene.scout._is_over():
         scene.scout._turn(select.poll())
     assert link.fd == -1
+
+
+def test_a_sentinel_that_stays_away_is_tried_every_other_second_for_ever() -> None:
+    scene = Scene()
+    each = scene.scout._sentinels[0]
+    each.failures = 5000
+    scene.scout._lost(each, LinkDown("refused", sent=False))
+    assert each.connect_at - boottime() == pytest.approx(scout.LONGEST_RECONNECT_PAUSE, abs=1)

@@ -17,7 +17,7 @@ from holdtight.aio.kinds import AsyncSemaphore
 from holdtight.aio.lock import AsyncLock
 from holdtight.aio.per_loop import PerLoop
 from holdtight.aio.transport import Transport
-from holdtight.base.plan import Batch, Bell, LinkDown, Park, ServerSaid, Step
+from holdtight.base.plan import NO_ANSWER, Batch, Bell, LinkDown, Park, ServerSaid, Step
 from holdtight.clients.routing import (
     Home,
     RoutedLock,
@@ -28,6 +28,7 @@ from holdtight.clients.routing import (
     record_is_missing,
 )
 from holdtight.config.settings import Settings
+from holdtight.core.deadlock import OTHERS_SECONDS, Elsewhere
 from holdtight.stores.boundary import Link
 from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace, too_many_hops
 from holdtight.stores.redis.cluster_node import ClusterNodePlace
@@ -74,7 +75,8 @@ class NodeHome(Home, PerLoop):
 
 class ClusterDriver(Driver):
     """Sends every Step to the server of its slot. The plan's own connection is that of the requests that take
-    something, which a bell may answer; all other Steps go by the connection of the server that has their slot."""
+    something, which a bell may answer; all other Steps go by the connection of the server that has their slot. That
+    server has little time for a Step aside: it may hang, and the task does not hear its bell meanwhile."""
 
     _asked = False
     """The last attempt was one that a server had sent elsewhere for once."""
@@ -90,7 +92,17 @@ class ClusterDriver(Driver):
         keys = mget_keys(step.before)
         if keys is not None:
             return await self._gather(step, keys)
-        node, asking = await self._known(slot, step.patience), False
+        own = self._connection
+        try:
+            return await self._routed(step, slot)
+        except LinkDown as down:
+            if step.aside and own is not None and own.alive:
+                raise Elsewhere.because(down) from down
+            raise
+
+    async def _routed(self, step: Step, slot: int | None) -> Any:
+        brief = step.aside and self._connection is not None
+        node, asking = await self._known(slot, OTHERS_SECONDS if brief else step.patience), False
         if step.node is not None:
             node = step.node()
         for _ in range(MOST_HOPS + 1):
@@ -125,12 +137,26 @@ class ClusterDriver(Driver):
             if self._transport is not transport:
                 self._stop_standing()
                 self._transport, self._connection = transport, None
-            connection = await self._connected(step)
-        else:
-            try:
-                connection = await transport.connect(step.patience)
-            except LinkDown as down:
-                raise LinkDown(f"{node.display}: {down.cause}", sent=down.sent, silent=down.silent) from down
+            return await self._through(transport, await self._connected(step), step, asking)
+        if not step.aside or self._connection is None or self._transport is transport:
+            return await self._once(node, step, asking)
+        try:
+            # Only this task gives up: the request has the usual patience, which ends the connection of all tasks.
+            async with asyncio.timeout(OTHERS_SECONDS):
+                return await self._once(node, step, asking)
+        except TimeoutError:
+            raise LinkDown(f"{node.display}: {NO_ANSWER}", sent=True, silent=True) from None
+
+    async def _once(self, node: ClusterNodePlace, step: Step, asking: bool) -> Any:
+        transport: Transport = node.home.transport()
+        try:
+            connection = await transport.connect(step.patience)
+        except LinkDown as down:
+            raise LinkDown(f"{node.display}: {down.cause}", sent=down.sent, silent=down.silent) from down
+        return await self._through(transport, connection, step, asking)
+
+    @staticmethod
+    async def _through(transport: Transport, connection: Connection, step: Step, asking: bool) -> Any:
         if asking:
             return await _asking(transport, connection, step)
         return await transport.perform(connection, step)
@@ -151,8 +177,10 @@ class ClusterDriver(Driver):
         sent = self._clock()
 
         async def get(key: bytes) -> Any:
+            one = get_step(key, step)
+            one.aside = one.aside or (self._connection is not None and b"{" not in key)  # a record
             try:
-                return await self._step(get_step(key, step))
+                return await self._step(one)
             except (LinkDown, ServerSaid) as error:
                 if not record_is_missing(key, error):
                     raise
@@ -170,8 +198,7 @@ class ClusterDriver(Driver):
         try:
             return await super()._undo(step)
         except ServerSaid as said:
-            place.doubt(str(said))
-            if said.word not in ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"):
+            if redirection(str(said), "") is None:
                 raise
             self._defer(step)
             return None

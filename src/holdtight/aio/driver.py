@@ -29,6 +29,7 @@ from holdtight.base.plan import (
     client_closed,
 )
 from holdtight.keeper.charges import DeferredUndo, StandingInLine
+from holdtight.stores.redis.error_replies import is_passing
 from holdtight.stores.redis.script import with_script_body
 
 __all__ = ["Driver", "PlanRunner", "see_through"]
@@ -113,8 +114,8 @@ class Driver(PlanRunner):
         return self._connection
 
     async def _undo(self, step: Step) -> Any:
-        """Sends the undo on the connection of the original request, shielded from cancellation; without one, asks the
-        keeper."""
+        """Sends the undo on the connection of the original request, shielded from cancellation. Without one, or if the
+        server cannot do it now, asks the keeper."""
         self._stop_standing()
         connection = self._connection
         if connection is None or not connection.alive:
@@ -129,15 +130,20 @@ class Driver(PlanRunner):
             self._defer(step)
             return None
         cancelled = await see_through(asked)
+        refusal: LinkDown | ServerSaid | None = None
         try:
             reply = asked.result()
-        except LinkDown:
+        except LinkDown as down:
+            reply, refusal = None, down
+        if isinstance(reply, hiredis.ReplyError):
+            refusal = self._transport.refusal(connection, reply)
+        if refusal is not None and (isinstance(refusal, LinkDown) or is_passing(refusal)):
             self._defer(step)
-            reply = None
+            reply = refusal = None
         if cancelled is not None:
             raise cancelled
-        if isinstance(reply, hiredis.ReplyError):
-            raise ServerSaid(str(reply))
+        if refusal is not None:
+            raise refusal
         return None if reply is None else step.read(reply, sent)
 
     def _defer(self, step: Step) -> None:

@@ -229,7 +229,9 @@ class MultiLeaseMixin:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The servers that hold all parts."""
+        """The servers that hold all parts. On a cluster, those that hold any: each part lies on one of them."""
+        if getattr(self.tenures[0].prepared, "home", None) is not None:  # a slot
+            return tuple(dict.fromkeys(node for each in self.parts for node in each.nodes))
         return tuple(node for node in self.tenures[0].nodes if all(node in each.nodes for each in self.tenures))
 
     def forsake(self) -> None:

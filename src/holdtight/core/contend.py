@@ -19,6 +19,7 @@ quorum a round of votes (quorum.py) replaces the attempt, and its withdrawal the
 """
 
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdtight.base.clock import Backoff
@@ -113,6 +114,7 @@ class Asking:
     doubt_at = float("inf")
     stays = False
     """Keep the place in line when the wait ends: the plan raises Kept."""
+    undone = True  # the server has answered the last undo; if not, it may carry it out at any later time
     keeps = False
     """Undo nothing from now on: the same owner asks, or will ask, in another process."""
     acks: Acknowledging | None = None
@@ -332,15 +334,16 @@ def _stand_in_line(asking: Asking, queued: Queued) -> Generator[Wish, Any, None]
 def _look_later(asking: Asking, look: float) -> Generator[Wish, Any, None]:
     asking.answered = True
     asking.failures = 0
-    try:
+    with suppress(LinkDown):  # the next attempt goes out on a new connection
         yield Park(asking.owner, min(asking.clock() + look, asking.wait_until))
-    except LinkDown:
-        pass  # the next attempt goes out on a new connection
 
 
 def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Wish, Any, None]:
     if isinstance(failure, ServerSaid) and not asking.question.is_passing(failure):
         raise asking.question.meaning(failure)
+    if isinstance(failure, TooFewAcks) and not asking.undone:
+        # Not again by the same owner: a late undo would take away what it was granted meanwhile.
+        raise asking.unavailable(f"{failure.cause}, and it did not take the grant back in time") from failure
     asking.failures += 1
     if isinstance(failure, LinkDown) and failure.stale and asking.failures == 1:
         return
@@ -351,10 +354,8 @@ def _pause(asking: Asking, failure: LinkDown | ServerSaid) -> Generator[Wish, An
     now = asking.clock()
     if now >= limit:
         raise asking.unavailable(failure) from failure
-    try:
+    with suppress(LinkDown):
         yield Park(asking.rung_as, min(limit, now + asking.retry.pause(asking.failures)))
-    except LinkDown:
-        pass
 
 
 def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[Wish, Any, LockError]:
@@ -367,10 +368,8 @@ def _timed_out(asking: Asking, holder: Owner | None, left: float) -> Generator[W
     if holder is not None and asking.poll is not None:
         who = Holder(owner_text(holder), expires_in=left)
     elif holder is not None:
-        try:
+        with suppress(LinkDown, ServerSaid):
             who = yield asking.question.holder_step(holder, left)
-        except (LinkDown, ServerSaid):
-            pass
     own = asking.own(holder) if asking.own is not None else None
     return LockTimeout.after(asking.question.claim.name, waited, who, asking.position, own)
 
@@ -391,10 +390,11 @@ def _undo(asking: Asking) -> Generator[Wish, Any, bool]:
     marked = asking.question.withdraw_step(asking.owner, marker=marker)
     own = asking.question.withdraw_step(asking.owner, marker=asking.marker, otherwise=marked)
     asking.in_line, asking.marker, asking.pending = False, 0, 0
+    asking.undone = False
     try:
-        return (yield own) is not None
-    except (LinkDown, ServerSaid):
-        return False  # the ttl ends a grant, and a missing heartbeat a place in line
+        with suppress(LinkDown, ServerSaid):  # the ttl ends a grant, and a missing heartbeat a place in line
+            asking.undone = (yield own) is not None
     finally:
         if asking.watch is not None:
             yield from asking.watch.retract()
+    return asking.undone

@@ -32,7 +32,9 @@ them is a deadlock: `blockers_step` returns them all. For a waiter that needs on
 must return none.
 
 Invariants:
-- a run does not sleep: after every Step it checks whether a bell has rung meanwhile, and if so ends at once;
+- a run does not sleep: after every Step it checks whether a bell has rung meanwhile, and if so ends at once. On a
+  cluster a Step may go to another server than the one that rings; that server has OTHERS_SECONDS, and a run that it
+  does not answer in time has failed;
 - no failure of a run fails the acquisition: without an answer, the waiter keeps waiting.
 """
 
@@ -45,7 +47,7 @@ from holdtight.base.plan import Bell, LinkDown, Park, ServerSaid, Step
 from holdtight.base.values import Holder, Member, Owner, Wait, owner_text
 from holdtight.errors import DeadlockDetected
 
-__all__ = ["Ledger", "Tally", "Watch"]
+__all__ = ["OTHERS_SECONDS", "Elsewhere", "Ledger", "Tally", "Watch"]
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 3.0
 """Pause between two runs of one waiter; well below the lifetime of its published records."""
@@ -55,7 +57,18 @@ MOST_PUBLISHED = 64
 """A waiter publishes only the locks that it took last. Only the waiter itself can see a cycle through one of the
 others, and it ends that cycle after GRACE seconds."""
 GRACE = 5.0
+OTHERS_SECONDS = 0.2
+"""On a cluster: how long a caller asks another server than the one of its lock for what it can do without. A blocking
+waiter hears no bell meanwhile, and must confirm within half a second."""
 _NEVER = float("inf")
+
+
+class Elsewhere(LinkDown):
+    """On a cluster: another server than the one of the lock did not answer. The inbox is not affected."""
+
+    @classmethod
+    def because(cls, down: LinkDown) -> "Elsewhere":
+        return cls(down.cause, sent=down.sent, stale=down.stale, silent=down.silent)
 
 
 class Ledger(Protocol):
@@ -77,7 +90,8 @@ class Tally:
         self.runs = 0
         """Completed runs: neither interrupted by a bell nor failed."""
         self.failures = 0
-        """Runs that the server refused, for lack of memory or permissions."""
+        """Runs that the server refused, for lack of memory or permissions, or that another server of the cluster did
+        not answer."""
         self.dismissed = 0
         """Cycles that the first reading found and the second did not confirm."""
         self.found = 0
@@ -133,7 +147,8 @@ class Watch:
     def run(self, touch: Callable[[bytes], bytes], until: float) -> Generator[Step | Park, Any, float]:
         """Returns when to attempt again because of a bell that rang meanwhile. Ends at `until` at the latest.
 
-        Raises DeadlockDetected if there is a cycle and we are its victim. LinkDown passes through: the inbox is gone.
+        Raises DeadlockDetected if there is a cycle and we are its victim. LinkDown passes through: the inbox is gone,
+        unless it is Elsewhere.
         """
         self._touch, self._until, self._look_at = touch, until, _NEVER
         try:
@@ -151,7 +166,7 @@ class Watch:
                 yield from self._judge(cycle)
         except _BrokenOff:
             pass
-        except ServerSaid:
+        except (ServerSaid, Elsewhere):
             self._tally.failures += 1
         finally:
             self.due = self._clock() + self._pause()

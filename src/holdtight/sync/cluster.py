@@ -20,7 +20,7 @@ from holdtight.clients.routing import (
     record_is_missing,
 )
 from holdtight.config.settings import Settings
-from holdtight.keeper.charges import DeferredUndo
+from holdtight.core.deadlock import OTHERS_SECONDS, Elsewhere
 from holdtight.stores.boundary import Link
 from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace, too_many_hops
 from holdtight.stores.redis.cluster_node import ClusterNodePlace
@@ -108,7 +108,8 @@ class Pools:
 
 class ClusterDriver(Driver):
     """Sends every Step to the server of its slot. The plan's own link is that of the requests that take something,
-    which a bell may answer; all other Steps borrow a link if another server has their slot."""
+    which a bell may answer; all other Steps borrow a link if another server has their slot. That server has little time
+    for a Step aside: it may hang, and nobody hears the bell meanwhile."""
 
     _asked = False
     """The last attempt was one that a server had sent elsewhere for once."""
@@ -128,7 +129,16 @@ class ClusterDriver(Driver):
         keys = mget_keys(step.before)
         if keys is not None:
             return self._gather(step, keys)
-        node, asking = self._known(slot, step.patience), False
+        own = self._link
+        try:
+            return self._routed(step, slot)
+        except LinkDown as down:
+            if step.aside and own is not None and self._link is own:
+                raise Elsewhere.because(down) from down
+            raise
+
+    def _routed(self, step: Step, slot: int | None) -> Any:
+        node, asking = self._known(slot, self._patience_elsewhere(step)), False
         if step.node is not None:
             node = step.node()
         for _ in range(MOST_HOPS + 1):
@@ -140,6 +150,9 @@ class ClusterDriver(Driver):
                     raise
                 node, asking = self._cluster.redirected_to(found), found.asking
         raise too_many_hops(slot)
+
+    def _patience_elsewhere(self, step: Step) -> float:
+        return min(step.patience, OTHERS_SECONDS) if step.aside and self._link is not None else step.patience
 
     def _known(self, slot: int | None, patience: float) -> ClusterNodePlace:
         """The server of a slot. Asks the cluster if none is known."""
@@ -165,19 +178,23 @@ class ClusterDriver(Driver):
                 self._link = self._transport.take(step.patience, beyond=self._beyond)
         assert self._link is not None
         try:
-            return _through(self._transport, self._link, step, asking)
+            return _through(self._transport, self._link, step, asking, step.patience)
         except LinkDown as down:
             self._drop_link(down)
             raise
 
     def _borrowing(self, node: ClusterNodePlace, step: Step, asking: bool) -> Any:
         pool: NodePool = node.home.transport
+        patience = self._patience_elsewhere(step)
+        until = self._clock() + patience
         try:
-            link = pool.take(step.patience, beyond=self._beyond)
+            link = pool.take(patience, beyond=self._beyond)
         except LinkDown as down:
             raise LinkDown(f"{node.display}: {down.cause}", sent=down.sent, silent=down.silent) from down
+        if patience < step.patience:
+            patience = until - self._clock()  # for both
         try:
-            answer = _through(pool, link, step, asking)
+            answer = _through(pool, link, step, asking, patience)
         except LinkDown as down:
             pool.lose(link, down)
             raise
@@ -217,8 +234,10 @@ class ClusterDriver(Driver):
         """An MGET of keys in several slots."""
         sent, found = self._clock(), list[Any]()
         for key in keys:
+            one = get_step(key, step)
+            one.aside = one.aside or (self._link is not None and b"{" not in key)  # a record
             try:
-                found.append(self._step(get_step(key, step)))
+                found.append(self._step(one))
             except (LinkDown, ServerSaid) as error:
                 if not record_is_missing(key, error):
                     raise
@@ -230,15 +249,14 @@ class ClusterDriver(Driver):
         link: Any = self._link
         if link is None or slot is None or self._cluster.at(slot) is not link.node:
             self._stop_standing()
-            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
+            self._defer(step)
             return None
         try:
             return super()._undo(step)
         except ServerSaid as said:
-            link.node.doubt(str(said))
-            if said.word not in ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"):
+            if redirection(str(said), "") is None:
                 raise
-            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
+            self._defer(step)
             return None
 
     def _park(self, park: Park) -> Bell | None:
@@ -263,12 +281,12 @@ class ClusterDriver(Driver):
         return Bell()  # what was rung before is lost: look once more
 
 
-def _through(pool: Transport, link: Link, step: Step, asking: bool) -> Any:
+def _through(pool: Transport, link: Link, step: Step, asking: bool, patience: float) -> Any:
     if not asking:
-        return pool.perform(link, step)
+        return pool.perform(link, step, patience)
     sent = pool.place.clock()
     request = with_script_body(step.packed(link.inbox_word))
-    _, reply = link.call_all([ASKING, request], step.patience)
+    _, reply = link.call_all([ASKING, request], patience)
     if isinstance(reply, Exception):
         raise pool.refusal(reply)
     return step.read(reply, sent)

@@ -20,12 +20,12 @@ from holdtight.base.plan import (
     LinkDown,
     Park,
     Plan,
-    ServerSaid,
     Step,
     Wish,
 )
 from holdtight.keeper.charges import TOUCH_SECONDS, DeferredUndo, StandingInLine
 from holdtight.stores.boundary import Link
+from holdtight.stores.redis.error_replies import is_passing
 from holdtight.stores.redis.script import with_script_body
 from holdtight.sync.pool import Transport
 
@@ -129,11 +129,11 @@ class Driver(PlanRunner):
         return acks.counted(self._batch(Batch(acks.steps)))
 
     def _undo(self, step: Step) -> Any:
-        """Sends the undo on the link of the original request, whose unread replies come first; without one, asks the
-        keeper."""
+        """Sends the undo on the link of the original request, whose unread replies come first. Without one, or if the
+        server cannot do it now, asks the keeper."""
         link = self._link
         if link is None:
-            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
+            self._defer(step)
             return None
         until = self._clock() + UNDO_SECONDS
         self._stop_standing()
@@ -146,11 +146,20 @@ class Driver(PlanRunner):
                 reply = link.reply()
         except BaseException:
             self._drop_link()
-            self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
+            self._defer(step)
             raise
-        if isinstance(reply, hiredis.ReplyError):
-            raise ServerSaid(str(reply))
-        return step.read(reply, until)
+        if not isinstance(reply, hiredis.ReplyError):
+            return step.read(reply, until)
+        refusal = self._transport.refusal(reply)
+        if isinstance(refusal, LinkDown):
+            self._drop_link()
+        elif not is_passing(refusal):
+            raise refusal
+        self._defer(step)
+        return None
+
+    def _defer(self, step: Step) -> None:
+        self._place.runtime.keeper.ask(DeferredUndo(self._place, step.otherwise or step))
 
     def _park(self, park: Park) -> Bell | None:
         link = self._link

@@ -3,7 +3,7 @@
 A *round* asks all known nodes at once for CLUSTER SLOTS, each in a thread of its own, so that a dead or hung node
 delays nobody. A round begins when a caller needs to know, when an answer, a broken connection or a silence raises
 doubt, and every half minute. While a server that should have slots does not answer, rounds go on, at first every tenth
-of a second.
+of a second, then five times a second: a failover must not be learned of much later than it happens.
 
 Nodes may disagree for a moment. Of different answers about a slot the one of most nodes counts; among equals, that of a
 node which claims the slot for itself.
@@ -37,7 +37,11 @@ ASK_NODES_SECONDS = 30.0
 FIRST_PAUSE = 0.1
 LONG_PAUSE = 1.0
 HASTE_SECONDS = 15.0
-"""For this long after a doubt arose, the pause between rounds is FIRST_PAUSE; then it grows up to LONG_PAUSE."""
+"""For this long after a doubt arose, the pause between rounds is FIRST_PAUSE, then LONG_PAUSE; but WATCHFUL_PAUSE while
+a server with slots is silent."""
+WATCHFUL_PAUSE = 0.2
+WATCHFUL_SECONDS = 120.0
+"""Eight times the usual `cluster-node-timeout`: by then another server has taken over, if any will."""
 LATE_NODE_SECONDS = 0.1
 """How long a round waits for the other nodes once one has answered."""
 ANSWER_SECONDS = 1.0
@@ -105,7 +109,7 @@ class ClusterScout(Rounds):
         self._begin_rounds()
         self._watched: dict[Endpoint, _Watched] = {}
         self._doubted_at = float("-inf")
-        self._in_doubt = False
+        self._in_doubt = self._silent = False
         self._doubts = 0
         self._began = self._slow_at = float("-inf")
 
@@ -187,7 +191,10 @@ class ClusterScout(Rounds):
     def _due(self, now: float) -> float:
         if not self._in_doubt:
             return self._began + ASK_NODES_SECONDS
-        return self._began + (FIRST_PAUSE if now - self._doubted_at < HASTE_SECONDS else LONG_PAUSE)
+        since = now - self._doubted_at
+        if since < HASTE_SECONDS:
+            return self._began + FIRST_PAUSE
+        return self._began + (WATCHFUL_PAUSE if self._silent and since < WATCHFUL_SECONDS else LONG_PAUSE)
 
     def _let_go(self) -> None:
         for each in self._watched.values():
@@ -222,7 +229,7 @@ class ClusterScout(Rounds):
         with self._changed:
             self.known = self.known or bool(told)
             self._error = None if told else self._failure()
-            self._finished = self._round
+            self._finished, self._silent = self._round, silent
             # What raised a doubt meanwhile may have changed after the nodes had answered.
             self._in_doubt = not told or (silent and doubted) or self._doubts > doubts
             if not self._in_doubt:

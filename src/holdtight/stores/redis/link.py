@@ -15,6 +15,7 @@ Invariants:
 """
 
 import os
+import select
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -270,7 +271,7 @@ class SocketLink(SecondReply):
         return found
 
     def park(self, owner: Owner, until: float) -> Bell | None:
-        """Blocks until a bell for this owner, or until the time has come."""
+        """Blocks until a bell for this owner, or until the time has come. If it has come, reads what is there."""
         first = True
         while True:
             item = self._kept.pop(0) if self._kept else self._gets()
@@ -280,7 +281,7 @@ class SocketLink(SecondReply):
                     return rung[1]
                 continue
             left = until - boottime()
-            if left <= 0:
+            if left <= 0 and not (first and self._has_arrived()):
                 return None
             if not first or self._timeout > left:  # the last timeout often serves, which saves two system calls
                 self.set_timeout(min(left, 3600.0))
@@ -295,6 +296,16 @@ class SocketLink(SecondReply):
                 raise LinkDown(CLOSED_BY_SERVER, sent=False)
             self._unread = True
             self._feed(data)
+
+    def _has_arrived(self) -> bool:
+        """Whether a read would return at once."""
+        if self.fd < 0:
+            return False
+        if _is_tls(self.sock) and self.sock.pending():  # type: ignore[attr-defined]
+            return True
+        poller = select.poll()
+        poller.register(self.fd, select.POLLIN)
+        return bool(poller.poll(0))
 
     def wake(self) -> None:
         """Called by another thread: a `park` that blocks, or is about to, reads the end of the stream."""

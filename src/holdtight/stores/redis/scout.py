@@ -46,6 +46,8 @@ LATE_SECONDS = 0.25
 """How long a round waits for the other Sentinels once one has answered."""
 SILENT_SENTINEL_SECONDS = 2.0
 LONGEST_RECONNECT_PAUSE = 2.0
+RECONNECT_DOUBLINGS = 10
+"""Of the pause before a Sentinel is connected to again. It is the longest one by then, however long it stays away."""
 SECOND_NUDGE = 0.1
 LEAVING_SECONDS = 0.1
 FRESH_SECONDS = 2 * ASK_SECONDS
@@ -282,7 +284,7 @@ class Scout(Rounds):
         each.close()
         each.error, each.settled = error, True
         each.failures += 1
-        each.connect_at = boottime() + min(LONGEST_RECONNECT_PAUSE, 0.02 * 2**each.failures)
+        each.connect_at = boottime() + min(LONGEST_RECONNECT_PAUSE, 0.02 * 2 ** min(each.failures, RECONNECT_DOUBLINGS))
 
     def _hear(self, each: WatchedSentinel) -> None:
         if each.link is None:

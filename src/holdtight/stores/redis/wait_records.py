@@ -65,7 +65,9 @@ class Waits:
         )
 
     def records_step(self, owners: list[Owner]) -> Step:
-        return self._store.records_step(owners)
+        step = self._store.records_step(owners)
+        step.aside = True
+        return step
 
 
 def _aside(request: bytes, read: Callable[[Any, float], Any]) -> Step:
