@@ -267,7 +267,7 @@ REASONS: dict[str, str] = {
     "cluster.tasks.64": _SHARDS,
     "cluster.tasks.1024": _SHARDS,
     "acks.pair": "A WAIT ends when the replica has acknowledged, and master and replica share one core in this row.",
-    "sentinel.pair": "Both send the same requests alike; the bound is narrower than the spread of the rounds.",
+    "sentinel.pair": "Both send the same requests; the bound is narrower than the spread of the rounds.",
     "renewal.p99": "The keeper and the other threads share one interpreter and one core: a thread waits for "
     "the keeper's batch.",
     "memory": "The value has a fence besides its owner, which redis-py's has not.",
