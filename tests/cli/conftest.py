@@ -7,18 +7,30 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from holdtight import Locks
 from holdtight.cli.main import run_cli
-from tests.support.processes import HEAR_SIGNALS, Child
+from tests.support.processes import HEAR_SIGNALS, Child, wait_for
 from tests.support.servers import FLAVOURS, RunningServer, start
 
 CLI = HEAR_SIGNALS + "from holdtight.cli import main; main()"
 ME = f"{socket.gethostname()}:{os.getpid()}"
 Cli = Callable[..., Child]
 Run = Callable[..., tuple[int, str, str]]
+
+
+def guardian_of(run: Child) -> int:
+    """The pid of the guardian of `holdtight run`."""
+
+    def find() -> int | None:
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+        return next((int(pid) for pid in children if b"guardian.py" in Path(f"/proc/{pid}/cmdline").read_bytes()), None)
+
+    found: int = wait_for(find, what="the guardian")
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,19 @@ def test_a_lock_is_taken_from_its_holder_and_the_act_is_kept(run: Run, locks: Lo
     assert run("audit", "--json", "--name", "other")[1] == "[]\n"
 
 
+def test_what_others_have_written_into_the_audit_makes_no_rows_of_its_own(
+    run: Run, server: RunningServer, locks: Locks
+) -> None:
+    lease = locks.lock("nightly").acquire()
+    locks.force_release("nightly", reason="it-hangs")
+    [(_, fields)] = server.command("XRANGE", "ht:audit", "-", "+")
+    server.command("XADD", "ht:audit", "*", *(word.replace("it-hangs", r"it\n2026-11-20\tbless") for word in fields))
+    rows = run("audit")[1].splitlines()[1:]
+    assert [row.split("  ")[-1] for row in rows] == [r"it\n2026-11-20\tbless", "it-hangs"]
+    with pytest.raises(NotOwner):
+        lease.release()
+
+
 def test_a_limit_beyond_all_records_gives_all(run: Run, locks: Locks) -> None:
     lease = locks.lock("nightly").acquire()
     locks.force_release("nightly", reason="test")

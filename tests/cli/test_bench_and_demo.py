@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from holdtight import Locks
 from holdtight.cli import demo
-from tests.cli.conftest import Run
-from tests.support.servers import RunningServer
+from tests.cli.conftest import Cli, Run
+from tests.support.processes import wait_for
+from tests.support.servers import RunningServer, StartServer
 
 
 def test_bench_measures_and_leaves_nothing_that_lasts(run: Run, server: RunningServer) -> None:
@@ -39,3 +43,43 @@ def test_the_demo_loses_counts_without_a_lock_and_none_with_one(
     assert code == 0
     assert "160 counted, 160 there, 0 lost" in with_lock
     assert ", 0 lost" not in without
+
+
+def test_no_url_of_the_demo_shows_in_ps(start_cli: Cli, start_server: StartServer) -> None:
+    server = start_server(password="a-secret")
+    run = start_cli("demo", url=server.url)
+
+    def workers() -> list[str]:
+        found: list[str] = []
+        for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split():
+            with suppress(FileNotFoundError):
+                found.append(Path(f"/proc/{pid}/cmdline").read_text())
+        return [line for line in found if "demo:counter" in line]
+
+    shown: list[str] = wait_for(workers, what="a worker of the demo")
+    assert "redis://" not in "".join(shown)
+    assert "a-secret" not in "".join(shown)
+
+
+def test_the_demo_counts_on_the_servers_and_in_the_namespace_that_it_was_given(
+    run: Run, start_server: StartServer, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "ROUNDS", 2)
+    servers = [start_server() for _ in range(3)]
+    with Locks([each.url for each in servers], namespace="mine") as locks:
+        locks.bless()
+    assert run("demo", "--namespace", "mine", *(word for each in servers for word in ("--url", each.url)))[0] == 0
+    for each in servers:
+        assert [key for key in each.keys("*counter*") if not key.startswith("mine:")] == []
+        assert each.keys("mine:*counter*")
+    assert server.keys() == []
+    monkeypatch.delenv("HOLDTIGHT_URL")
+    monkeypatch.setenv("REDIS_URL", server.url)
+    assert run("demo")[0] == 0
+    assert server.keys("ht:*counter*")
+
+
+@pytest.mark.parametrize("words", [("--timeout", "0"), ("--url", "http://x"), ("--namespace", "")])
+def test_the_demo_says_once_what_is_wrong_with_its_options(run: Run, words: tuple[str, str]) -> None:
+    code, out, err = run("demo", *words)
+    assert (code, out, err.count("\n")) == (64, "", 1)

@@ -50,6 +50,7 @@ def test_several_urls_are_a_quorum_that_votes_once_it_was_blessed(
     code, out, err = told("doctor", "--bless", "--fail-on", "error", *options)
     assert "GUARDED" not in out
     assert [line.split(": ")[1] for line in err.splitlines()] == urls
+    assert told("doctor", "-q", "--bless", "--fail-on", "error", *options)[2] == err
     monkeypatch.setenv("HOLDTIGHT_URL", " ".join(urls))
     holding = start_cli("run", "nightly", "--", "sh", "-c", "echo in; read line", url=" ".join(urls))
     holding.expect("in")

@@ -82,6 +82,19 @@ def test_names_that_a_terminal_would_obey_are_shown_as_data(run: Run, server: Ru
         assert "[red]\\u202eabc" in run("show", "x")[1]
 
 
+def test_what_others_have_written_into_keys_makes_no_rows_of_its_own(run: Run, server: RunningServer) -> None:
+    """A name or a label of this library has no control characters."""
+    with Locks(server.url) as locks, locks.lock("x", label="cron"):
+        server.command("COPY", "ht:{x}", "ht:{y\nz\t9}")
+        server.command("APPEND", "ht:{x}", "\nnightly\t0")
+        for words in (["ls"], ["top"]):
+            shown = run(*words)[1]
+            assert len(shown.splitlines()) == 3 + (words == ["top"])
+            assert "y\\nz\\t9" in shown
+            assert "cron\\nnightly\\t0" in shown
+        assert len(run("show", "--graph", "x")[1].splitlines()) == 2
+
+
 def test_show_says_who_holds_it_and_who_waits(run: Run, a_queue: None) -> None:
     code, out, _ = run("show", "order:42")
     assert code == 0

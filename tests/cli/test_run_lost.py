@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdtight import Locks
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, guardian_of
 from tests.cli.witness import Witness
 from tests.support.processes import Child, wait_for
 from tests.support.servers import RunningServer, StartServer
@@ -132,9 +132,7 @@ def test_a_guardian_that_was_killed_is_not_missed_while_all_is_well(
 ) -> None:
     witness = Witness(tmp_path, stubborn=False)
     run = begun(start_cli, private, witness)
-    children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
-    guardian = next(int(pid) for pid in children if b"guardian.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
-    os.kill(guardian, signal.SIGKILL)
+    os.kill(guardian_of(run), signal.SIGKILL)
     private.command("DEL", "ht:{nightly}")
     assert run.wait() == 76
     assert witness.is_silent_since(time.time())

@@ -13,6 +13,7 @@ import pytest
 from holdtight import Locks
 from tests.cli.conftest import CLI, Cli, Run
 from tests.support.processes import Child, wait_for
+from tests.support.servers import RunningServer
 
 REFUSED = """
 from holdtight import errors
@@ -92,6 +93,43 @@ def test_a_loss_is_said_as_json_or_not_at_all(cli: Cli, locks: Locks, flag: str)
     assert run.wait() == 76
     codes = [(each["error"], "(FORCED)" in each["message"]) for each in said(run)]
     assert codes == ([("WATCHDOG_RENEWAL_FAILED", True)] if flag == "--json" else [])
+
+
+def test_quiet_leaves_out_nothing_that_the_exit_code_does_not_say(
+    start_cli: Cli, private_server: RunningServer, tmp_path: Path
+) -> None:
+    flag, url = tmp_path / "flag", private_server.url
+    leaving = f"until [ -e {flag} ]; do sleep 0.05; done >/dev/null 2>&1 &"
+    missing, left = (
+        start_cli("run", "-q", "a", "--", "/does/not/exist", url=url),
+        start_cli("run", "-q", "b", "--", "sh", "-c", leaving, url=url),
+    )
+    assert (missing.wait(), left.wait()) == (127, 0)
+    assert "No such file" in missing.errors
+    assert "are still running" in left.errors
+    flag.touch()
+
+    reads = ("sh", "-c", "echo in; read line")
+    warned = start_cli("run", "-q", "--on-lost", "warn", "--ttl", "3", "c", "--", *reads, url=url)
+    leading = start_cli("lead", "-q", "--ttl", "3", "d", "--", *reads, url=url)
+    warned.expect("in")
+    leading.expect("in")
+    with Locks(url) as locks:
+        locks.force_release("c", reason="test")
+        locks.force_release("d", reason="test")
+    leading.expect("in")
+    assert leading.errors == "holdtight: campaigning for 'd' again\n"
+    wait_for(lambda: "goes on without the lock" in warned.errors)
+    for run in (warned, leading):
+        run.send("go")
+        assert run.wait() == 0
+
+    alone = start_cli("run", "-q", "e", "--", *reads, url=url)
+    alone.expect("in")
+    private_server.kill()
+    alone.send("go")
+    assert alone.wait() == 0
+    assert "was not given back" in alone.errors
 
 
 def test_what_is_said_of_the_command_and_of_a_campaign_is_json_as_well(cli: Cli, locks: Locks, tmp_path: Path) -> None:

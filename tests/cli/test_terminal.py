@@ -14,7 +14,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdtight import Locks, NotOwner
+from holdtight import LockInfo, Locks, NotOwner, Waiter
+from holdtight.cli.board import Board
+from holdtight.cli.top import Screen
 from tests.cli.conftest import CLI
 from tests.support.processes import PATIENCE, wait_for
 from tests.support.servers import RunningServer
@@ -61,6 +63,11 @@ class Shell:
             self._seen += os.read(self._master, 65536).decode("utf-8", "replace")
         text, self._seen = self._seen[: found.end()], self._seen[found.end() :]
         return text
+
+    @property
+    def has_terminal(self) -> bool:
+        """Whether the shell itself has it, and none of its jobs."""
+        return os.tcgetpgrp(self._master) == self._process.pid
 
     def close(self) -> None:
         self._process.kill()
@@ -125,6 +132,17 @@ def test_ctrl_c_while_waiting_leaves_the_line_and_the_place_is_shown(shell: Shel
         assert locks.inspect("nightly").waiting == 0
 
 
+def test_a_label_that_a_terminal_would_obey_is_shown_as_data_while_waiting(
+    shell: Shell, server: RunningServer, locks: Locks
+) -> None:
+    with locks.lock("nightly", label="elsewhere"):
+        server.command("APPEND", "ht:{nightly}", "\x1b]0;title\x07\nand more")
+        shell.type("ht run nightly -- true\n")
+        shell.expect(r"\(elsewhere\\x1b\]0;title\\x07\\nand more\)")
+        shell.type("\x03")
+        wait_for(lambda: locks.inspect("nightly").waiting == 0)
+
+
 def test_top_shows_locks_as_they_change_and_obeys_keys(shell: Shell, locks: Locks) -> None:
     lease = locks.lock("order:42", label="checkout").acquire()
     shell.type("ht top -d 200ms; echo exit=$?\n")
@@ -142,6 +160,52 @@ def test_top_shows_locks_as_they_change_and_obeys_keys(shell: Shell, locks: Lock
     assert locks.audit(1)[0].reason == "it hangs"
     with pytest.raises(NotOwner):
         lease.release()
+
+
+def test_top_releases_the_lock_that_it_asks_about_though_rows_have_moved(shell: Shell, locks: Locks) -> None:
+    first = locks.lock("a").acquire()
+    with locks.lock("c"):
+        lease = locks.lock("b").acquire()
+        shell.type("ht top -d 200ms; echo exit=$?\n")
+        shell.expect("held 3")
+        shell.type("\x1b[Bf")
+        shell.expect("release 'b' by force")
+        first.release()
+        shell.expect("held 2")
+        shell.type("it hangs\r")
+        shell.expect("'b' released, fence")
+        shell.type("q")
+        shell.expect("exit=0")
+    with pytest.raises(NotOwner):
+        lease.release()
+
+
+def test_top_takes_a_lock_from_the_holder_that_was_seen_and_from_no_later_one(
+    shell: Shell, server: RunningServer, locks: Locks
+) -> None:
+    with Locks(server.url) as others:
+        seen = locks.lock("nightly").acquire()
+        shell.type("ht top -d 200ms; echo exit=$?\n")
+        shell.expect("held 1")
+        shell.type("f")
+        shell.expect("release 'nightly' by force")
+        seen.release()
+        with others.lock("nightly"):
+            shell.type("it hangs\r")
+            shell.expect("'nightly' is not held by that holder any more")
+            shell.type("q")
+            shell.expect("exit=0")
+    assert locks.audit() == []
+
+
+def test_top_asks_for_no_reason_to_release_what_nobody_holds(locks: Locks) -> None:
+    board = Board(locks, "*")
+    board.infos["nightly"] = LockInfo("nightly", waiters=(Waiter("somebody"),), waiting=1)
+    screen = Screen(board, locks, 1.0, None)
+    with locks.lock("nightly"):
+        for key in ("f", *"it hangs", "\r"):
+            screen._key(key)  # pyright: ignore[reportPrivateUsage]
+    assert locks.audit() == []
 
 
 def test_top_obeys_each_press_of_a_key_that_is_held_down(shell: Shell, locks: Locks) -> None:

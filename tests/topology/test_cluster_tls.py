@@ -94,7 +94,8 @@ def test_doctor_says_which_right_is_missing_and_looks_at_replicas_by_tls(
 
     for server in secured.servers:
         server.command("ACL", "SETUSER", "locker", *FOR_DOCTOR.split(), "+cluster|nodes")
-    assert found("RIGHT_MISSING", "REPLICA_LAG", "UNREACHABLE", "NOT_KNOWN") == []
+    wait_for(lambda: not found("REPLICA_LAG"), what="the replicas to be told that they are up to date")
+    assert found("RIGHT_MISSING", "UNREACHABLE", "NOT_KNOWN") == []
     assert refusals(secured) == []
     first = secured.masters[0]
     for right, seen in (("wait", "acks: NOPERM"), ("spublish", "may not run spublish"), ("getex", "may not run getex")):

@@ -46,7 +46,7 @@ def release(context: click.Context, /, name: str, force: bool, reason: str, by: 
     if record is None:
         if settings.json:
             print_json(None)
-        say(f"{name!r} is not held" + (" by this owner" if owner else ""), "NOT_HELD")
+        say(f"{name!r} is not held" + (" by this owner" if owner else ""), "NOT_HELD", exit_says=True)
         return NOTHING_HELD
     if settings.json:
         print_json(record.as_dict())

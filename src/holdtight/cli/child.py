@@ -30,7 +30,17 @@ class Terminal:
 
     @property
     def ours(self) -> bool:
-        return self.fd >= 0 and _foreground(self.fd) == os.getpgrp()
+        return self.belongs_to(os.getpgrp())
+
+    def belongs_to(self, group: int) -> bool:
+        return self.fd >= 0 and _foreground(self.fd) == group
+
+    def take_back(self, group: int) -> None:
+        """Takes it from this group, or from one that has ended. Any other keeps it: the shell, once it has put us into
+        the background."""
+        now = _foreground(self.fd)
+        if now == group or _has_ended(now):
+            self.give(os.getpgrp())
 
     def give(self, group: int) -> None:
         if self.fd < 0:
@@ -47,6 +57,15 @@ def _foreground(fd: int) -> int:
         return os.tcgetpgrp(fd)
     except OSError:
         return -1
+
+
+def _has_ended(group: int) -> bool:
+    try:
+        if group > 0:
+            os.killpg(group, 0)
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
+    return False
 
 
 class Child:

@@ -9,7 +9,7 @@ from holdtight.cli.exits import NOT_ACQUIRED
 from holdtight.cli.graph import graph as lines_of
 from holdtight.cli.names import NAME
 from holdtight.cli.options import DURATION, common, of, say
-from holdtight.cli.printing import plain, print_json
+from holdtight.cli.printing import plain, plain_lines, print_json
 
 __all__ = ["explain", "show", "wait"]
 
@@ -39,7 +39,7 @@ def show(context: click.Context, /, name: str, graph: bool) -> None:
             for line in lines_of(info, locks.inspect):
                 click.echo(plain(line))
         else:
-            click.echo(plain(str(info)))
+            click.echo(plain_lines(str(info)))
 
 
 @click.command(
@@ -59,7 +59,7 @@ def wait(context: click.Context, /, name: str, until: str, wait: float | None) -
     with of(context).locks() as locks:
         if _becomes(locks, name, wait, held=until == "held"):
             return 0
-    say(f"{name!r} is not {until} after {wait:g} s", LockTimeout.code)
+    say(f"{name!r} is not {until} after {wait:g} s", LockTimeout.code, exit_says=True)
     return NOT_ACQUIRED
 
 

@@ -4,6 +4,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -103,7 +104,8 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must not fail either
         return 0
     except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr)
+        with suppress(OSError):
+            print(error.format_message(), file=sys.stderr)
         return USAGE
     except click.ClickException as error:
         words = sys.argv[1:] if arguments is None else arguments  # click has not read the whole line
@@ -115,6 +117,18 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
         return _failed(settings, "USAGE", str(error), USAGE, error)
     except Exception as error:
         return _failed(settings, "INTERNAL", f"{type(error).__name__}: {error}", OURS, error)
+    finally:
+        _forget_what_nobody_reads()
+
+
+def _forget_what_nobody_reads() -> None:
+    """Else the flush of stderr at exit fails as well, and Python makes 120 of the exit code."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _hint(error: click.ClickException) -> str:
@@ -138,5 +152,6 @@ def _failed(settings: Common, code: str, text: str, status: int, error: Exceptio
     if settings.verbose and error is not None:
         import traceback
 
-        traceback.print_exception(error)
+        with suppress(OSError):
+            traceback.print_exception(error)
     return status

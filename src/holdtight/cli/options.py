@@ -59,19 +59,24 @@ class Common:
         self.typed: set[str] = set()
         """The options of the command line: no variable of the environment overrides them."""
 
-    def locks(self, **options: Any) -> Locks:
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the client is made with."""
+        given = {
+            "target": self.urls[0] if len(self.urls) == 1 else self.urls or None,
+            "namespace": self.namespace,
+            "connect_timeout": self.timeout,
+        }
+        return {word: value for word, value in given.items() if value is not None}
+
+    def locks(self) -> Locks:
         """The client. An URL or option that is not allowed is an error of usage."""
-        if self.namespace is not None:
-            options["namespace"] = self.namespace
-        if self.timeout is not None:
-            options["connect_timeout"] = self.timeout
         if self.verbose:
             import logging
 
             logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(message)s")
-        urls = self.urls
         try:
-            return Locks(urls[0] if len(urls) == 1 else urls, **options) if urls else Locks(**options)
+            return Locks(**self.arguments)
         except (TypeError, ValueError) as error:
             raise usage(error) from error
 
@@ -83,10 +88,11 @@ def usage(error: object) -> click.UsageError:
     return click.UsageError(text, click.get_current_context(silent=True))
 
 
-def say(text: str, error: str | None = None) -> None:
-    """One line on stderr, unless -q was given. With --json it is an object, that of an error if it has a code."""
+def say(text: str, error: str | None = None, *, exit_says: bool = False) -> None:
+    """One line on stderr. With --json it is an object, that of an error if it has a code. -q leaves out what the exit
+    code says as well."""
     common = of(click.get_current_context())
-    if not common.quiet:
+    if not (common.quiet and exit_says):
         tell(text, error, as_json=common.json)
 
 
@@ -96,11 +102,13 @@ def text_of(error: Exception) -> str:
 
 
 def tell(text: str, error: str | None, *, as_json: bool) -> None:
+    """One line on stderr, also with -q. If nobody can read it, the caller goes on: its command runs under a lock."""
     line = " ".join(text.split())
-    if as_json:
-        print_json({"error": error, "message": line} if error else {"message": line}, err=True)
-    else:
-        click.echo(f"holdtight: {plain(line)}", err=True)
+    with suppress(OSError):
+        if as_json:
+            print_json({"error": error, "message": line} if error else {"message": line}, err=True)
+        else:
+            click.echo(f"holdtight: {plain(line)}", err=True)
 
 
 def of(context: click.Context) -> Common:

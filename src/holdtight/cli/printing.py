@@ -7,14 +7,19 @@ from typing import Any
 
 import click
 
-__all__ = ["plain", "print_json", "print_json_array"]
+__all__ = ["plain", "plain_lines", "print_json", "print_json_array"]
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def plain(text: str) -> str:
-    """The text with each control character, except tab and newline, as its code."""
+    """The text as one line, or a part of one: each control character as its code."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def plain_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(map(plain, text.split("\n")))
 
 
 def print_json(value: Any, *, err: bool = False) -> None:

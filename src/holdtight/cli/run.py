@@ -100,9 +100,9 @@ Examples:
 def run(context: click.Context, /, name: str, shared: bool, at_least: float | None, **options: Any) -> int:
     """Run COMMAND while holding the lock NAME.
 
-    The lock is renewed as long as the command runs. If it is lost, the command is ended before another holder can have
-    the lock, also if this program is paused or killed meanwhile. HOLDTIGHT_NAME, HOLDTIGHT_OWNER and HOLDTIGHT_FENCE
-    tell the command what it runs under.
+    The lock is renewed as long as the command runs. If renewals fail, or this program is paused or killed, the command
+    is ended before another holder can have the lock; if the lock is taken away, as soon as that is known.
+    HOLDTIGHT_NAME, HOLDTIGHT_OWNER and HOLDTIGHT_FENCE tell the command what it runs under.
     """
 
     if shared and at_least is not None:
@@ -249,7 +249,7 @@ def _under(
                 _cancel(child, guardian)
                 if not isinstance(error, LockError) or exit_code(error) != NOT_ACQUIRED:
                     raise
-                say(text_of(error), error.code)
+                say(text_of(error), error.code, exit_says=True)
                 return End(conflict_exit_code)
             running = Running(
                 lease,
@@ -315,7 +315,7 @@ def _released(lease: Lease, running: Running, status: int, on_lost: str) -> End:
         if on_lost == "warn":
             return End(status)
         if not running.lost:
-            say(text_of(error), error.code)
+            say(text_of(error), error.code, exit_says=True)
         return End(LOST, lost)
     except LockError as error:
         say(NOT_GIVEN_BACK.format(error), error.code)

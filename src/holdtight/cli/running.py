@@ -28,6 +28,8 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.S
 PASSED_ON = (*ENDING, signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP)
 ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Those that ask the command to end."""
+WANTING = (signal.SIGTTIN, signal.SIGTTOU)
+"""Those that stop a command which uses the terminal without having it."""
 LOOKS = 12
 """How often in a ttl the loop looks how much of the lease is left."""
 MOMENT = 0.1
@@ -156,7 +158,7 @@ class Running:
         ttl: float,
         on_lost: str,
         kill_after: float,
-        say: Callable[[str, str], None],
+        say: Callable[..., None],
     ) -> None:
         self._lease, self._child, self._guardian, self._terminal = lease, child, guardian, terminal
         self._signals = signals
@@ -167,7 +169,6 @@ class Running:
         """Whether the command could be started."""
         self.asked_to_end = False
         """Whether a signal that asks a program to end has come, and was passed on."""
-        self._foreground = False
         self._told = False
         self._kill_at = float("inf")
         self._warned = False
@@ -184,13 +185,11 @@ class Running:
         try:
             return self._run(environment)
         finally:
-            if self._foreground:
-                self._terminal.give(os.getpgrp())
+            self._terminal.take_back(self._child.pid)
 
     def _run(self, environment: dict[str, str]) -> int:
         self._tell_guardian()
-        self._foreground = self._terminal.ours
-        why = self._child.start(environment, foreground=self._foreground)
+        why = self._child.start(environment, foreground=self._terminal.ours)
         self.started = not why
         if why:
             self._say(why, "NOT_STARTED")
@@ -226,21 +225,30 @@ class Running:
         return True
 
     def _status(self) -> int | None:
-        """The exit code once the command has ended. A command that was stopped at the terminal stops us as well."""
+        """The exit code once the command has ended."""
         pid, status = os.waitpid(self._child.pid, os.WNOHANG | os.WUNTRACED)
         if pid == 0:
             return None
         if not os.WIFSTOPPED(status):
             return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        if self._foreground:
-            self._terminal.give(os.getpgrp())
+        self._is_stopped(os.WSTOPSIG(status))
+        return None
+
+    def _is_stopped(self, number: int) -> None:
+        """What stops the command at the terminal stops us as well: so the shell knows it, and `fg` or `bg` goes on with
+        both."""
+        terminal, command = self._terminal, self._child.pid
+        foreground = terminal.ours or terminal.belongs_to(command)
+        if not (foreground and number in WANTING):  # else `fg` came meanwhile, which sends no signal to a job that runs
+            if terminal.fd < 0 or self._told or (number == signal.SIGSTOP and not foreground):
+                return  # whoever has stopped the command alone continues it alone
+            terminal.take_back(command)
             os.kill(os.getpid(), signal.SIGSTOP)
             # The shell has continued us, in the foreground or in the background.
-            self._signals.arrived = [number for number in self._signals.arrived if number != signal.SIGCONT]
-            if self._terminal.ours:
-                self._terminal.give(self._child.pid)
-            self._child.send(signal.SIGCONT)
-        return None
+            self._signals.arrived = [each for each in self._signals.arrived if each != signal.SIGCONT]
+        if terminal.ours:
+            terminal.give(command)
+        self._child.send(signal.SIGCONT)
 
     def _pass_on(self) -> None:
         arrived, self._signals.arrived = self._signals.arrived, []
@@ -248,28 +256,38 @@ class Running:
             if number == signal.SIGCHLD:
                 continue
             self.asked_to_end = self.asked_to_end or number in ASKING
-            if number == signal.SIGCONT and self._foreground and self._terminal.ours:
+            if number == signal.SIGCONT and self._terminal.ours:
                 self._terminal.give(self._child.pid)
             self._child.send(number)
 
     def _look_at_the_lease(self) -> None:
+        text = self._heed_the_lease()
+        self._tell_guardian()
+        if text:  # only now: perhaps nobody reads it
+            self._say(text, LeaseLost.code, exit_says=self._on_lost != "warn")
+
+    def _heed_the_lease(self) -> str:
+        """Ends the command if the lease ends. Returns what is to be said of it."""
         left = self._lease.remaining()
         if self._on_lost == "warn":
-            if self._lease.lost and not self._warned:
-                self._warned = True
-                self._say(f"{self._why()}; the command goes on without the lock (--on-lost warn)", LeaseLost.code)
-            return
-        if not self._told and self._lease.lost:
-            self._end_command(f"{self._why()}; ending the command", boottime() + self._kill_after)
-        elif not self._told and left <= self._notice:
+            if self._warned or not self._lease.lost:
+                return ""
+            self._warned = True
+            return f"{self._why()}; the command goes on without the lock (--on-lost warn)"
+        if self._told:
+            if boottime() >= self._kill_at:
+                self._child.send(signal.SIGKILL)
+            return ""
+        if self._lease.lost:
+            self._end_command(boottime() + self._kill_after)
+            return f"{self._why()}; ending the command"
+        if left <= self._notice:
+            self._end_command(boottime() + left)
             text = f"no renewal has come through, and the lease on {self._lease.name!r} ends in {left:.1f} s"
-            self._end_command(f"{text}; ending the command", boottime() + left)
-        elif self._told and boottime() >= self._kill_at:
-            self._child.send(signal.SIGKILL)
-        self._tell_guardian()
+            return f"{text}; ending the command"
+        return ""
 
-    def _end_command(self, text: str, kill_at: float) -> None:
-        self._say(text, LeaseLost.code)
+    def _end_command(self, kill_at: float) -> None:
         self._told = True
         if self._on_lost == "kill":
             self._kill_at = boottime()

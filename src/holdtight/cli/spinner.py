@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from holdtight import LockError, LockInfo, Locks
+from holdtight.cli.printing import plain
 
 __all__ = ["shown_while_waiting"]
 
@@ -32,10 +33,10 @@ def _show(locks: Locks, name: str, over: threading.Event) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(Text(f"waiting for {name!r}")) as status:
+    with suppress(OSError), Console(stderr=True).status(Text(plain(f"waiting for {name!r}"))) as status:
         while not over.wait(EVERY):
             with suppress(LockError, RuntimeError):
-                status.update(Text(describe(name, locks.inspect(name))))
+                status.update(Text(plain(describe(name, locks.inspect(name)))))
 
 
 def describe(name: str, info: LockInfo) -> str:

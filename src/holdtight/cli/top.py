@@ -14,7 +14,7 @@ import click
 from holdtight import LockError
 from holdtight.cli.board import Board
 from holdtight.cli.options import Duration, common, of, text_of
-from holdtight.cli.printing import plain
+from holdtight.cli.printing import plain, plain_lines
 from holdtight.cli.rows import SORTS, Row, aligned, cell, duration, table_of
 
 __all__ = ["top"]
@@ -77,6 +77,8 @@ class Screen:
         self._prompt: str | None = None
         """The question that the typed text answers: `filter: ` or `reason: `."""
         self._typed = ""
+        self._condemned: tuple[str, str | None] = "", None
+        """The lock that is released if a reason is typed, and its holder, if it has only one."""
         self._detail = ""
         self._message = ""
         self._unread = 0
@@ -138,9 +140,9 @@ class Screen:
         elif key in _ARROWS:
             self._at += _ARROWS[key]
         elif key in ENTER and self._selected:
-            self._detail = plain(str(self._board.infos[self._selected.name]))
+            self._detail = plain_lines(str(self._board.infos[self._selected.name]))
         elif key == "f" and self._selected:
-            self._prompt, self._typed = f"release {self._selected.name!r} by force, reason (escape: no): ", ""
+            self._ask_why(self._selected.name)
         return True
 
     def _answer(self, key: str) -> None:
@@ -152,16 +154,27 @@ class Screen:
             prompt, self._prompt = self._prompt, None
             if prompt == "filter: ":
                 self._board.filter = self._typed
-            elif self._typed and self._selected:
-                self._force(self._selected.name)
+            elif self._typed:
+                self._force()
         elif key.isprintable():
             self._typed += key
 
-    def _force(self, name: str) -> None:
+    def _ask_why(self, name: str) -> None:
+        """What is released is what the operator sees now, whatever row it is in when the reason has been typed."""
+        holders = self._board.infos[name].holders
+        if not holders:
+            self._unread, self._message = 5, f"{name!r} is not held"
+            return
+        self._condemned = name, holders[0].owner if len(holders) == 1 else None
+        self._prompt, self._typed = f"release {name!r} by force, reason (escape: no): ", ""
+
+    def _force(self) -> None:
         self._unread = 5
+        name, owner = self._condemned
         try:
-            record = self._locks.force_release(name, reason=self._typed)
-            self._message = f"{name!r} is not held" if record is None else f"{name!r} released, fence {record.fence}"
+            record = self._locks.force_release(name, reason=self._typed, owner=owner)
+            nobody = f"{name!r} is not held" + (" by that holder any more" if owner else "")
+            self._message = nobody if record is None else f"{name!r} released, fence {record.fence}"
         except (LockError, ValueError) as error:
             self._message = text_of(error)
 
