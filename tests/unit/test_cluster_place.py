@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 
 from holdtight import AsyncLocks, Locks
+from holdtight.base.clock import boottime
 from holdtight.base.plan import LinkDown
 from holdtight.base.values import Owner
 from holdtight.keeper.charges import DeferredUndo
@@ -46,6 +47,21 @@ def test_those_that_pause_at_a_dead_server_are_woken_when_another_has_its_slots(
         learn(place, NEW)
         assert waiter.nudged
         assert place.at(0).where == NEW
+
+
+def test_a_failover_is_told_also_if_a_server_says_moved_while_the_nodes_are_asked() -> None:
+    with Locks("redis+cluster://127.0.0.1:1") as locks:
+        place, told = locks.place, list[tuple[str, str]]()
+        assert isinstance(place, ClusterPlace)
+        place.tell_failover = lambda server, by: told.append((server, by))
+        learn(place, OLD, NEW)
+        began = boottime()
+        place.follow(f"MOVED 0 {NEW[0]}:{NEW[1]}", place.at(0))
+        place.learn([OLD] * SLOTS, {OLD, NEW}, asked=began)  # they had answered before the failover
+        assert place.at(0).where == NEW
+        assert not told
+        learn(place, NEW, OLD)
+        assert [(server.rpartition(":")[2], by.rpartition(":")[2]) for server, by in told] == [("7001/0", "7002/0")]
 
 
 def test_a_server_whose_first_slot_is_on_its_way_to_it_is_not_given_up() -> None:

@@ -217,6 +217,7 @@ class ClusterPlace(Place):
             serving_so_far = {node for node in self._known.values() if node.serves}
             places = {where: self.node(where) for where in {each for each in table if each is not None}}
             found = [self.nowhere if each is None else places[each] for each in table]
+            named = set(found)  # a server that only a MOVED has told of may be about to take over
             for slot, at in list(self._moved_at.items()):
                 if at > asked:
                     found[slot] = before[slot]  # a server told us meanwhile
@@ -232,7 +233,7 @@ class ClusterPlace(Place):
             self.homes[:] = [node.home for node in found]
             self._others = nodes - self._known.keys()
             gone, masters = serving_so_far - serving - arriving, self._masters
-            self._masters = serving
+            self._masters = named
             replaced = {(old, new) for old, new in zip(before, found, strict=True) if old is not new}
             deserted = [node for node in self._known.values() if not node.serves]
             for node in deserted:
