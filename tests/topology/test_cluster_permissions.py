@@ -121,6 +121,9 @@ def test_doctor_names_the_rights_that_only_a_cluster_needs(cluster: Cluster, ope
     assert missing("-sunsubscribe", "-spublish") == {
         f"the user may not run {word}" for word in ("sunsubscribe", "spublish")
     }
+    assert missing("-pubsub|shardnumsub") == {"the user may not run pubsub|shardnumsub"}
+    (refused,) = missing("-cluster|slots")
+    assert "NOPERM" in refused
 
 
 @pytest.mark.parametrize("missing", ["-cluster|slots", "-evalsha"])

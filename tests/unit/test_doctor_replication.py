@@ -34,6 +34,13 @@ def test_nothing_is_found_in_a_good_set_up() -> None:
     assert found() == []
 
 
+def test_nothing_is_said_of_a_master_that_was_not_read() -> None:
+    """Its clock and its replicas are not known. That it cannot be reached is a finding of its own."""
+    ahead = [each._replace(offset=5.0) for each in REPLICAS]
+    assert found(info={}, offset=None, replicas=ahead) == []
+    assert found(info={}, offset=None, replicas=[]) == []
+
+
 WARNING, ERROR = Severity.WARNING, Severity.ERROR
 
 
@@ -44,6 +51,7 @@ WARNING, ERROR = Severity.WARNING, Severity.ERROR
         ({"ttl": 10.4}, ("SLOW_FAILOVER", WARNING)),
         ({"offset": 0.2}, ("CLOCK_SKEW", WARNING)),
         ({"offset": -60.0}, ("CLOCK_SKEW", ERROR)),
+        ({"offset": 0.2, "replicas": [REPLICAS[0], REPLICAS[1]._replace(offset=60.0)]}, ("CLOCK_SKEW", ERROR)),
         ({"replicas": [], "info": {"connected_slaves": "0"}}, ("NO_REPLICA", WARNING)),
         ({"info": INFO | {"slave0": "ip=10.0.0.2,port=6379,lag=2"}}, ("REPLICA_LAG", WARNING)),
         ({"replicas": [REPLICAS[0]._replace(info=HEALTHY | {"master_link_status": "down"})]}, ("REPLICA_LAG", WARNING)),

@@ -38,8 +38,8 @@ def examine(cluster: ClusterPlace, settings: "Settings") -> Plan[list[Finding]]:
         yield NodeExamining.anywhere(cluster).clock_step()  # learns the servers
     except Exception as error:  # also one that a credentials callable raises
         if not cluster.masters():
-            id_ = "UNREACHABLE" if isinstance(error, LinkDown) else "REFUSED"
-            return [finding(id_, cluster.display, str(error))]
+            refused = "RIGHT_MISSING" if "NOPERM" in str(error) else "REFUSED"
+            return [finding("UNREACHABLE" if isinstance(error, LinkDown) else refused, cluster.display, str(error))]
     cluster.scout.doubt()  # otherwise what is known may be half a minute old
     around, until = cluster.look_around(), cluster.clock() + BUDGET
     masters = cluster.masters()

@@ -1,7 +1,7 @@
 """What `doctor` finds about replication and Sentinel. Pure: it judges what was seen and sends nothing."""
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from operator import itemgetter
 
 from holdtight.base.operations import Finding, ReplicaSeen, SentinelSeen, Severity
 from holdtight.core.findings import finding
@@ -20,27 +20,28 @@ LAG_SECONDS = 1
 def judge(
     master: str,
     info: dict[str, str],
-    offset: float,
+    offset: float | None,
     min_replicas: str | None,
     sentinels: Sequence[SentinelSeen],
     replicas: Sequence[ReplicaSeen],
     ttl: float,
 ) -> Iterator[Finding]:
-    """`info` is the master's INFO, `offset` how far its clock is ahead of ours. `min_replicas` is its
-    min-replicas-to-write, if known."""
+    """`info` is the master's INFO, `offset` how far its clock is ahead of ours, None if it was not read.
+    `min_replicas` is its min-replicas-to-write, if known."""
     told = [each for each in sentinels if not each.cause]
     yield from _sentinels(sentinels, told)
     slowest = max((each.down_after for each in told), default=0.0)
     if slowest + FAILOVER_SECONDS > ttl * SURVIVES:
         seen = f"down-after-milliseconds is {slowest * 1000:.0f}, and the shortest ttl {ttl:g} s"
         yield finding("SLOW_FAILOVER", master, seen)
-    if not replicas and info.get("connected_slaves", "0") == "0":
+    if not replicas and info.get("connected_slaves") == "0":
         yield finding("NO_REPLICA", master, "it has no replica")
     elif min_replicas == "0":
         yield finding("MIN_REPLICAS", master, "min-replicas-to-write is 0")
     yield from of_replicas(replicas)
     yield from lags(master, info)
-    yield from skews([(master, offset), *((each.server, each.offset) for each in replicas if not each.cause)])
+    clocks = [] if offset is None else [(master, offset)]
+    yield from skews([*clocks, *((each.server, each.offset) for each in replicas if not each.cause)])
 
 
 def of_replicas(replicas: Sequence[ReplicaSeen]) -> Iterator[Finding]:
@@ -51,14 +52,13 @@ def of_replicas(replicas: Sequence[ReplicaSeen]) -> Iterator[Finding]:
 
 def skews(clocks: Sequence[tuple[str, float]]) -> Iterator[Finding]:
     """`clocks` has each server, and how far its clock is ahead of ours."""
-    for one, other in combinations(clocks, 2):
-        apart = abs(one[1] - other[1])
-        if apart > SKEW:
-            bad = Severity.ERROR if apart > GREAT_SKEW else Severity.WARNING
-            yield finding(
-                "CLOCK_SKEW", other[0], f"its clock and that of {one[0]} are {apart:.3g} s apart", severity=bad
-            )
-            break  # one finding is enough
+    if not clocks:
+        return
+    slow, fast = (choose(clocks, key=itemgetter(1)) for choose in (min, max))  # one finding is enough: the worst
+    apart = fast[1] - slow[1]
+    if apart > SKEW:
+        bad = Severity.ERROR if apart > GREAT_SKEW else Severity.WARNING
+        yield finding("CLOCK_SKEW", fast[0], f"its clock and that of {slow[0]} are {apart:.3g} s apart", severity=bad)
 
 
 def _sentinels(sentinels: Sequence[SentinelSeen], told: Sequence[SentinelSeen]) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ local function try(...)
   for _, sign in ipairs({'NOPERM', "can't run", "can't access", 'ACL failure'}) do
     if string.find(text, sign, 1, true) then
       local words = {...}
-      refused[#refused + 1] = string.lower(words[1] == 'PUBSUB' and 'pubsub|numsub' or words[1])
+      refused[#refused + 1] = string.lower(words[1] == 'PUBSUB' and words[1] .. '|' .. words[2] or words[1])
       return false
     end
   end
