@@ -68,6 +68,7 @@ def test_more_readers_of_a_quorum_than_an_inspection_shows_all_lose_it(
     client = open_client(nodes.urls, ttl=20)
     book = client.locks.rwlock("book")
     readers = [client.call(book.read().acquire) for _ in range(8)]
+    wait_for(lambda: {server.command("ZCARD", "ht:{book}:h") for server in nodes.servers} == {8}, what="all votes")
     record = force(client, "book")
     assert record is not None
     assert {each.owner for each in record.holders} == {each.owner for each in readers}

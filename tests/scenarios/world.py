@@ -175,7 +175,7 @@ class World:
         heard: list[Event] = []
 
         def hear(event: Event) -> None:
-            if renewals or not isinstance(event, Renewed | KeeperLate):
+            if not isinstance(event, KeeperLate) and (renewals or not isinstance(event, Renewed)):
                 heard.append(event)
 
         (client or self.client).events.subscribe(hear)

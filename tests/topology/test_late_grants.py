@@ -112,5 +112,6 @@ def fail_over_without(cluster: Cluster, old: Any, name: str, locks: Any) -> None
     locks.place.tell_failover = lambda *servers: told.append(servers)
     old.command("DEL", f"ht:{{{name}}}")
     cluster.failover(old)
+    cluster.replaced(old)  # a doubt ends with the next round, whatever the nodes say in it
     locks.place.scout.doubt()
     wait_for(lambda: told, what="the client to be told")

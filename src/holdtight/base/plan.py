@@ -158,8 +158,8 @@ class ServerSaid(Exception):
 
     @property
     def lacks_right(self) -> bool:
-        """Whether the user may not do this."""
-        return self.word == "NOPERM"
+        """Whether the user may not do this. A server's name may stand before what it said."""
+        return self.word == "NOPERM" or ": NOPERM " in str(self)
 
 
 LONGEST_PATIENCE = 2.0

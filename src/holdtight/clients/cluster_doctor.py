@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdtight.base.operations import Finding, ReplicaSeen
-from holdtight.base.plan import LinkDown, Park, Plan, Wish
+from holdtight.base.plan import LinkDown, Park, Plan, ServerSaid, Wish
 from holdtight.clients.verbs import ttls_of
 from holdtight.core.doctor import BUDGET, LOOK, Case, doctor
 from holdtight.core.doctor_replication import SURVIVES, lags, of_replicas, skews
@@ -38,7 +38,7 @@ def examine(cluster: ClusterPlace, settings: "Settings") -> Plan[list[Finding]]:
         yield NodeExamining.anywhere(cluster).clock_step()  # learns the servers
     except Exception as error:  # also one that a credentials callable raises
         if not cluster.masters():
-            refused = "RIGHT_MISSING" if "NOPERM" in str(error) else "REFUSED"
+            refused = "RIGHT_MISSING" if isinstance(error, ServerSaid) and error.lacks_right else "REFUSED"
             return [finding("UNREACHABLE" if isinstance(error, LinkDown) else refused, cluster.display, str(error))]
     cluster.scout.doubt()  # otherwise what is known may be half a minute old
     around, until = cluster.look_around(), cluster.clock() + BUDGET

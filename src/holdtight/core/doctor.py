@@ -165,7 +165,7 @@ class Exam:
 
     def _not_there(self, at: int, said: Any) -> None:
         text = str(said)
-        if isinstance(said, ServerSaid) and "NOPERM" in text:  # a Sentinel or a node may stand before it
+        if isinstance(said, ServerSaid) and said.lacks_right:
             self._note("RIGHT_MISSING", at, f"it says: {text}")
         elif "SUBSCRIBE" in text and "allowed in this context" in text:
             self._note(
