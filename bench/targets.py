@@ -244,7 +244,7 @@ _KERNEL = (
 _THREADS = "Of one core. The floor of bare sockets is only 5.5 times as fast as redis-py with 16 threads, 6.2 with 64."
 REASONS: dict[str, str] = {
     "new.threads.1": "Two requests over a bare socket take 46 µs of the client's processor time. They are in both: in "
-    "our 59, and in redis-py's 98.",
+    "our 55 to 59, and in redis-py's 95 to 98.",
     "recording.p99": "A caller that meets the meter waits for its slice. One in three hundred pairs does, which moves "
     "the 99th percentile where one in a hundred is late without it.",
     "pair.redis_py.onecore": _KERNEL,
