@@ -72,6 +72,13 @@ def obeys(shell: Shell) -> None:
     shell.expect("here=2")
 
 
+def into_the_background(shell: Shell, locks: Locks) -> None:
+    shell.type("\x1a")
+    shell.expect("Stopped")
+    shell.type("bg\n")
+    wait_for(lambda: not stopped(locks))
+
+
 def to_the_foreground(shell: Shell) -> None:
     shell.type("fg\n")
     wait_for(lambda: not shell.has_terminal, what="fg")
@@ -104,10 +111,7 @@ def test_a_job_that_ends_in_the_background_leaves_the_terminal_to_the_shell(
 ) -> None:
     shell.type(f"{RUN} sh -c 'echo be''gun; {gate.wait}'\n")
     shell.expect("begun")
-    shell.type("\x1a")
-    shell.expect("Stopped")
-    shell.type("bg\n")
-    wait_for(lambda: not stopped(locks))
+    into_the_background(shell, locks)
     gate.open()
     wait_for(lambda: not begun(locks))
     obeys(shell)
@@ -118,10 +122,7 @@ def test_a_job_that_is_stopped_again_in_the_background_leaves_the_terminal_to_th
 ) -> None:
     shell.type(f"{RUN} sh -c 'echo be''gun; {gate.wait}; read a; echo got-$a'\n")
     shell.expect("begun")
-    shell.type("\x1a")
-    shell.expect("Stopped")
-    shell.type("bg\n")
-    wait_for(lambda: not stopped(locks))
+    into_the_background(shell, locks)
     gate.open()
     wait_for(lambda: stopped(locks))
     assert shell.has_terminal

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdtight.base.plan import Bell, Park, ServerSaid
+from holdtight.base.plan import Bell, Elsewhere, Park, ServerSaid
 from holdtight.base.values import Grant
 from holdtight.core import deadlock
 from holdtight.errors import LockTimeout
@@ -144,7 +144,7 @@ def test_another_server_that_does_not_answer_ends_the_run_and_not_the_wait(verb:
     scene.until_next_run()
     while not (isinstance(wish := scene.run.wish, Named) and wish.verb == verb):
         scene.run.answer(scene.graph.answer(wish) if isinstance(wish, Named) else None)
-    scene.run.answer(deadlock.Elsewhere.because(SENT))
+    scene.run.answer(Elsewhere.because(SENT))
     assert scene.run.sleeps().until > scene.clock()
     assert scene.run.all("attempt") == []
     assert (scene.tally.runs, scene.tally.failures) == (0, 1)

@@ -27,14 +27,20 @@ class Readings:
                 await asyncio.sleep(0)
 
 
+async def changed_while_read() -> tuple[Readings, Shared[int], asyncio.Task[int]]:
+    """A reading is under way that began before the change. Also returns the caller that waits for it."""
+    readings = Readings()
+    shared = Shared(readings.read, 3600.0)
+    before = asyncio.create_task(shared.get())
+    await readings.until_begun(1)
+    readings.truth = 1
+    shared.stale()
+    return readings, shared, before
+
+
 def test_who_asks_after_a_change_gets_no_reading_that_began_before_it() -> None:
     async def main() -> None:
-        readings = Readings()
-        shared = Shared(readings.read, 3600.0)
-        before = asyncio.create_task(shared.get())
-        await readings.until_begun(1)
-        readings.truth = 1
-        shared.stale()
+        readings, shared, before = await changed_while_read()
         after = [asyncio.create_task(shared.get()) for _ in range(3)]
         await asyncio.sleep(0)  # they are at it
         readings.go_on.set()
@@ -47,12 +53,7 @@ def test_who_asks_after_a_change_gets_no_reading_that_began_before_it() -> None:
 
 def test_a_change_shows_also_to_who_asks_when_the_reading_before_it_has_ended() -> None:
     async def main() -> None:
-        readings = Readings()
-        shared = Shared(readings.read, 3600.0)
-        before = asyncio.create_task(shared.get())
-        await readings.until_begun(1)
-        readings.truth = 1
-        shared.stale()
+        readings, shared, before = await changed_while_read()
         readings.go_on.set()
         await before
         assert [await shared.get() for _ in range(3)] == [1, 1, 1]

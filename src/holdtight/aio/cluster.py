@@ -17,8 +17,9 @@ from holdtight.aio.kinds import AsyncSemaphore
 from holdtight.aio.lock import AsyncLock
 from holdtight.aio.per_loop import PerLoop
 from holdtight.aio.transport import Transport
-from holdtight.base.plan import NO_ANSWER, Batch, Bell, LinkDown, Park, ServerSaid, Step
+from holdtight.base.plan import NO_ANSWER, Batch, Bell, Elsewhere, LinkDown, Park, ServerSaid, Step
 from holdtight.clients.routing import (
+    OTHERS_SECONDS,
     Home,
     RoutedLock,
     any_node,
@@ -28,7 +29,6 @@ from holdtight.clients.routing import (
     record_is_missing,
 )
 from holdtight.config.settings import Settings
-from holdtight.core.deadlock import OTHERS_SECONDS, Elsewhere
 from holdtight.stores.boundary import Link
 from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace, too_many_hops
 from holdtight.stores.redis.cluster_node import ClusterNodePlace

@@ -80,6 +80,7 @@ __all__ = [
     "Acks",
     "Batch",
     "Bell",
+    "Elsewhere",
     "Fan",
     "LinkDown",
     "NoQuorum",
@@ -136,6 +137,15 @@ class NoQuorum(LinkDown):
         self.nodes = nodes
         self.majority = majority
         self.answered = answered
+
+
+class Elsewhere(LinkDown):
+    """The server of a Step aside did not answer. It is another one than that which rings the plan's bells: the inbox is
+    not affected."""
+
+    @classmethod
+    def because(cls, down: LinkDown) -> "Elsewhere":
+        return cls(down.cause, sent=down.sent, stale=down.stale, silent=down.silent)
 
 
 class TooFewAcks(LinkDown):

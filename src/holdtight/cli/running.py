@@ -241,7 +241,7 @@ class Running:
         foreground = terminal.ours or terminal.belongs_to(command)
         if not (foreground and number in WANTING):  # else `fg` came meanwhile, which sends no signal to a job that runs
             if terminal.fd < 0 or self._told or (number == signal.SIGSTOP and not foreground):
-                return  # whoever has stopped the command alone continues it alone
+                return  # another process has stopped the command alone, and will continue it
             terminal.take_back(command)
             os.kill(os.getpid(), signal.SIGSTOP)
             # The shell has continued us, in the foreground or in the background.

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from holdtight.config.settings import Settings
     from holdtight.grants.tenure import Tenure
 
-__all__ = ["Home", "RoutedLock", "channel_for", "get_step", "prepared_step", "record_is_missing"]
+__all__ = ["OTHERS_SECONDS", "Home", "RoutedLock", "channel_for", "get_step", "prepared_step", "record_is_missing"]
 
 LONGEST_ROUTING_PAUSE = 0.2
 """Between two tries while a slot is on its way."""
+OTHERS_SECONDS = 0.2
+"""How long a caller asks another server than the one of its lock for what it can do without. A blocking waiter hears no
+bell meanwhile, and must confirm within half a second."""
 
 
 class Home:

@@ -32,9 +32,9 @@ them is a deadlock: `blockers_step` returns them all. For a waiter that needs on
 must return none.
 
 Invariants:
-- a run does not sleep: after every Step it checks whether a bell has rung meanwhile, and if so ends at once. On a
-  cluster a Step may go to another server than the one that rings; that server has OTHERS_SECONDS, and a run that it
-  does not answer in time has failed;
+- a run does not sleep: after every Step it checks whether a bell has rung meanwhile, and if so ends at once. A Step
+  may go to another server than the one that rings; the driver gives that server little time, and a run that it does not
+  answer in time has failed;
 - no failure of a run fails the acquisition: without an answer, the waiter keeps waiting.
 """
 
@@ -43,11 +43,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from holdtight.base.plan import Bell, LinkDown, Park, ServerSaid, Step
+from holdtight.base.plan import Bell, Elsewhere, LinkDown, Park, ServerSaid, Step
 from holdtight.base.values import Holder, Member, Owner, Wait, owner_text
 from holdtight.errors import DeadlockDetected
 
-__all__ = ["OTHERS_SECONDS", "Elsewhere", "Ledger", "Tally", "Watch"]
+__all__ = ["Ledger", "Tally", "Watch"]
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 3.0
 """Pause between two runs of one waiter; well below the lifetime of its published records."""
@@ -57,18 +57,7 @@ MOST_PUBLISHED = 64
 """A waiter publishes only the locks that it took last. Only the waiter itself can see a cycle through one of the
 others, and it ends that cycle after GRACE seconds."""
 GRACE = 5.0
-OTHERS_SECONDS = 0.2
-"""On a cluster: how long a caller asks another server than the one of its lock for what it can do without. A blocking
-waiter hears no bell meanwhile, and must confirm within half a second."""
 _NEVER = float("inf")
-
-
-class Elsewhere(LinkDown):
-    """On a cluster: another server than the one of the lock did not answer. The inbox is not affected."""
-
-    @classmethod
-    def because(cls, down: LinkDown) -> "Elsewhere":
-        return cls(down.cause, sent=down.sent, stale=down.stale, silent=down.silent)
 
 
 class Ledger(Protocol):

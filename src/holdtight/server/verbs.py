@@ -291,10 +291,8 @@ def _lost(name: str, reason: LossReason) -> Problem:
 
 
 def _granted_meanwhile(name: str) -> Problem:
-    detail = (
-        "the request was granted meanwhile, and the lock is held: acquire with the same request id to get its lease, "
-    )
-    return Problem(409, "GRANTED", detail + "then release that.", name=name)
+    detail = "the request was granted meanwhile: acquire with the same request id to get its lease, then release that."
+    return Problem(409, "GRANTED", detail, name=name)
 
 
 def _lease(principal: Principal, text: str, *, place_too: bool = False, member: str = "lease") -> LeaseText:

@@ -8,9 +8,10 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from holdtight.base.identity import Identity
-from holdtight.base.plan import SLOT_LEFT, Acks, Batch, Bell, LinkDown, Park, ServerSaid, Step
+from holdtight.base.plan import SLOT_LEFT, Acks, Batch, Bell, Elsewhere, LinkDown, Park, ServerSaid, Step
 from holdtight.base.values import Owner, Queued
 from holdtight.clients.routing import (
+    OTHERS_SECONDS,
     Home,
     RoutedLock,
     any_node,
@@ -20,7 +21,6 @@ from holdtight.clients.routing import (
     record_is_missing,
 )
 from holdtight.config.settings import Settings
-from holdtight.core.deadlock import OTHERS_SECONDS, Elsewhere
 from holdtight.stores.boundary import Link
 from holdtight.stores.redis.cluster import MOST_HOPS, ClusterPlace, too_many_hops
 from holdtight.stores.redis.cluster_node import ClusterNodePlace
